@@ -1,0 +1,94 @@
+"""What every engine is to the engine process: the interface, and the words it is spoken in.
+
+The words are those of TensorRT-LLM's executor. Standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from shared.errors import CogTritonError
+
+
+class FinishReason(IntEnum):
+    """Why a sequence ended; names and values of `tensorrt_llm.bindings.executor.FinishReason`."""
+
+    NOT_FINISHED = 0
+    END_ID = 1
+    STOP_WORDS = 2
+    LENGTH = 3
+    TIMED_OUT = 4
+    CANCELLED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParameters:
+    """How tokens are chosen; None is "not set". Names of `executor.SamplingConfig`.
+
+    An engine declares in `Engine.honours` which of these it can follow.
+    """
+
+    top_k: int | None = None
+    top_p: float | None = None
+    temperature: float | None = None
+    min_tokens: int | None = None
+    seed: int | None = None
+    length_penalty: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt, as token ids."""
+
+    request_id: int  # unique while the bridge lives
+    input_token_ids: Sequence[int]
+    max_tokens: int
+    end_ids: frozenset[int] = frozenset()
+    stop_words: Sequence[Sequence[int]] = ()
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
+    streaming: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one engine step gave one request.
+
+    `tokens` are new ones only. The end id is not among them. An output with a `finish_reason` other than
+    NOT_FINISHED, or with an `error`, is the request's last.
+    """
+
+    request_id: int
+    tokens: Sequence[int] = ()
+    finish_reason: FinishReason = FinishReason.NOT_FINISHED
+    error: CogTritonError | None = None
+
+
+class Engine(Protocol):
+    """One loaded engine. `submit` and `cancel` come from one thread while another iterates `steps`."""
+
+    honours: ClassVar[frozenset[str]]
+    """Names of the `SamplingParameters` fields that have an effect here."""
+
+    def __init__(self, engine_dir: Path) -> None:
+        """Load the engine; return when it can generate. Raises `CogTritonError`."""
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises `CogTritonError` for one that can never run; never blocks for long."""
+
+    def cancel(self, request_id: int) -> None:
+        """Stop a request at the next step: its last output says CANCELLED. An unknown id is ignored."""
+
+    def steps(self) -> Iterator[Sequence[Output]]:
+        """Yield the outputs of each step as they come; end after `shutdown`."""
+
+    def shutdown(self) -> None:
+        """Cancel everything and let `steps` end."""

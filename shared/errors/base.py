@@ -1,0 +1,85 @@
+"""The base of every error this project raises on purpose.
+
+A code is `E[category][subcategory][sequence]` and keeps its meaning for ever. Standard library only: the
+engine processes import this too, and their environments are not ours.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import ClassVar
+
+
+class State(StrEnum):
+    """Whether a code can be met today."""
+
+    ACTIVE = "active"  # raised somewhere, and by a test
+    RESERVED = "reserved"  # had a meaning once; never given another
+    LATER = "later"  # its part of the product is not written yet
+
+
+class FixedBy(StrEnum):
+    """Who can do something about it."""
+
+    USER = "user"  # whoever sent the prediction
+    OPERATOR = "operator"  # whoever runs the image or writes the config
+    ENGINE = "engine"  # the engine; trying again may help
+    US = "us"  # a bug in cog-triton
+
+
+REGISTRY: dict[str, type[CogTritonError]] = {}
+
+_CODED_TEXT = re.compile(r"\b(E[1-4]\d{3}) ([A-Z][A-Za-z0-9]+): ", re.ASCII)
+
+
+class CogTritonError(Exception):
+    """An error with a code, a message that says what is wrong, and a remedy that says what to do.
+
+    Subclasses fill the class variables. `message` and `remedy` are `str.format` templates; their fields are
+    the keyword arguments of the constructor and stay readable as `details`.
+    """
+
+    code: ClassVar[str]
+    state: ClassVar[State] = State.ACTIVE
+    fixed_by: ClassVar[FixedBy]
+    message: ClassVar[str]
+    remedy: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Enter the class under its code; two classes with one code are a programming error."""
+        super().__init_subclass__()
+        other = REGISTRY.setdefault(cls.code, cls)
+        if other is not cls:
+            raise TypeError(f"{cls.code} is both {other.__name__} and {cls.__name__}")
+
+    def __init__(self, **details: object) -> None:
+        self.details = details
+        sentences = f"{self.message} {self.remedy}".format(**details)
+        self.text = f"{self.code} {self.name()}: {sentences}"
+        super().__init__(self.text)
+
+    @classmethod
+    def name(cls) -> str:
+        """The short name that stands after the code."""
+        return cls.__name__
+
+    def __str__(self) -> str:
+        """`E1001 PromptRequired: what is wrong. What to do.`, in one line."""
+        return self.text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by text: details may hold anything."""
+        return (from_text, (self.text,))
+
+
+def from_text(text: str) -> CogTritonError | None:
+    """The coded error inside `text`, as another process of ours wrote it, or None where there is none."""
+    found = _CODED_TEXT.search(text)
+    if found is None or (kind := REGISTRY.get(found[1])) is None or kind.name() != found[2]:
+        return None
+    error = kind.__new__(kind)
+    error.details = {}
+    error.text = text[found.start() :].strip()
+    Exception.__init__(error, error.text)
+    return error

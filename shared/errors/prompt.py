@@ -1,0 +1,71 @@
+"""E1xxx: what the sender of a prediction can mend."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy, State
+
+
+class GenericError(CogTritonError):
+    code = "E1000"
+    state = State.RESERVED
+    fixed_by = FixedBy.US
+    message = "An unexpected error."
+    remedy = "Report it with the log of this prediction."
+
+
+class PromptRequired(CogTritonError):
+    code = "E1001"
+    fixed_by = FixedBy.USER
+    message = "A prompt is required, but the formatted prompt is empty."
+    remedy = "Send a prompt that is not blank."
+
+
+class PromptTooLong(CogTritonError):
+    code = "E1002"
+    fixed_by = FixedBy.USER
+    message = "The prompt has {prompt_tokens} tokens; this engine takes at most {max_prompt_tokens}."
+    remedy = "Send a shorter prompt."
+
+
+class BadPromptTemplate(CogTritonError):
+    code = "E1003"
+    fixed_by = FixedBy.USER
+    message = "The prompt template is not valid: {reason}."
+    remedy = (
+        "Use the fields {{prompt}} and {{system_prompt}} only, and write {{{{ and }}}} for literal braces."
+    )
+
+
+class PromptTemplateError(CogTritonError):
+    code = "E1004"
+    fixed_by = FixedBy.USER
+    message = "The prompt template has no place for what was sent: {reason}."
+    remedy = "Add the field to prompt_template, or leave the input away."
+
+
+class InvalidArgumentMinTokens(CogTritonError):
+    code = "E1101"
+    fixed_by = FixedBy.USER
+    message = "Both min_tokens and its old name min_new_tokens were sent."
+    remedy = "Send min_tokens only."
+
+
+class InvalidArgumentMaxTokens(CogTritonError):
+    code = "E1102"
+    fixed_by = FixedBy.USER
+    message = "Both max_tokens and its old name max_new_tokens were sent."
+    remedy = "Send max_tokens only."
+
+
+class ParameterNotHonoured(CogTritonError):
+    code = "E1103"
+    fixed_by = FixedBy.USER
+    message = 'The engine "{engine}" cannot honour {parameter}={value}.'
+    remedy = "Leave {parameter} away, or use an engine that honours it."
+
+
+class InvalidArgument(CogTritonError):
+    code = "E1104"
+    fixed_by = FixedBy.USER
+    message = "{argument} is {value}, but {reason}."
+    remedy = "Send a value in that range."

@@ -1,0 +1,127 @@
+"""E2xxx: what goes wrong between the runner and the engine while it serves."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy, State
+
+
+class TritonUnknownError(CogTritonError):
+    code = "E2100"
+    fixed_by = FixedBy.US
+    message = "Triton answered with an error that has no code: {reason}."
+    remedy = "Look into the log of the runner for the request."
+
+
+class TritonTimeout(CogTritonError):
+    code = "E2101"
+    fixed_by = FixedBy.ENGINE
+    message = "Triton sent nothing for {seconds:g} s."
+    remedy = "Try again; if it stays, look into the log of the engine process."
+
+
+class TritonTokenizerError(CogTritonError):
+    code = "E2102"
+    fixed_by = FixedBy.OPERATOR
+    message = "The tokenizer of this engine cannot be used: {reason}."
+    remedy = "Build the engine again from a model with a valid tokenizer.json."
+
+
+class TritonMalformedJSON(CogTritonError):
+    code = "E2103"
+    state = State.RESERVED
+    fixed_by = FixedBy.US
+    message = "Triton sent JSON that cannot be read."
+    remedy = "Report it."
+
+
+class TritonMalformedEvent(CogTritonError):
+    code = "E2104"
+    fixed_by = FixedBy.US
+    message = "Triton sent a response that does not keep the tensor contract: {reason}."
+    remedy = "Check that the runner, the bridge and the model repository are of one version."
+
+
+class TritonUnavailable(CogTritonError):
+    code = "E2105"
+    fixed_by = FixedBy.ENGINE
+    message = "Triton is not there: {reason}."
+    remedy = "Try again in a few seconds; the runner starts it again by itself."
+
+
+class Overloaded(CogTritonError):
+    code = "E2106"
+    state = State.LATER
+    fixed_by = FixedBy.USER
+    message = "Too many predictions are waiting."
+    remedy = "Try again later."
+
+
+class VllmUnknownError(CogTritonError):
+    code = "E2200"
+    state = State.LATER
+    fixed_by = FixedBy.ENGINE
+    message = "vLLM failed: {reason}."
+    remedy = "Look into the log of the engine process."
+
+
+class CTranslate2Error(CogTritonError):
+    code = "E2300"
+    fixed_by = FixedBy.ENGINE
+    message = "CTranslate2 failed: {reason}."
+    remedy = "Look into the log of the engine process."
+
+
+class EngineProcessDied(CogTritonError):
+    code = "E2400"
+    fixed_by = FixedBy.ENGINE
+    message = "The engine process ended in the middle of this request: {reason}."
+    remedy = "Try again in a few seconds; it is being started again."
+
+
+class EngineNotReady(CogTritonError):
+    code = "E2401"
+    fixed_by = FixedBy.ENGINE
+    message = "The engine process is being started."
+    remedy = "Try again in a few seconds."
+
+
+class EngineGaveUp(CogTritonError):
+    code = "E2402"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine process died {restarts} times and is not started again."
+    remedy = "Look into the log for why it dies, then restart the runner."
+
+
+class MalformedRequest(CogTritonError):
+    code = "E2403"
+    fixed_by = FixedBy.USER
+    message = "The request does not keep the tensor contract: {reason}."
+    remedy = "See docs/architecture.md for the tensors of the model `tensorrt_llm`."
+
+
+class TensorNotSupported(CogTritonError):
+    code = "E2404"
+    fixed_by = FixedBy.USER
+    message = "The input {tensor} is part of the TensorRT-LLM contract, but is not supported here."
+    remedy = "Leave it away."
+
+
+class EngineInternalError(CogTritonError):
+    code = "E2405"
+    fixed_by = FixedBy.US
+    message = "The engine failed on this request: {reason}."
+    remedy = "Look into the log of the engine process."
+
+
+class BridgeMisconfigured(CogTritonError):
+    code = "E2406"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine bridge cannot start: {reason}."
+    remedy = "Write the model repository with this version of cog-triton."
+
+
+class EngineStartFailed(CogTritonError):
+    code = "E2407"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine process did not become ready: {reason}."
+    remedy = "Look into the log of the engine process."

@@ -1,0 +1,89 @@
+"""E4xxx: what keeps a runner from starting."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class TritonNotInstalled(CogTritonError):
+    code = "E4000"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The part "{part}" of the runner is missing at {place}.'
+    remedy = "Run `make setup`, or use one of the images."
+
+
+class TritonFailedToStart(CogTritonError):
+    code = "E4001"
+    fixed_by = FixedBy.OPERATOR
+    message = "Triton did not start: {reason}."
+    remedy = "Look into the log above."
+
+
+class SettingInvalid(CogTritonError):
+    code = "E4002"
+    fixed_by = FixedBy.OPERATOR
+    message = "The setting {setting} is {value!r}, but {reason}."
+    remedy = "See docs/environment.md."
+
+
+class EngineArchiveMalformed(CogTritonError):
+    code = "E4100"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine archive cannot be read: {reason}."
+    remedy = "Build or download it again."
+
+
+class EngineArchiveUnsafe(CogTritonError):
+    code = "E4101"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine archive holds {member!r}, which {reason}."
+    remedy = "Do not use an archive from a source that you do not trust; build it again."
+
+
+class EngineArchiveVersion(CogTritonError):
+    code = "E4102"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine archive has format version {version}; this runner reads {supported}."
+    remedy = "Build the engine again with the builder of this version."
+
+
+class EngineKindMismatch(CogTritonError):
+    code = "E4103"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The archive holds a "{kind}" engine; this image serves: {available}.'
+    remedy = "Use the runner image of that engine."
+
+
+class EngineArchiveCorrupt(CogTritonError):
+    code = "E4104"
+    fixed_by = FixedBy.OPERATOR
+    message = "{file} in the engine archive is not what the manifest says: {reason}."
+    remedy = "Download or build the archive again."
+
+
+class EngineArchiveTooLarge(CogTritonError):
+    code = "E4105"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine archive unpacks to more than {limit} bytes."
+    remedy = "Raise MAX_ENGINE_BYTES if that is right."
+
+
+class WeightsUnreachable(CogTritonError):
+    code = "E4200"
+    fixed_by = FixedBy.OPERATOR
+    message = "COG_WEIGHTS={source} cannot be fetched: {reason}."
+    remedy = "Check the address and that this machine reaches it."
+
+
+class WeightsNotFound(CogTritonError):
+    code = "E4201"
+    fixed_by = FixedBy.OPERATOR
+    message = "There is no engine at {source}."
+    remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar, or ENGINE_DIR to an unpacked one."
+
+
+class WeightsNotSet(CogTritonError):
+    code = "E4202"
+    fixed_by = FixedBy.OPERATOR
+    message = "Neither COG_WEIGHTS nor ENGINE_DIR is set."
+    remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar."
