@@ -1,6 +1,23 @@
 """Every coded error of cog-triton; docs/errors.md is made from these classes."""
 
 from .base import REGISTRY, CogTritonError, FixedBy, State, from_text
+from .build import (
+    CheckpointInvalid,
+    ConfigDuplicateKey,
+    ConfigInvalid,
+    ConfigNotYaml,
+    ConfigTooLarge,
+    ConfigUnreachable,
+    ConversionFailed,
+    DownloadFailed,
+    EngineNotInImage,
+    ModelFilesMissing,
+    ModelGated,
+    ModelNotFound,
+    PackageFailed,
+    RevisionNotFound,
+    UnsupportedArchitecture,
+)
 from .prompt import (
     BadPromptTemplate,
     GenericError,
@@ -31,23 +48,6 @@ from .serving import (
     TritonUnknownError,
     VllmUnknownError,
 )
-from .build import (
-    CheckpointInvalid,
-    ConfigDuplicateKey,
-    ConfigInvalid,
-    ConfigNotYaml,
-    ConfigTooLarge,
-    ConfigUnreachable,
-    ConversionFailed,
-    DownloadFailed,
-    EngineNotInImage,
-    ModelFilesMissing,
-    ModelGated,
-    ModelNotFound,
-    PackageFailed,
-    RevisionNotFound,
-    UnsupportedArchitecture,
-)
 from .startup import (
     EngineArchiveCorrupt,
     EngineArchiveMalformed,
@@ -55,15 +55,16 @@ from .startup import (
     EngineArchiveUnsafe,
     EngineArchiveVersion,
     EngineKindMismatch,
+    PartNotInstalled,
     SettingInvalid,
     TritonFailedToStart,
-    TritonNotInstalled,
     WeightsNotFound,
     WeightsNotSet,
     WeightsUnreachable,
 )
 
 __all__ = [
+    "REGISTRY",
     "BadPromptTemplate",
     "BridgeMisconfigured",
     "CTranslate2Error",
@@ -100,10 +101,10 @@ __all__ = [
     "Overloaded",
     "PackageFailed",
     "ParameterNotHonoured",
+    "PartNotInstalled",
     "PromptRequired",
     "PromptTemplateError",
     "PromptTooLong",
-    "REGISTRY",
     "RevisionNotFound",
     "SettingInvalid",
     "State",
@@ -111,7 +112,6 @@ __all__ = [
     "TritonFailedToStart",
     "TritonMalformedEvent",
     "TritonMalformedJSON",
-    "TritonNotInstalled",
     "TritonTimeout",
     "TritonTokenizerError",
     "TritonUnavailable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .base import CogTritonError, FixedBy
 
 
-class TritonNotInstalled(CogTritonError):
+class PartNotInstalled(CogTritonError):
     code = "E4000"
     fixed_by = FixedBy.OPERATOR
     message = 'The part "{part}" of the runner is missing at {place}.'

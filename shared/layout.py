@@ -1,0 +1,65 @@
+"""Where the parts that are not Python code lie: Triton, the engine bridge, the engines' environments.
+
+A checkout keeps them in `.build` (see the Makefile); the images in /opt/cog-triton, with the same folders
+inside. `COG_TRITON_HOME` names another place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import PartNotInstalled
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The folders of one installation."""
+
+    home: Path
+
+    @classmethod
+    def current(cls) -> Layout:
+        """The installation that this process belongs to."""
+        return cls(Path(os.environ.get("COG_TRITON_HOME") or PROJECT_ROOT / ".build").resolve())
+
+    @property
+    def tritonserver(self) -> Path:
+        """Triton's program. Raises E4000 when it is not there."""
+        return _existing("tritonserver", self.home / "triton/pytriton/tritonserver/bin/tritonserver")
+
+    @property
+    def triton_libraries(self) -> Path:
+        """What Triton's program needs in LD_LIBRARY_PATH. Raises E4000 when it is not there."""
+        return _existing("Triton's libraries", self.home / "triton/nvidia_pytriton.libs")
+
+    @property
+    def backend_directory(self) -> Path:
+        """Triton's `--backend-directory`: holds the engine bridge. Raises E4000 when it is not built."""
+        directory = self.home / "bridge"
+        _existing("engine bridge", directory / "engine_bridge/libtriton_engine_bridge.so")
+        return directory
+
+    def engine_python(self, kind: str) -> Path:
+        """The interpreter of the environment of one engine. Raises E4000 when it is not there.
+
+        The mock needs nothing but the standard library and runs in the environment of its caller.
+        """
+        if kind == "mock":
+            return Path(sys.executable)
+        # Not resolved: an environment is found by the place of its `python`, which is a link.
+        return _existing(f"environment of the engine {kind}", self.home / "engines" / kind / "bin/python")
+
+    def available_engines(self) -> list[str]:
+        """The kinds of engine that can run here."""
+        return sorted({"mock", *(path.parent.parent.name for path in self.home.glob("engines/*/bin/python"))})
+
+
+def _existing(part: str, path: Path) -> Path:
+    if not path.exists():
+        raise PartNotInstalled(part=part, place=path)
+    return path
