@@ -49,6 +49,7 @@ from .serving import (
     VllmUnknownError,
 )
 from .startup import (
+    CogServerFailed,
     EngineArchiveCorrupt,
     EngineArchiveMalformed,
     EngineArchiveTooLarge,
@@ -56,6 +57,7 @@ from .startup import (
     EngineArchiveVersion,
     EngineKindMismatch,
     PartNotInstalled,
+    PortInUse,
     SettingInvalid,
     TritonFailedToStart,
     WeightsNotFound,
@@ -69,6 +71,7 @@ __all__ = [
     "BridgeMisconfigured",
     "CTranslate2Error",
     "CheckpointInvalid",
+    "CogServerFailed",
     "CogTritonError",
     "ConfigDuplicateKey",
     "ConfigInvalid",
@@ -102,6 +105,7 @@ __all__ = [
     "PackageFailed",
     "ParameterNotHonoured",
     "PartNotInstalled",
+    "PortInUse",
     "PromptRequired",
     "PromptTemplateError",
     "PromptTooLong",

@@ -87,3 +87,17 @@ class WeightsNotSet(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "Neither COG_WEIGHTS nor ENGINE_DIR is set."
     remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar."
+
+
+class PortInUse(CogTritonError):
+    code = "E4003"
+    fixed_by = FixedBy.OPERATOR
+    message = "Port {port} is taken by another program."
+    remedy = "End that program, or choose another port."
+
+
+class CogServerFailed(CogTritonError):
+    code = "E4004"
+    fixed_by = FixedBy.OPERATOR
+    message = "Cog's server did not become ready: {reason}"
+    remedy = "Mend what is named there."
