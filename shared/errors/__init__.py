@@ -62,6 +62,7 @@ from .startup import (
     TritonFailedToStart,
     WeightsNotFound,
     WeightsNotSet,
+    WeightsNotStored,
     WeightsUnreachable,
 )
 
@@ -124,6 +125,7 @@ __all__ = [
     "VllmUnknownError",
     "WeightsNotFound",
     "WeightsNotSet",
+    "WeightsNotStored",
     "WeightsUnreachable",
     "from_text",
 ]

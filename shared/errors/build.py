@@ -22,21 +22,21 @@ class ConfigTooLarge(CogTritonError):
 class ConfigNotYaml(CogTritonError):
     code = "E3002"
     fixed_by = FixedBy.OPERATOR
-    message = "The config is not valid YAML: {reason}."
-    remedy = "Mend the line that is named."
+    message = "The config {source} is not valid YAML: {reason}."
+    remedy = "Mend it there."
 
 
 class ConfigDuplicateKey(CogTritonError):
     code = "E3003"
     fixed_by = FixedBy.OPERATOR
-    message = "The key {key!r} stands twice in the config, in lines {first} and {second}."
+    message = "The key {key!r} stands twice in the config {source}, in lines {first} and {second}."
     remedy = "Keep one of them."
 
 
 class ConfigInvalid(CogTritonError):
     code = "E3004"
     fixed_by = FixedBy.OPERATOR
-    message = "The config does not fit its schema: {reason}."
+    message = "The config {source} does not fit its schema: {reason}."
     remedy = "See docs/config.md for every key."
 
 

@@ -64,8 +64,8 @@ class EngineArchiveCorrupt(CogTritonError):
 class EngineArchiveTooLarge(CogTritonError):
     code = "E4105"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine archive unpacks to more than {limit} bytes."
-    remedy = "Raise MAX_ENGINE_BYTES if that is right."
+    message = "The engine archive unpacks to more than {limit}."
+    remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it is as large as that."
 
 
 class WeightsUnreachable(CogTritonError):
@@ -101,3 +101,10 @@ class CogServerFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "Cog's server did not become ready: {reason}"
     remedy = "Mend what is named there."
+
+
+class WeightsNotStored(CogTritonError):
+    code = "E4203"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine cannot be unpacked to {path}: {reason}."
+    remedy = "Check the free space and the permissions there."

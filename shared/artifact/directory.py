@@ -1,0 +1,62 @@
+"""An unpacked engine.tar."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import EngineArchiveMalformed, WeightsNotFound
+
+from .manifest import CONFIG, MANIFEST, Manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class EngineDirectory:
+    """Where the parts of an unpacked engine are. Raises E4201 when there is no engine at `path`.
+
+    Archives of the time before manifests are flat: all their files lie in one directory.
+    """
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        if not (self.path / CONFIG).is_file():
+            raise WeightsNotFound(source=self.path)
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """What the builder said of it; None for one of the time before manifests. Raises E4100, E4102."""
+        try:
+            return Manifest.from_bytes((self.path / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The object in config.json. Raises E4100 when it is none."""
+        try:
+            config = json.loads((self.path / CONFIG).read_bytes())
+        except ValueError:
+            config = None
+        if not isinstance(config, dict):
+            raise EngineArchiveMalformed(reason=f"{CONFIG} in it is no JSON object")
+        return config
+
+    @property
+    def engine_files(self) -> Path:
+        """The directory of the engine's own files."""
+        return self._part("engine")
+
+    @property
+    def tokenizer_files(self) -> Path:
+        """The directory of the tokenizer's files."""
+        return self._part("tokenizer")
+
+    def _part(self, name: str) -> Path:
+        part = self.path / name
+        return part if part.is_dir() else self.path

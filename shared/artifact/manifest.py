@@ -1,0 +1,112 @@
+"""manifest.json: what an engine is, and the size and digest of each of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from shared.errors import EngineArchiveMalformed, EngineArchiveVersion
+
+MANIFEST = "manifest.json"
+CONFIG = "config.json"
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def name_problem(name: str) -> str | None:
+    """What keeps `name` from being a file of an engine, as the end of a sentence; None for a good one.
+
+    A good name is relative, in the plain form of POSIX, and fits every file system.
+    """
+    parts = name.split("/")
+    if name.startswith("/"):
+        return "is an absolute path"
+    if ".." in parts:
+        return "leads out of the engine's directory"
+    if "" in parts or "." in parts:
+        return "is not a plain relative path"
+    if not name.isprintable():
+        return "has characters that cannot be shown"
+    if len(name.encode()) > 1024 or max(len(part.encode()) for part in parts) > 255:
+        return "has a name that is too long"
+    return None
+
+
+def _plain_name(name: str) -> str:
+    if problem := name_problem(name):
+        raise ValueError(f"{name!r} {problem}")
+    return name
+
+
+class _Part(BaseModel):
+    # A later writer of this format version may add keys; this reader does not need them.
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class _Versioned(_Part):
+    format_version: int
+
+
+class FileEntry(_Part):
+    """One file of the archive."""
+
+    name: Annotated[str, AfterValidator(_plain_name)]
+    size: Annotated[int, Field(ge=0)]
+    """Bytes."""
+    sha256: Sha256
+
+
+class EngineFacts(_Part):
+    """What the builder knows of an engine before its files are packed."""
+
+    format_version: Literal[1] = 1
+    engine: str
+    """The kind: "ctranslate2", "mock", ..."""
+    engine_version: str | None = None
+    tensorrt_llm_version: str | None = None
+    tensorrt_version: str | None = None
+    sm: int | None = None
+    """Compute capability of the GPU that built it, 86 for 8.6; None where the engine fits every machine."""
+    ranks: Annotated[int, Field(ge=1)] = 1
+    """Processes that serve it together."""
+    model: str
+    """The model's id on the hub, or the last part of its path."""
+    revision: str | None = None
+    """The resolved commit; None for a model from a path."""
+    config_digest: Sha256
+    """Of config.json in the archive."""
+    cog_triton_version: str
+
+
+class Manifest(EngineFacts):
+    """The facts, and every file of the archive but manifest.json itself, in the order they stand there."""
+
+    files: tuple[FileEntry, ...]
+
+    @property
+    def total_size(self) -> int:
+        """Bytes that the files take when unpacked."""
+        return sum(file.size for file in self.files)
+
+    def to_bytes(self) -> bytes:
+        """The text of manifest.json. Its length does not depend on the digests."""
+        return self.model_dump_json(indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Manifest:
+        """Read manifest.json. Raises E4102 for another format version, E4100 for what is no manifest."""
+        try:
+            version = _Versioned.model_validate_json(text).format_version
+            if version != (supported := cls.model_fields["format_version"].default):
+                raise EngineArchiveVersion(version=version, supported=supported)
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in (MANIFEST, *first["loc"]))
+            raise EngineArchiveMalformed(reason=f"{where}: {first['msg']}") from None
+
+
+Check = Callable[[Manifest | None], None]
+"""Raises a coded error to refuse an engine; gets None for one of the time before manifests."""

@@ -1,0 +1,235 @@
+"""Unpack engine.tar from any stream: nothing is trusted, and the directory appears whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.errors import (
+    EngineArchiveCorrupt,
+    EngineArchiveMalformed,
+    EngineArchiveTooLarge,
+    EngineArchiveUnsafe,
+    WeightsNotStored,
+)
+
+from .manifest import CONFIG, MANIFEST, Manifest, name_problem
+from .tar import TarStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from tarfile import TarInfo
+
+    from .manifest import Check
+    from .tar import Readable
+
+_MAX_MANIFEST = 16 << 20
+_ABANDONED_SECONDS = 3600
+
+
+def read_manifest(stream: Readable) -> Manifest | None:
+    """The manifest of an archive, from its first bytes; None for an archive of the time before manifests.
+
+    Raises E4100 for what is no engine archive, E4102 for a later format.
+    """
+    manifest, _, _ = _begin(TarStream(stream))
+    return manifest
+
+
+def extract_archive(stream: Readable, destination: Path, *, check: Check, max_bytes: int) -> Manifest | None:
+    """Unpack an archive into `destination`, which must not exist; return its manifest.
+
+    `check` gets the manifest (None for an archive of the time before manifests) before anything is written,
+    and raises to refuse the engine. At most `max_bytes` are written. Raises E4100 (not whole, or no archive),
+    E4101 (unsafe entry), E4102 (later format), E4104 (not what its manifest says), E4105 (too large), E4203
+    (cannot be stored), and what `stream` raises; then nothing is left behind.
+    """
+    archive = TarStream(stream)
+    manifest, manifest_text, entry = _begin(archive)
+    check(manifest)
+    if manifest and manifest.total_size > max_bytes:
+        raise EngineArchiveTooLarge(limit=f"{max_bytes} bytes")
+    try:
+        with _appearing(destination) as directory:
+            unpacking = _Unpacking(archive, directory, manifest, max_bytes)
+            if manifest:
+                unpacking.keep(MANIFEST, [manifest_text])
+            while entry := entry or archive.next():
+                unpacking.entry(entry)
+                entry = None
+            unpacking.finish()
+    except OSError as error:
+        raise WeightsNotStored(path=destination, reason=error.strerror or error) from error
+    return manifest
+
+
+def _begin(archive: TarStream) -> tuple[Manifest | None, bytes, TarInfo | None]:
+    """The manifest and its text, or the first entry of an archive that has none."""
+    first = archive.next()
+    if first is None:
+        raise EngineArchiveMalformed(reason="it is empty")
+    if _name(first) != MANIFEST:
+        return None, b"", first
+    if first.size > _MAX_MANIFEST:
+        raise EngineArchiveMalformed(reason=f"{MANIFEST} in it has {first.size} bytes")
+    text = b"".join(archive.contents())
+    return Manifest.from_bytes(text), text, None
+
+
+def _name(entry: TarInfo) -> str:
+    """`tar -C engine -c .` writes the names with `./` before them."""
+    return entry.name.removeprefix("./")
+
+
+class _Unpacking:
+    """One archive on its way into `directory`, a new one that nobody else knows."""
+
+    def __init__(
+        self, archive: TarStream, directory: Path, manifest: Manifest | None, max_bytes: int
+    ) -> None:
+        self._archive = archive
+        self._directory = directory
+        self._expected = {file.name: file for file in manifest.files} if manifest else None
+        self._bytes_left = max_bytes
+        self._limit = max_bytes
+        self._files: set[str] = set()
+        self._directories: set[str] = set()
+        self._links: dict[str, str] = {}
+
+    def entry(self, entry: TarInfo) -> None:
+        """Take one entry, or refuse the archive for it."""
+        name = _name(entry)
+        if entry.isdir() and name in ("", ".") and self._expected is None:
+            return
+        if problem := name_problem(name) or self._kind_problem(entry):
+            raise EngineArchiveUnsafe(member=name, reason=problem)
+        if entry.isdir():
+            self._add_directories(f"{name}/")
+            return
+        self._add_file(name)
+        if entry.isreg():
+            self._unpack(name, entry.size)
+        elif entry.issym():
+            self._links[name] = entry.linkname
+        else:
+            self._link(name, entry.linkname.removeprefix("./"))
+
+    def finish(self) -> None:
+        """Check that the archive was whole; what it says about links is done last, so that nothing is ever
+        written through one.
+        """
+        if self._expected:
+            raise EngineArchiveCorrupt(file=next(iter(self._expected)), reason="it is missing")
+        if CONFIG not in self._files:
+            raise EngineArchiveMalformed(reason=f"it has no {CONFIG}")
+        for name, target in self._links.items():
+            (self._directory / name).symlink_to(target)
+        for name in self._links:
+            if not self._leads_inside(name):
+                raise EngineArchiveUnsafe(member=name, reason="is a link that leads out of the archive")
+        for directory in ("", *sorted(self._directories, reverse=True)):
+            _sync(self._directory / directory)
+
+    def keep(self, name: str, chunks: Iterator[bytes] | list[bytes]) -> str:
+        """Store a file; return its SHA-256."""
+        digest = hashlib.sha256()
+        with (self._directory / name).open("xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+                digest.update(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
+
+    def _kind_problem(self, entry: TarInfo) -> str | None:
+        if entry.isreg():
+            return None
+        if entry.isdir() or entry.issym() or entry.islnk():
+            return None if self._expected is None else "is no file"
+        return "is neither a file nor a directory"
+
+    def _add_file(self, name: str) -> None:
+        if name in self._files or name in self._directories:
+            raise EngineArchiveUnsafe(member=name, reason="stands there twice")
+        self._add_directories(name)
+        self._files.add(name)
+
+    def _add_directories(self, name: str) -> None:
+        parts = name.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            parent = "/".join(parts[:depth])
+            if parent in self._files:
+                raise EngineArchiveUnsafe(member=parent, reason="is both a file and a directory")
+            if parent not in self._directories:
+                (self._directory / parent).mkdir()
+                self._directories.add(parent)
+
+    def _unpack(self, name: str, size: int) -> None:
+        if name == MANIFEST:
+            raise EngineArchiveMalformed(reason=f"{MANIFEST} is not the first file in it")
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise EngineArchiveTooLarge(limit=f"{self._limit} bytes")
+        if self._expected is None:
+            self.keep(name, self._archive.contents())
+            return
+        file = self._expected.pop(name, None)
+        if file is None:
+            raise EngineArchiveCorrupt(file=name, reason="it is not listed there")
+        if file.size != size:
+            raise EngineArchiveCorrupt(file=name, reason=f"it has {size} bytes instead of {file.size}")
+        if self.keep(name, self._archive.contents()) != file.sha256:
+            raise EngineArchiveCorrupt(file=name, reason="its SHA-256 differs")
+
+    def _link(self, name: str, target: str) -> None:
+        if target == name or target in self._links or target not in self._files:
+            raise EngineArchiveUnsafe(member=name, reason="is a link to what is not in the archive before it")
+        os.link(self._directory / target, self._directory / name)
+
+    def _leads_inside(self, name: str) -> bool:
+        try:
+            target = (self._directory / name).resolve(strict=True)
+        except (OSError, RuntimeError):  # a loop is a RuntimeError before Python 3.13
+            return False
+        return target.is_relative_to(self._directory.resolve())
+
+
+@contextmanager
+def _appearing(destination: Path) -> Iterator[Path]:
+    """A directory that becomes `destination` when the block ends well, and is gone when it does not."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(destination.parent)
+    partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    partial.mkdir()
+    try:
+        yield partial
+        # An empty directory would be replaced, and one with files in it is refused.
+        partial.rename(destination)
+        _sync(destination.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what processes that were killed left here: nothing in it was written to for a long time."""
+    for partial in parent.glob(".*.partial"):
+        try:
+            newest = max(path.lstat().st_mtime for path in (partial, *partial.rglob("*")))
+        except FileNotFoundError:  # its owner has finished meanwhile
+            continue
+        if newest < time.time() - _ABANDONED_SECONDS:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
