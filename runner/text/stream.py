@@ -1,0 +1,42 @@
+"""One request's way from tokens to the text that is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .detokenizer import Detokenizer
+from .stop import StopMatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .tokenizer import Tokenizer
+
+
+class TextStream:
+    """Detokenises, and cuts at the first stop sequence, as tokens come."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str] = ()) -> None:
+        self._detokenizer = Detokenizer(tokenizer)
+        self._stops = StopMatcher(stops)
+        self.token_count = 0
+        """Tokens pushed, up to and with the one that completed a stop sequence."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop sequence was found; tokens that come later are ignored."""
+        return self._stops.stopped
+
+    def push(self, tokens: Sequence[int]) -> str:
+        """The text that can be sent now, perhaps none. The same however the tokens are cut into pushes."""
+        sent = []
+        for token in tokens:
+            if self._stops.stopped:
+                break
+            self.token_count += 1
+            sent.append(self._stops.push(self._detokenizer.push((token,))))
+        return "".join(sent)
+
+    def finish(self) -> str:
+        """The rest of the text, once there are no more tokens. Call it once."""
+        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()

@@ -1,0 +1,46 @@
+"""The prompt template: where the user's prompt and the system prompt go."""
+
+from __future__ import annotations
+
+from string import Formatter
+
+from shared.errors import BadPromptTemplate, PromptRequired, PromptTemplateError
+
+
+def fill_template(
+    template: str, prompt: str, system_prompt: str = "", *, system_prompt_sent: bool = False
+) -> str:
+    """The formatted prompt: `template` with `{prompt}` and `{system_prompt}` filled in.
+
+    `{{` and `}}` are literal braces, as in `str.format`; nothing else of it is allowed, and what is filled in
+    is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it must not
+    be lost; a default one is left out of a template without a place for it.
+
+    Raises E1001 PromptRequired, E1003 BadPromptTemplate, E1004 PromptTemplateError.
+    """
+    values = {"prompt": prompt, "system_prompt": system_prompt}
+    filled = []
+    fields = set()
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise BadPromptTemplate(reason=str(error)) from None
+    for literal, field, format_spec, conversion in parts:
+        filled.append(literal)
+        if field is None:
+            continue
+        if field not in values:
+            raise BadPromptTemplate(reason=f"it has the field {{{field}}}")
+        if format_spec or conversion:
+            raise BadPromptTemplate(reason=f"the field {{{field}}} has a conversion or a format")
+        fields.add(field)
+        filled.append(values[field])
+
+    if "prompt" not in fields:
+        raise PromptTemplateError(reason="it lacks {prompt}")
+    if system_prompt_sent and system_prompt and "system_prompt" not in fields:
+        raise PromptTemplateError(reason="a system_prompt was sent, but it lacks {system_prompt}")
+    formatted = "".join(filled)
+    if not formatted.strip():
+        raise PromptRequired
+    return formatted

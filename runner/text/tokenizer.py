@@ -1,0 +1,141 @@
+"""The tokenizer of one model, from the files that it is published with."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import tokenizers
+
+from shared.errors import TritonTokenizerError
+
+from .pieces import Pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class Tokenizer:
+    """Text to token ids and back. Threads may share one.
+
+    `end_ids` are the tokens that end a text: those of generation_config.json, else the `eos_token` of
+    tokenizer_config.json, else those of config.json; empty when none of them says.
+    """
+
+    def __init__(
+        self,
+        library_tokenizer: tokenizers.Tokenizer,
+        *,
+        bos_id: int | None = None,
+        add_bos: bool | None = None,
+        end_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        """`add_bos` None leaves it to the post-processor of tokenizer.json whether a BOS is put in front."""
+        # Neither is meant for generation: a prompt would be cut or padded in silence.
+        library_tokenizer.no_truncation()
+        library_tokenizer.no_padding()
+        self._tokenizer = library_tokenizer
+        self._bos_id = bos_id
+        self._processor_adds_bos = bos_id is not None and library_tokenizer.encode("").ids[:1] == [bos_id]
+        self._add_bos = self._processor_adds_bos if add_bos is None or bos_id is None else add_bos
+        self.end_ids = end_ids
+        self.vocab_size: int = library_tokenizer.get_vocab_size()
+        self.pieces = Pieces(library_tokenizer)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read tokenizer.json; also tokenizer_config.json, generation_config.json and config.json if there.
+
+        Raises E2102 TritonTokenizerError.
+        """
+        path = directory / "tokenizer.json"
+        if not path.is_file():
+            raise TritonTokenizerError(reason="tokenizer.json is missing")
+        try:
+            library_tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise TritonTokenizerError(reason=f"tokenizer.json cannot be read: {error}") from error
+
+        config = _JsonFile(directory / "tokenizer_config.json")
+        generation = _JsonFile(directory / "generation_config.json")
+        model = _JsonFile(directory / "config.json")
+
+        def id_of(token: str | None) -> int | None:
+            return None if token is None else library_tokenizer.token_to_id(token)
+
+        bos_id, eos_id = id_of(config.token("bos_token")), id_of(config.token("eos_token"))
+        if bos_id is None:
+            bos_id = next(iter(generation.ids("bos_token_id") or model.ids("bos_token_id")), None)
+        end_ids = generation.ids("eos_token_id")
+        if not end_ids:
+            end_ids = model.ids("eos_token_id") if eos_id is None else [eos_id]
+        return cls(
+            library_tokenizer,
+            bos_id=bos_id,
+            add_bos=config.flag("add_bos_token"),
+            end_ids=frozenset(end_ids),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt, with the special ones that the model expects around it.
+
+        A BOS that the text itself begins with (many prompt templates do) is not doubled.
+        """
+        ids = self._tokenizer.encode(text).ids
+        if self._bos_id is None:
+            return ids
+        written = ids[1:2] if self._processor_adds_bos else ids[:1]
+        wanted = self._add_bos and written != [self._bos_id]
+        if wanted and not self._processor_adds_bos:
+            ids.insert(0, self._bos_id)
+        elif self._processor_adds_bos and not wanted:
+            del ids[0]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of all these tokens at once, without the special ones."""
+        return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+
+class _JsonFile:
+    """One of the optional files beside tokenizer.json; an absent one says nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._content: dict[str, Any] = {}
+        if not path.is_file():
+            return
+        try:
+            content = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise TritonTokenizerError(reason=f"{self._name} is not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise TritonTokenizerError(reason=f"{self._name} is not a JSON object")
+        self._content = content
+
+    def token(self, key: str) -> str | None:
+        """A special token: a string, or an object whose `content` is that string."""
+        value = self._content.get(key)
+        if isinstance(value, dict):
+            value = value.get("content")
+        if value is not None and not isinstance(value, str):
+            raise self._invalid(key)
+        return value
+
+    def ids(self, key: str) -> list[int]:
+        """One token id or a list of them."""
+        value = self._content.get(key)
+        ids = [] if value is None else value if isinstance(value, list) else [value]
+        if not all(type(token_id) is int for token_id in ids):
+            raise self._invalid(key)
+        return ids
+
+    def flag(self, key: str) -> bool | None:
+        value = self._content.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._invalid(key)
+        return value
+
+    def _invalid(self, key: str) -> TritonTokenizerError:
+        return TritonTokenizerError(reason=f"{key} in {self._name} is {self._content[key]!r}")
