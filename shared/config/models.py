@@ -1,0 +1,195 @@
+"""The build config: one pydantic model per engine. Its JSON Schema and docs/config.md are made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
+
+from shared.secrets import public_address
+
+
+class Section(BaseModel):
+    """A mapping in the config: unknown keys and silent conversions are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _single(value: object) -> object:
+    # Before the union is tried: one problem instead of one per member.
+    if isinstance(value, dict | list):
+        raise ValueError("must be a single value")  # noqa: TRY004  pydantic turns only ValueErrors into problems
+    return value
+
+
+def _one_line(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be one line without control characters")
+    return value
+
+
+def _source(value: str) -> str:
+    parts = urlsplit(value)
+    if "://" in value and not (parts.scheme in {"http", "https"} and parts.hostname):
+        raise ValueError("must be the name of a model on the hub, an http or https URL, or a path")
+    return value
+
+
+Line = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+# A signed URL is read whole, and written without its signature.
+Source = Annotated[Line, AfterValidator(_source), PlainSerializer(public_address)]
+Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
+Texts = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)
+]  # YAML has lists only
+Parallelism = Annotated[int, Field(ge=1, le=1024)]
+SequenceLength = Annotated[int, Field(ge=2, le=1 << 24)]
+
+
+class ServerArguments(Section):
+    """What one model of Triton's model repository is given."""
+
+    args: dict[str, Scalar] = Field({}, description="Arguments by name, as in the model's config.pbtxt.")
+
+
+class Server(Section):
+    """Arguments of the models in Triton's model repository."""
+
+    preprocessing: ServerArguments | None = Field(None, description="The model `preprocessing`.")
+    tensorrt_llm: ServerArguments | None = Field(None, description="The model `tensorrt_llm`.")
+    postprocessing: ServerArguments | None = Field(None, description="The model `postprocessing`.")
+    ensemble: ServerArguments | None = Field(None, description="The model `ensemble`.")
+    tensorrt_llm_bls: ServerArguments | None = Field(None, description="The model `tensorrt_llm_bls`.")
+
+
+class Instantiate(Section):
+    """How a runner serves the engine."""
+
+    base_model: Line | None = Field(None, description="The runner image to put the engine on.")
+    staging_dest: Line | None = Field(None, description="The image name that the result is pushed to.")
+    weights: Source | None = Field(None, description="URL or path of the engine.tar.")
+    system_prompt: str | None = Field(None, description="Default of the input `system_prompt`.")
+    prompt_template: str | None = Field(
+        None, description="Default of the input `prompt_template`; has the field `{prompt}`."
+    )
+    stop_sequences: Texts = Field((), description="Default of the input `stop_sequences`.")
+    server: Server | None = Field(None, description="Arguments for Triton's model repository.")
+
+
+class EngineConfig(Section):
+    """The keys that every engine has."""
+
+    engine: str
+    model: Source | None
+    revision: Line | None = Field(
+        None, description="Branch, tag or commit of a model on the hub; not set: its default branch."
+    )
+    instantiate: Instantiate | None = Field(None, description="How a runner serves the engine.")
+
+    @field_validator("revision")
+    @classmethod
+    def _has_revisions(cls, revision: str | None, info: ValidationInfo) -> str | None:
+        if revision is not None and "://" in (info.data.get("model") or ""):
+            raise ValueError("must be left away: only models on the hub have revisions, and model is a URL")
+        return revision
+
+
+_MODEL = "Name of a model on the Hugging Face hub, http(s) URL of a tar, or path of a folder."
+_TOTAL = "Most tokens of prompt and output together;"
+
+
+class CTranslate2Config(EngineConfig):
+    """Real weights on a CPU: laptops and CI."""
+
+    engine: Literal["ctranslate2"] = Field(description="The engine.")
+    model: Source = Field(description=_MODEL)
+    quantization: Literal["float32", "int8"] = Field(
+        "float32",
+        description="Type of the weights in the engine; int8 is smaller and faster, and less exact.",
+    )
+    parallel_requests: Parallelism | None = Field(
+        None, description="How many requests generate at once; not set: the number of CPU cores."
+    )
+    threads_per_request: Parallelism = Field(1, description="CPU threads that work on one request.")
+    max_seq_len: SequenceLength | None = Field(
+        None,
+        description=f"{_TOTAL} not set: `max_position_embeddings` of the model.",
+    )
+
+
+class MockConfig(EngineConfig):
+    """Tokens at a fixed rate without a model: load tests."""
+
+    engine: Literal["mock"] = Field(description="The engine.")
+    model: Source | None = Field(
+        None, description=f"{_MODEL} Only its tokenizer is used; not set: one that counts is made."
+    )
+    tokens_per_second: float = Field(
+        100.0, gt=0, le=1e6, allow_inf_nan=False, description="Tokens a second for each request."
+    )
+    time_to_first_token: float = Field(
+        0.0, ge=0, le=3600, allow_inf_nan=False, description="Seconds from a request to its first token."
+    )
+    max_seq_len: SequenceLength = Field(4096, description="Most tokens of prompt and output together.")
+
+
+class TensorRTLLMConfig(EngineConfig):
+    """An engine compiled for one kind of NVIDIA GPU."""
+
+    engine: Literal["tensorrt_llm"] = Field(description="The engine.")
+    model: Source = Field(description=_MODEL)
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
+        "auto",
+        description="Type of weights and activations that are not quantized; auto: that of the checkpoint.",
+    )
+    quantization: Literal["fp8", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"] | None = (
+        Field(None, description="`qformat` of TensorRT-LLM's quantize.py; not set: not quantized.")
+    )
+    max_batch_size: Parallelism | None = Field(None, description="Most requests in one engine step.")
+    max_input_len: SequenceLength | None = Field(None, description="Most tokens of a prompt.")
+    max_seq_len: SequenceLength | None = Field(
+        None,
+        description=f"{_TOTAL} not set: `max_position_embeddings` of the model.",
+    )
+    max_num_tokens: SequenceLength = Field(
+        8192, description="Most tokens of all requests in one engine step."
+    )
+    tensor_parallel_size: Parallelism = Field(1, description="GPUs that share each layer.")
+    pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")
+
+
+class VLLMConfig(EngineConfig):
+    """vLLM on GPUs, without an engine build."""
+
+    engine: Literal["vllm"] = Field(description="The engine.")
+    model: Source = Field(description=_MODEL)
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
+        "auto",
+        description="Type of weights and activations that are not quantized; auto: that of the checkpoint.",
+    )
+    quantization: Line | None = Field(
+        None, description="vLLM's name of the method; not set: as the checkpoint says."
+    )
+    max_seq_len: SequenceLength | None = Field(
+        None, description=f"{_TOTAL} not set: vLLM takes it from the model."
+    )
+    tensor_parallel_size: Parallelism = Field(1, description="GPUs that share each layer.")
+    pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")
+    engine_args: dict[str, JsonValue] = Field(
+        {}, description="Further engine arguments, as in the `model.json` of Triton's vLLM backend."
+    )
+
+
+BuildConfig = CTranslate2Config | MockConfig | TensorRTLLMConfig | VLLMConfig

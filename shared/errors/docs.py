@@ -1,0 +1,63 @@
+"""docs/errors.md, made from the error classes: `python -m shared.errors.docs [--check]`."""
+
+from __future__ import annotations
+
+from string import Formatter
+
+from shared import generated
+
+from . import REGISTRY, CogTritonError, State
+
+CATEGORIES = {
+    "E1": "The prediction",
+    "E2": "Triton and the engine, while serving",
+    "E3": "Building an engine",
+    "E4": "Starting a runner",
+}
+
+INTRO = """\
+# Errors
+
+Made from `shared/errors` by `python -m shared.errors.docs`; do not edit.
+
+Every error that cog-triton raises on purpose is one line: the code, the name, what is wrong, what to do.
+
+    E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095. Send a shorter prompt.
+
+A code is `E[category][subcategory][sequence]`. It keeps its meaning for ever, so it is safe to match on; the
+text after the name may be reworded at any time. Words in braces stand for what the error is about.
+
+**State.** *active*: can be met. *reserved*: had a meaning once, is no longer raised, and gets no other one.
+*later*: set aside for a part of cog-triton that is not written yet.
+
+**Who can fix it.** *user*: whoever sent the prediction. *operator*: whoever runs the image or writes the
+config. *engine*: nobody has to; trying again may help. *us*: a bug in cog-triton, please report it.
+"""
+
+HEADER = "| code | name | state | who can fix it | what is wrong | what to do |\n|---|---|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The text of docs/errors.md."""
+    sections = [INTRO]
+    for prefix, title in CATEGORIES.items():
+        kinds = [REGISTRY[code] for code in sorted(REGISTRY) if code.startswith(prefix)]
+        sections.append(f"## {prefix}xxx: {title}\n\n{HEADER}{''.join(map(_row, kinds))}")
+    return "\n".join(sections)
+
+
+def _row(kind: type[CogTritonError]) -> str:
+    state = kind.state if kind.state is State.ACTIVE else f"*{kind.state}*"
+    cells = (kind.code, kind.name(), state, kind.fixed_by, _text(kind.message), _text(kind.remedy))
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _text(template: str) -> str:
+    """The template as a reader meets it: `{value!r}` as `{value}`, doubled braces single."""
+    return "".join(
+        literal + (f"{{{field}}}" if field else "") for literal, field, _, _ in Formatter().parse(template)
+    ).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    generated.main("shared.errors.docs", {"docs/errors.md": page()})
