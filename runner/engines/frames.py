@@ -1,0 +1,260 @@
+"""The frames between the engine bridge and the engine process; docs/architecture.md holds the format.
+
+Standard library only. Little-endian machines only, as the bridge.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from shared.errors import from_text
+
+from .base import FinishReason, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from socket import socket
+
+PROTOCOL_VERSION = 1
+ERROR_FINISH = 255
+
+# Triton's datatypes by the value of TRITONSERVER_DataType.
+DATATYPES = (
+    "INVALID",
+    "BOOL",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "FP16",
+    "FP32",
+    "FP64",
+    "BYTES",
+    "BF16",
+)
+
+_HEAD = struct.Struct("<IB")
+_ID = struct.Struct("<Q")
+_OUTPUT_HEAD = struct.Struct("<QBI")
+_READ_BYTES = 1 << 18
+
+
+class FrameType(IntEnum):
+    """The byte after a frame's length."""
+
+    REQUEST = 1
+    CANCEL = 2
+    SHUTDOWN = 3
+    READY = 64
+    START_FAILED = 65
+    STEP = 66
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One input as Triton holds it: its name, its datatype in Triton's words, its shape, its raw bytes."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFrame:
+    """An inference request, just as it came to Triton."""
+
+    request_id: int
+    triton_id: str
+    tensors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFrame:
+    """Nobody waits for this request any more."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownFrame:
+    """End now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyFrame:
+    """The engine is loaded."""
+
+    protocol_version: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailedFrame:
+    """The engine cannot be loaded; the text is a coded error."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFrame:
+    """What one engine step gave."""
+
+    outputs: tuple[Output, ...]
+
+
+Frame = RequestFrame | CancelFrame | ShutdownFrame | ReadyFrame | StartFailedFrame | StepFrame
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame's bytes, with its length before it."""
+    match frame:
+        case RequestFrame():
+            return _framed(FrameType.REQUEST, _encode_request(frame))
+        case CancelFrame(request_id):
+            return _framed(FrameType.CANCEL, _ID.pack(request_id))
+        case ShutdownFrame():
+            return _framed(FrameType.SHUTDOWN, b"")
+        case ReadyFrame(version):
+            return _framed(FrameType.READY, struct.pack("<I", version))
+        case StartFailedFrame(text):
+            return _framed(FrameType.START_FAILED, text.encode())
+        case StepFrame(outputs):
+            return encode_step(outputs)
+
+
+def encode_step(outputs: Sequence[Output]) -> bytes:
+    """The bytes of a STEP frame: the one that is made for every engine step, so it is kept cheap."""
+    parts = [struct.pack("<I", len(outputs))]
+    for output in outputs:
+        if output.error is None:
+            data = array("i", output.tokens).tobytes()
+            parts.append(_OUTPUT_HEAD.pack(output.request_id, output.finish_reason, len(data) // 4))
+        else:
+            data = str(output.error).encode()
+            parts.append(_OUTPUT_HEAD.pack(output.request_id, ERROR_FINISH, len(data)))
+        parts.append(data)
+    return _framed(FrameType.STEP, b"".join(parts))
+
+
+def decode(kind: int, body: bytes) -> Frame:
+    """The frame of this type and body. Raises ValueError for bytes that are not one."""
+    try:
+        match kind:
+            case FrameType.REQUEST:
+                return _decode_request(body)
+            case FrameType.CANCEL:
+                return CancelFrame(*_ID.unpack(body))
+            case FrameType.SHUTDOWN:
+                return ShutdownFrame()
+            case FrameType.READY:
+                return ReadyFrame(*struct.unpack("<I", body))
+            case FrameType.START_FAILED:
+                return StartFailedFrame(body.decode())
+            case FrameType.STEP:
+                return _decode_step(body)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a frame of type {kind} ends too early or too late") from error
+    raise ValueError(f"there is no frame of type {kind}")
+
+
+def receive(connection: socket) -> Iterator[Frame]:
+    """Yield the frames that arrive, until the other side closes. Raises ValueError as `decode` does."""
+    buffer = bytearray()
+    while data := connection.recv(_READ_BYTES):
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(buffer, start)
+            end = start + _HEAD.size - 1 + length
+            if len(buffer) < end:
+                break
+            yield decode(kind, bytes(buffer[start + _HEAD.size : end]))
+            start = end
+        del buffer[:start]
+
+
+def _framed(kind: FrameType, body: bytes) -> bytes:
+    return _HEAD.pack(1 + len(body), kind) + body
+
+
+def _encode_request(frame: RequestFrame) -> bytes:
+    triton_id = frame.triton_id.encode()
+    parts = [
+        _ID.pack(frame.request_id),
+        struct.pack("<H", len(triton_id)),
+        triton_id,
+        struct.pack("<H", len(frame.tensors)),
+    ]
+    for tensor in frame.tensors:
+        name = tensor.name.encode()
+        rank = len(tensor.shape)
+        datatype = DATATYPES.index(tensor.datatype)
+        parts += [
+            struct.pack("<B", len(name)),
+            name,
+            struct.pack(f"<BB{rank}qI", datatype, rank, *tensor.shape, len(tensor.data)),
+            tensor.data,
+        ]
+    return b"".join(parts)
+
+
+class _Body:
+    """Reads a frame's body from its start to its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        values: tuple[int, ...] = struct.unpack_from("<" + layout, self._data, self._at)
+        self._at += struct.calcsize("<" + layout)
+        return values
+
+    def take(self, count: int) -> bytes:
+        data = self._data[self._at : self._at + count]
+        if len(data) != count:
+            raise IndexError
+        self._at += count
+        return data
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise IndexError
+
+
+def _decode_request(data: bytes) -> RequestFrame:
+    body = _Body(data)
+    request_id, length = body.unpack("QH")
+    triton_id = body.take(length).decode(errors="replace")
+    (tensor_count,) = body.unpack("H")
+    tensors = []
+    for _ in range(tensor_count):
+        (length,) = body.unpack("B")
+        name = body.take(length).decode(errors="replace")
+        datatype, rank = body.unpack("BB")
+        *shape, size = body.unpack(f"{rank}qI")
+        tensors.append(Tensor(name, DATATYPES[datatype], tuple(shape), body.take(size)))
+    body.end()
+    return RequestFrame(request_id, triton_id, tuple(tensors))
+
+
+def _decode_step(data: bytes) -> StepFrame:
+    body = _Body(data)
+    (count,) = body.unpack("I")
+    outputs = []
+    for _ in range(count):
+        request_id, finish, size = body.unpack("QBI")
+        if finish == ERROR_FINISH:
+            outputs.append(Output(request_id, error=from_text(body.take(size).decode())))
+        else:
+            outputs.append(Output(request_id, body.unpack(f"{size}i"), FinishReason(finish)))
+    body.end()
+    return StepFrame(tuple(outputs))

@@ -1,0 +1,207 @@
+"""The mock engine: a fixed token rate per stream, for load tests; errors and crashes on request.
+
+`engine_dir/config.json` may hold `tokens_per_second` (of each stream; 0 or none: as fast as they are taken)
+and `time_to_first_token` (s). `engine_dir/engine/mock.json` says which tokens:
+
+    {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null}
+
+Token i of a request is `first_token_id + i % token_count`. A prompt that holds `error_id` fails half-way;
+`crash_id` ends the process after its first token; `hang_id` never gets a token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from array import array
+from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING, ClassVar
+
+from shared.errors import EngineInternalError, EngineStartFailed
+
+from .base import FinishReason, Output, SamplingParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from .base import Request
+
+_TICK = 0.001  # s between two steps, at least: requests that are due in between share one
+_MOST_TOKENS = 16  # of one request in one step
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    """What engine/mock.json says."""
+
+    first_token_id: int
+    token_count: int
+    crash_id: int | None = None
+    error_id: int | None = None
+    hang_id: int | None = None
+
+    def end_of(self, request: Request) -> tuple[int, FinishReason]:
+        """How many tokens the request gets, and why no more."""
+        ends = [(request.max_tokens, FinishReason.LENGTH)]
+        at_least = max(request.sampling.min_tokens or 0, 0)
+        ends += [
+            (self._position(end_id, at_least), FinishReason.END_ID)
+            for end_id in request.end_ids
+            if self._is_known(end_id)
+        ]
+        for word in request.stop_words:
+            cyclic = all((b - a - 1) % self.token_count == 0 for a, b in pairwise(word))
+            if word and cyclic and all(map(self._is_known, word)):
+                start = self._position(word[0], max(at_least - len(word), 0))
+                ends.append((start + len(word), FinishReason.STOP_WORDS))
+        return min(ends)
+
+    def _is_known(self, token: int) -> bool:
+        return 0 <= token - self.first_token_id < self.token_count
+
+    def _position(self, token: int, at_least: int) -> int:
+        """The first position from `at_least` on where this token stands."""
+        return at_least + (token - self.first_token_id - at_least) % self.token_count
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One request: what it will get, and how much of it it has got."""
+
+    request_id: int
+    start: float  # when its first token is due
+    length: int
+    finish_reason: FinishReason
+    fails: bool
+    crashes: bool
+    sent: int = 0
+
+
+class MockEngine:
+    """Tokens by the clock. Deadlines are absolute (start + i / rate), so that no rate drifts."""
+
+    # No choice is made here, so that no parameter of the choice is disregarded; min_tokens is followed.
+    honours: ClassVar[frozenset[str]] = frozenset(field.name for field in fields(SamplingParameters))
+
+    def __init__(self, engine_dir: Path) -> None:
+        """Read the two files. Raises E2407 for ones that do not say what to do."""
+        try:
+            config = json.loads((engine_dir / "config.json").read_text())
+            self._script = _Script(**json.loads((engine_dir / "engine/mock.json").read_text()))
+            self._rate = float(config.get("tokens_per_second") or 0) or inf
+            self._first_token_delay = float(config.get("time_to_first_token") or 0)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise EngineStartFailed(reason="the mock's config.json or mock.json is not right") from error
+        once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)
+        self._cycle = array("i", [*once] * (1 + _MOST_TOKENS // self._script.token_count + 1))
+        self._changed = threading.Condition()
+        self._streams: dict[int, _Stream] = {}
+        self._due: list[tuple[float, int]] = []  # a heap: when a request gets its next token
+        self._cancelled: set[int] = set()
+        self._shut_down = False
+
+    def submit(self, request: Request) -> None:
+        """Start the request's clock."""
+        prompt = set(request.input_token_ids)
+        length, finish_reason = self._script.end_of(request)
+        stream = _Stream(
+            request_id=request.request_id,
+            start=time.monotonic() + self._first_token_delay,
+            length=length,
+            finish_reason=finish_reason,
+            fails=self._script.error_id in prompt,
+            crashes=self._script.crash_id in prompt,
+        )
+        with self._changed:
+            self._streams[request.request_id] = stream
+            if self._script.hang_id not in prompt:
+                heappush(self._due, (stream.start, request.request_id))
+            self._changed.notify()
+
+    def cancel(self, request_id: int) -> None:
+        """Stop the request at the next step."""
+        with self._changed:
+            if request_id in self._streams:
+                self._cancelled.add(request_id)
+                self._changed.notify()
+
+    def shutdown(self) -> None:
+        """Let `steps` end."""
+        with self._changed:
+            self._shut_down = True
+            self._changed.notify()
+
+    def steps(self) -> Iterator[Sequence[Output]]:
+        """Yield what is due, at most once in a tick."""
+        last_step = -inf
+        while True:
+            with self._changed:
+                now = self._wait(last_step + _TICK if self._rate < inf else -inf)
+                if self._shut_down:
+                    return
+                outputs = [Output(request_id, (), FinishReason.CANCELLED) for request_id in self._cancelled]
+                for request_id in self._cancelled:
+                    del self._streams[request_id]
+                self._cancelled.clear()
+                streams = self._take_due(now)
+                for stream in streams:
+                    outputs += self._advance(stream, now)
+            yield outputs
+            if any(stream.crashes for stream in streams):
+                os._exit(1)
+            last_step = now
+
+    def _wait(self, not_before: float) -> float:
+        """Sleep until there is something to do; return the time."""
+        while True:
+            now = time.monotonic()
+            if self._shut_down or self._cancelled:
+                return now
+            due = max(self._due[0][0], not_before) if self._due else inf
+            if due <= now:
+                return now
+            self._changed.wait(min(due - now, threading.TIMEOUT_MAX))
+
+    def _take_due(self, now: float) -> list[_Stream]:
+        """Take the streams that get tokens now from the heap."""
+        streams = []
+        while self._due and self._due[0][0] <= now:
+            _, request_id = heappop(self._due)
+            stream = self._streams.get(request_id)
+            if stream is not None:  # it may have been cancelled
+                streams.append(stream)
+        return streams
+
+    def _advance(self, stream: _Stream, now: float) -> Iterator[Output]:
+        """Give the stream the tokens that are due, and say when it gets the next one."""
+        end = stream.length // 2 if stream.fails else stream.length
+        count = min(self._due_tokens(now - stream.start) - stream.sent, end - stream.sent, _MOST_TOKENS)
+        first = stream.sent % self._script.token_count
+        tokens = self._cycle[first : first + count]
+        stream.sent += count
+        if stream.sent < end:
+            heappush(self._due, (stream.start + stream.sent / self._rate, stream.request_id))
+            yield Output(stream.request_id, tokens)
+            return
+        del self._streams[stream.request_id]
+        if stream.fails:
+            yield Output(stream.request_id, tokens)
+            yield Output(stream.request_id, error=EngineInternalError(reason="the prompt asked for it"))
+        else:
+            yield Output(stream.request_id, tokens, stream.finish_reason)
+
+    def _due_tokens(self, elapsed: float) -> int:
+        """How many tokens a stream has to have after so many seconds. The first is due at once.
+
+        A token that is due within a microsecond is due: the clock and the division may round apart.
+        """
+        if self._rate == inf:
+            return sys.maxsize
+        return int((elapsed + 1e-6) * self._rate) + 1
