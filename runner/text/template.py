@@ -30,9 +30,9 @@ def fill_template(
         if field is None:
             continue
         if field not in values:
-            raise BadPromptTemplate(reason=f"it has the field {{{field}}}")
+            raise BadPromptTemplate(reason=f"it has the field {field!r}")
         if format_spec or conversion:
-            raise BadPromptTemplate(reason=f"the field {{{field}}} has a conversion or a format")
+            raise BadPromptTemplate(reason=f"the field {field!r} has a conversion or a format")
         fields.add(field)
         filled.append(values[field])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import tokenizers
@@ -12,7 +13,7 @@ from shared.errors import TritonTokenizerError
 from .pieces import Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -37,7 +38,9 @@ class Tokenizer:
         library_tokenizer.no_padding()
         self._tokenizer = library_tokenizer
         self._bos_id = bos_id
-        self._processor_adds_bos = bos_id is not None and library_tokenizer.encode("").ids[:1] == [bos_id]
+        with _coded("its special tokens do not fit"):
+            always_added = library_tokenizer.encode("").ids
+        self._processor_adds_bos = bos_id is not None and always_added[:1] == [bos_id]
         self._add_bos = self._processor_adds_bos if add_bos is None or bos_id is None else add_bos
         self.end_ids = end_ids
         self.vocab_size: int = library_tokenizer.get_vocab_size()
@@ -52,10 +55,8 @@ class Tokenizer:
         path = directory / "tokenizer.json"
         if not path.is_file():
             raise TritonTokenizerError(reason="tokenizer.json is missing")
-        try:
+        with _coded("tokenizer.json cannot be read"):
             library_tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing more special
-            raise TritonTokenizerError(reason=f"tokenizer.json cannot be read: {error}") from error
 
         config = _JsonFile(directory / "tokenizer_config.json")
         generation = _JsonFile(directory / "generation_config.json")
@@ -81,8 +82,10 @@ class Tokenizer:
         """The tokens of a prompt, with the special ones that the model expects around it.
 
         A BOS that the text itself begins with (many prompt templates do) is not doubled.
+        Raises E2102 TritonTokenizerError for text that the tokenizer has no tokens for.
         """
-        ids = self._tokenizer.encode(text).ids
+        with _coded("it cannot encode the prompt"):
+            ids: list[int] = self._tokenizer.encode(text).ids
         if self._bos_id is None:
             return ids
         written = ids[1:2] if self._processor_adds_bos else ids[:1]
@@ -96,6 +99,17 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of all these tokens at once, without the special ones."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+
+@contextmanager
+def _coded(what: str) -> Iterator[None]:
+    """Code what the library raises: bare `Exception`s, and panics, which are `BaseException`s."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise TritonTokenizerError(reason=f"{what}: {error}") from error
 
 
 class _JsonFile:

@@ -1,3 +1,4 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -81,6 +82,22 @@ def test_a_broken_tokenizer_is_coded_and_names_no_path(tmp_path, content):
     with pytest.raises(TritonTokenizerError, match=r"E2102 .*tokenizer\.json cannot be read") as caught:
         Tokenizer.load(tmp_path)
     assert str(tmp_path) not in str(caught.value)
+
+
+def test_a_panic_of_the_library_is_coded(write_model):
+    path = write_model() / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["post_processor"]["special_tokens"] = {}
+    path.write_text(json.dumps(content))
+    with pytest.raises(TritonTokenizerError, match=r"E2102 .*its special tokens do not fit"):
+        Tokenizer.load(path.parent)
+
+
+def test_a_prompt_without_tokens_is_coded(tmp_path):
+    library_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
+    library_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(TritonTokenizerError, match=r"E2102 .*it cannot encode the prompt"):
+        Tokenizer.load(tmp_path).encode("b")
 
 
 @pytest.mark.parametrize(
