@@ -1,0 +1,108 @@
+"""Reads a Hugging Face checkpoint: config.json and the tensors of its safetensors files.
+
+Tensors are looked up by name, checked against the shape that config.json implies, and read one at a time,
+as float32.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes  # noqa: F401 -- teaches numpy the type bfloat16
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from shared.errors import CheckpointInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+_FLOAT_TYPES = ("F32", "F16", "BF16")
+_LFS_POINTER = b"version https://git-lfs"
+
+
+class Checkpoint:
+    """An open checkpoint directory.
+
+    Raises E3201 for files that are missing, damaged, or Git LFS pointers.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.config = _read_json_object(directory / "config.json")
+        self._tensors: dict[str, Any] = {}
+        self._required: set[str] = set()
+        for path in _weight_files(directory):
+            weights = _open_weights(path)
+            self._tensors |= dict.fromkeys(weights.keys(), weights)
+
+    def require(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise E3201 unless there is a tensor `name` of this shape, in a float type."""
+        self._required.add(name)
+        if name not in self._tensors:
+            raise CheckpointInvalid(reason=f"it has no tensor {name}")
+        view = self._tensors[name].get_slice(name)
+        found = tuple(view.get_shape())
+        if found != shape:
+            raise CheckpointInvalid(
+                reason=f"the tensor {name} has the shape {list(found)}, by config.json it is {list(shape)}"
+            )
+        if (dtype := view.get_dtype()) not in _FLOAT_TYPES:
+            raise CheckpointInvalid(
+                reason=f"the tensor {name} has the type {dtype}, not one of {', '.join(_FLOAT_TYPES)}"
+            )
+
+    def never_required(self) -> list[str]:
+        """The names of the tensors that nobody asked for."""
+        return sorted(self._tensors.keys() - self._required)
+
+    def read(self, names: Iterable[str]) -> NDArray[np.float32]:
+        """The tensors `names`, one below the other (along axis 0), as float32."""
+        parts = [self._tensors[name].get_tensor(name).astype(np.float32) for name in names]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _weight_files(directory: Path) -> list[Path]:
+    index = directory / INDEX
+    if not index.exists():
+        return [directory / WEIGHTS]
+    weight_map = _read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointInvalid(reason=f"{INDEX} has no weight_map")
+    names = sorted({str(name) for name in weight_map.values()})
+    for name in names:
+        if "/" in name or name.startswith("."):
+            raise CheckpointInvalid(reason=f"{INDEX} names the file {name!r}, which is not beside it")
+    return [directory / name for name in names]
+
+
+def _open_weights(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                raise CheckpointInvalid(
+                    reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
+                )
+        return safe_open(path, framework="numpy")
+    except FileNotFoundError:
+        raise CheckpointInvalid(reason=f"it has no {path.name}") from None
+    except SafetensorError as error:
+        raise CheckpointInvalid(reason=f"{path.name} is damaged or incomplete ({error})") from None
+
+
+def _read_json_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointInvalid(reason=f"it has no {path.name}") from None
+    except ValueError:
+        raise CheckpointInvalid(reason=f"{path.name} is not JSON") from None
+    if not isinstance(content, dict):
+        raise CheckpointInvalid(reason=f"{path.name} is not a JSON object")
+    return content

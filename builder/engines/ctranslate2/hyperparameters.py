@@ -1,0 +1,147 @@
+"""config.json of the supported architectures, checked.
+
+Keys and defaults are those of `LlamaConfig`, `MistralConfig` and `Qwen2Config` in transformers; the rotary
+settings may stand in `rope_theta` and `rope_scaling`, or together in `rope_parameters` as of version 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shared.errors import CheckpointInvalid, UnsupportedArchitecture
+
+SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
+
+_MISTRAL_SLIDING_WINDOW = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How rotary positions are stretched; the last three are set for llama3 only."""
+
+    kind: str  # linear or llama3
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """What the conversion must know about a checkpoint."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+    sliding_window: int | None
+    tie_word_embeddings: bool
+    query_key_value_bias: bool
+    attention_output_bias: bool
+    mlp_bias: bool
+
+
+def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
+    """Raises E3200 for another architecture, E3201 for a variant of it that cannot be converted."""
+    architecture = _architecture(config)
+    _refuse_variants(config)
+    heads = _count(config, "num_attention_heads")
+    hidden_size = _count(config, "hidden_size")
+    rope = _rope_parameters(config)
+    biased = bool(config.get("attention_bias"))
+    return Hyperparameters(
+        vocab_size=_count(config, "vocab_size"),
+        hidden_size=hidden_size,
+        intermediate_size=_count(config, "intermediate_size"),
+        num_hidden_layers=_count(config, "num_hidden_layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=_count(config, "num_key_value_heads", heads),
+        head_dim=_count(config, "head_dim", hidden_size // heads),
+        rms_norm_eps=_number(config, "rms_norm_eps", 1e-6),
+        rope_theta=_number(rope, "rope_theta", 10_000.0),
+        rope_scaling=_rope_scaling(rope),
+        sliding_window=_sliding_window(architecture, config),
+        tie_word_embeddings=bool(config.get("tie_word_embeddings")),
+        query_key_value_bias=biased or architecture == "Qwen2ForCausalLM",
+        attention_output_bias=biased,
+        mlp_bias=bool(config.get("mlp_bias")),
+    )
+
+
+def _architecture(config: dict[str, Any]) -> str:
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name not in SUPPORTED:
+        raise UnsupportedArchitecture(architecture=name, supported=", ".join(SUPPORTED))
+    return str(name)
+
+
+def _refuse_variants(config: dict[str, Any]) -> None:
+    if config.get("quantization_config"):
+        raise CheckpointInvalid(reason="its weights are already quantized")
+    if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
+        raise CheckpointInvalid(reason=f"the activation {activation!r} is not supported, only 'silu'")
+    if config.get("use_sliding_window"):
+        raise CheckpointInvalid(reason="a sliding window in some of the layers is not supported")
+
+
+def _sliding_window(architecture: str, config: dict[str, Any]) -> int | None:
+    if architecture != "MistralForCausalLM" or config.get("sliding_window", 0) is None:
+        return None
+    return _count(config, "sliding_window", _MISTRAL_SLIDING_WINDOW)
+
+
+def _rope_parameters(config: dict[str, Any]) -> dict[str, Any]:
+    """The rotary settings under their newer names, wherever they stand."""
+    own: dict[str, Any] = {
+        key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config
+    }
+    for key in ("rope_scaling", "rope_parameters"):
+        if isinstance(found := config.get(key), dict):
+            own |= found
+    return own
+
+
+def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
+    if rope.get("partial_rotary_factor", 1) != 1:
+        raise CheckpointInvalid(reason="rotary positions in a part of each head are not supported")
+    match rope.get("rope_type", rope.get("type", "default")):
+        case "default":
+            return None
+        case "linear":
+            return RopeScaling("linear", _number(rope, "factor"))
+        case "llama3":
+            return RopeScaling(
+                "llama3",
+                _number(rope, "factor"),
+                _number(rope, "low_freq_factor"),
+                _number(rope, "high_freq_factor"),
+                _count(rope, "original_max_position_embeddings"),
+            )
+        case other:
+            raise CheckpointInvalid(
+                reason=f"the rope scaling {other!r} is not supported; linear and llama3 are"
+            )
+
+
+def _count(settings: dict[str, Any], key: str, default: int | None = None) -> int:
+    value = settings.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CheckpointInvalid(reason=f"{key} in config.json is {value!r}, not a positive whole number")
+    return value
+
+
+def _number(settings: dict[str, Any], key: str, default: float | None = None) -> float:
+    value = settings.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        raise CheckpointInvalid(reason=f"{key} in config.json is {value!r}, not a positive number")
+    return float(value)

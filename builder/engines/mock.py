@@ -1,0 +1,91 @@
+"""The mock engine: the tokens it answers with, and a tokenizer whose text can be counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+from shared.errors import CheckpointInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.step import Build
+    from shared.progress import StepProgress
+
+_WORDS = 10_000
+_SPECIAL = ("<unk>", "</s>", "<crash>", "<error>", "<hang>")
+_TRIGGERS = {"crash_id": "<crash>", "error_id": "<error>", "hang_id": "<hang>"}
+
+
+@dataclass(frozen=True, slots=True)
+class MakeMock:
+    """Write engine/mock.json, and tokenizer/ unless `Build.model` has one.
+
+    What mock.json means stands in runner/engines/mock.py.
+    """
+
+    name: ClassVar[str] = "mock"
+
+    def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - over at once
+        """Raises E3201 when the tokenizer of the model cannot be used."""
+        if build.model is None:
+            tokenizer = counting_tokenizer()
+            build.tokenizer_dir.mkdir()
+            tokenizer.save(str(build.tokenizer_dir / "tokenizer.json"))
+            _write(build.tokenizer_dir / "tokenizer_config.json", {"eos_token": "</s>", "unk_token": "<unk>"})
+            _write(build.tokenizer_dir / "generation_config.json", {"eos_token_id": _SPECIAL.index("</s>")})
+        else:
+            tokenizer = _loaded(build.model.path / "tokenizer.json")
+        ordinary = _longest_range(tokenizer)
+        build.engine_dir.mkdir()
+        _write(
+            build.engine_dir / "mock.json",
+            {
+                "first_token_id": ordinary.start,
+                "token_count": len(ordinary),
+                **{key: tokenizer.token_to_id(token) for key, token in _TRIGGERS.items()},
+            },
+        )
+
+
+def counting_tokenizer() -> Tokenizer:
+    """A token for each word: `0` to `9999`, the special ones, and `<unk>` for every other word."""
+    words = [*_SPECIAL, *(str(number) for number in range(_WORDS))]
+    tokenizer = Tokenizer(WordLevel({word: id_ for id_, word in enumerate(words)}, unk_token=_SPECIAL[0]))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in _SPECIAL])
+    return tokenizer
+
+
+def _loaded(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower type
+        raise CheckpointInvalid(reason=f"tokenizer.json: {error}") from None
+
+
+def _longest_range(tokenizer: Tokenizer) -> range:
+    """The longest row of ids without one of the added tokens, which would vanish from the text."""
+    added = tokenizer.get_added_tokens_decoder().keys()
+    ids = set(tokenizer.get_vocab().values()) - added
+    longest = range(0)
+    start = None
+    for id_ in range(max(ids, default=-1) + 2):
+        if id_ in ids:
+            start = id_ if start is None else start
+        elif start is not None:
+            longest = max(longest, range(start, id_), key=len)
+            start = None
+    if not longest:
+        raise CheckpointInvalid(reason="tokenizer.json: it has no ordinary tokens")
+    return longest
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")

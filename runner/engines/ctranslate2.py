@@ -1,0 +1,267 @@
+"""CTranslate2 on CPU: the engine of laptops and CI.
+
+CTranslate2 runs a request from its prompt to its end on one of N workers, which share the weights; requests
+beyond N wait, first come first served. It has no way to pause a sequence, so waiting requests cannot take
+turns with running ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import ctranslate2
+
+from runner.engines.base import FinishReason, Output
+from shared.errors import (
+    CTranslate2Error,
+    EngineStartFailed,
+    InvalidArgument,
+    MalformedRequest,
+    PromptRequired,
+    PromptTooLong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from runner.engines.base import Request, SamplingParameters
+
+# What the builder calls a quantization is another thing to CTranslate2: its "int8" is whatever int8 mixture
+# the machine prefers.
+_COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}
+
+# Dividing by less could leave the range of float32; the likeliest token has won long before.
+_LOWEST_TEMPERATURE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the engine takes from config.json of engine.tar."""
+
+    quantization: str
+    parallel_requests: int
+    threads_per_request: int
+    max_seq_len: int
+
+
+class CTranslate2Engine:
+    """See `runner.engines.base.Engine`."""
+
+    honours: ClassVar[frozenset[str]] = frozenset(
+        {"top_k", "top_p", "temperature", "min_tokens", "repetition_penalty"}
+    )
+
+    def __init__(self, engine_dir: Path) -> None:
+        """Raises E2407 for a directory that does not hold such an engine, E2300 where CTranslate2 refuses."""
+        settings = _read_settings(engine_dir)
+        model = engine_dir / "engine"
+        self._max_seq_len = settings.max_seq_len
+        self._vocabulary: list[str] = _read_json(model / "vocabulary.json")
+        self._sliding_window: int | None = _read_json(model / "config.json").get("sliding_window")
+        try:
+            self._generator = ctranslate2.Generator(
+                str(model),
+                device="cpu",
+                compute_type=_COMPUTE_TYPES[settings.quantization],
+                inter_threads=settings.parallel_requests,
+                intra_threads=settings.threads_per_request,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise CTranslate2Error(reason=_first_line(error)) from error
+
+        self._outputs: SimpleQueue[Output | None] = SimpleQueue()
+        self._change = threading.Condition()  # guards what follows
+        self._waiting: dict[int, Request] = {}  # in order of arrival
+        self._running: set[int] = set()
+        self._cancelled: set[int] = set()
+        self._shut_down = False
+        self._workers = settings.parallel_requests
+        for index in range(settings.parallel_requests):
+            # Daemons: a long prompt cannot be interrupted, and must not keep the process from ending.
+            threading.Thread(target=self._work, name=f"ctranslate2-{index}", daemon=True).start()
+
+    def submit(self, request: Request) -> None:
+        """Raises E1001, E1002, E1104 or E2403 for a request that can never run."""
+        prompt_tokens = len(request.input_token_ids)
+        if prompt_tokens == 0:
+            raise PromptRequired
+        if prompt_tokens >= self._max_seq_len:
+            raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=self._max_seq_len - 1)
+        if request.max_tokens < 1:
+            raise InvalidArgument(
+                argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed"
+            )
+        last = len(self._vocabulary) - 1
+        for token in request.input_token_ids:
+            if not 0 <= token <= last:
+                raise MalformedRequest(reason=f"input_ids holds {token}; this model has 0 to {last}")
+        with self._change:
+            self._waiting[request.request_id] = request
+            self._change.notify()
+
+    def cancel(self, request_id: int) -> None:
+        with self._change:
+            if self._waiting.pop(request_id, None):
+                self._outputs.put(Output(request_id, finish_reason=FinishReason.CANCELLED))
+            elif request_id in self._running:
+                self._cancelled.add(request_id)
+
+    def steps(self) -> Iterator[Sequence[Output]]:
+        ended = False
+        while not ended:
+            step = [self._outputs.get()]
+            while not self._outputs.empty():
+                step.append(self._outputs.get())
+            ended = None in step
+            if outputs := _merge(output for output in step if output):
+                yield outputs
+
+    def shutdown(self) -> None:
+        with self._change:
+            self._shut_down = True
+            for request_id in (*self._waiting, *self._running):
+                self.cancel(request_id)
+            self._change.notify_all()
+
+    def _work(self) -> None:
+        """One worker: a request at a time until the engine is shut down."""
+        while request := self._next_request():
+            last = self._generate(request)
+            with self._change:
+                self._running.discard(request.request_id)
+                self._cancelled.discard(request.request_id)
+            self._outputs.put(last)
+        with self._change:
+            self._workers -= 1
+            if self._workers == 0:
+                self._outputs.put(None)
+
+    def _next_request(self) -> Request | None:
+        with self._change:
+            self._change.wait_for(lambda: self._waiting or self._shut_down)
+            if self._shut_down:
+                return None
+            request = self._waiting.pop(next(iter(self._waiting)))
+            self._running.add(request.request_id)
+            return request
+
+    def _generate(self, request: Request) -> Output:
+        """Run a request and give its last output; the others go out as they come."""
+        prompt = [self._vocabulary[token] for token in request.input_token_ids]
+        max_tokens = min(request.max_tokens, self._max_seq_len - len(prompt))
+        # CTranslate2 computes a prompt at once, but attends beyond a sliding window when it does. Where that
+        # matters, the prompt is a prefix that the output is made to start with: slow, but right.
+        is_prefix = self._sliding_window is not None and len(prompt) - 1 > self._sliding_window
+        prefix_length = len(prompt) - 1 if is_prefix else 0
+        sequence = _Sequence(request, max_tokens, prefix_length, self._cancelled, self._outputs.put)
+        try:
+            self._generator.generate_batch(
+                [prompt],
+                include_prompt_in_result=is_prefix,
+                max_length=prefix_length + max_tokens,
+                min_length=prefix_length + min(max(request.sampling.min_tokens or 0, 0), max_tokens),
+                end_token=[token for token in request.end_ids if 0 <= token < len(self._vocabulary)],
+                callback=sequence.on_token,
+                **sampling_options(request.sampling, len(self._vocabulary)),
+            )
+        except Exception as error:
+            return Output(request.request_id, error=CTranslate2Error(reason=_first_line(error)))
+        return sequence.last_output()
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One request while it runs. `on_token` is called by CTranslate2, in a thread of its own."""
+
+    request: Request
+    max_tokens: int
+    prefix_length: int
+    cancelled: set[int]
+    emit: Callable[[Output], None]
+    tokens: list[int] = field(default_factory=list)
+    finish_reason: FinishReason = FinishReason.NOT_FINISHED
+
+    def on_token(self, step: Any) -> bool:
+        """Take a `ctranslate2.GenerationStepResult`; whether the sequence ends with it."""
+        if self.request.request_id in self.cancelled:
+            self.finish_reason = FinishReason.CANCELLED
+        elif step.step < self.prefix_length:
+            return False
+        elif step.token_id in self.request.end_ids:
+            self.finish_reason = FinishReason.END_ID
+        else:
+            self.tokens.append(step.token_id)
+            if self._ends_with_stop_word():
+                self.finish_reason = FinishReason.STOP_WORDS
+            elif len(self.tokens) == self.max_tokens:
+                self.finish_reason = FinishReason.LENGTH
+            else:
+                self.emit(Output(self.request.request_id, (step.token_id,)))
+        return self.finish_reason is not FinishReason.NOT_FINISHED
+
+    def last_output(self) -> Output:
+        """The output that says how the sequence ended, with the token that ended it where that counts."""
+        with_token = self.finish_reason in (FinishReason.STOP_WORDS, FinishReason.LENGTH)
+        return Output(self.request.request_id, self.tokens[-1:] if with_token else (), self.finish_reason)
+
+    def _ends_with_stop_word(self) -> bool:
+        return any(word and self.tokens[-len(word) :] == list(word) for word in self.request.stop_words)
+
+
+def sampling_options(sampling: SamplingParameters, vocabulary_size: int) -> dict[str, float]:
+    """The arguments of `Generator.generate_batch` that mean what TensorRT-LLM means by `sampling`.
+
+    To both, the temperature comes first, then top_k, then top_p. With neither top_k nor top_p (unset, 0 or -1),
+    TensorRT-LLM takes the likeliest token, whatever the temperature; CTranslate2's own default is top_k 1,
+    its top_k 0 is "all tokens", and it refuses a top_k above the size of the vocabulary.
+    """
+    top_k, top_p = max(sampling.top_k or 0, 0), sampling.top_p or 0.0
+    temperature = 1.0 if sampling.temperature is None else sampling.temperature
+    options: dict[str, float] = {}
+    if sampling.repetition_penalty is not None:
+        options["repetition_penalty"] = sampling.repetition_penalty
+    if (top_k or top_p) and temperature >= _LOWEST_TEMPERATURE:
+        options["sampling_topk"] = top_k if top_k < vocabulary_size else 0
+        options["sampling_topp"] = top_p or 1.0
+        options["sampling_temperature"] = temperature
+    return options
+
+
+def _merge(outputs: Iterable[Output]) -> list[Output]:
+    """One output per request, but for errors, which keep to themselves."""
+    merged: dict[tuple[int, bool], Output] = {}
+    for output in outputs:
+        key = (output.request_id, output.error is None)
+        earlier = merged.get(key)
+        merged[key] = replace(output, tokens=(*earlier.tokens, *output.tokens)) if earlier else output
+    return list(merged.values())
+
+
+def _read_settings(engine_dir: Path) -> Settings:
+    config = _read_json(engine_dir / "config.json")
+    try:
+        return Settings(
+            quantization=config["quantization"],
+            parallel_requests=config["parallel_requests"] or len(os.sched_getaffinity(0)),
+            threads_per_request=config["threads_per_request"],
+            max_seq_len=config["max_seq_len"],
+        )
+    except KeyError as error:
+        raise EngineStartFailed(reason=f"config.json of the engine has no {error}") from None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
