@@ -1,0 +1,3 @@
+"""What every part uses."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,53 @@
+"""The last step: everything that the steps before it made becomes engine.tar."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from builder.download import TOKENIZER_FILES
+from shared import VERSION
+from shared.artifact import EngineFacts, PackedFile, write_archive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.step import Build
+    from shared.progress import StepProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Write `Build.output` and set `Build.manifest`."""
+
+    engine: str
+    config: dict[str, Any]  # the effective config; it holds no secrets
+
+    name: ClassVar[str] = "package"
+
+    def run(self, build: Build, progress: StepProgress) -> None:
+        """Raises E3300."""
+        config = json.dumps(self.config, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+        facts = EngineFacts(
+            engine=self.engine,
+            engine_version=build.engine_version,
+            model=build.model.name if build.model else self.engine,
+            revision=build.model.revision if build.model else None,
+            config_digest=hashlib.sha256(config).hexdigest(),
+            cog_triton_version=VERSION,
+        )
+        tokenizer = build.model.path if build.model else build.tokenizer_dir
+        files = [
+            PackedFile("config.json", config),
+            *(_packed("engine", build.engine_dir, path) for path in build.engine_dir.rglob("*")),
+            *(_packed("tokenizer", tokenizer, tokenizer / name) for name in TOKENIZER_FILES),
+        ]
+        present = [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
+        total = sum(file.size() for file in present)
+        build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
+
+
+def _packed(folder: str, root: Path, path: Path) -> PackedFile:
+    return PackedFile(f"{folder}/{path.relative_to(root).as_posix()}", path)

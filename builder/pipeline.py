@@ -1,0 +1,66 @@
+"""From the address of a config to engine.tar."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import structlog
+
+from builder.config_source import read_config, shown
+from builder.plan import make_plan
+from builder.step import Build, Step
+from shared.config import load_config
+from shared.errors import CogTritonError, ConversionFailed
+from shared.logs import register_secret
+from shared.progress import SilentProgress
+
+if TYPE_CHECKING:
+    from shared.artifact import Manifest
+    from shared.progress import Progress, StepProgress
+
+_log = structlog.get_logger()
+
+
+def build(
+    source: str,
+    output: Path,
+    *,
+    hf_token: str | None = None,
+    work_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build the engine that the config at `source` asks for and write it to `output`; return its manifest.
+
+    `source` is a URL, a data: URL or a path. `work_dir` (default: the machine's temporary directory) needs
+    room for the engine; what is made there is removed in every case, and `output` appears whole or not at
+    all. Raises E3xxx, and E4000 when the engine's environment is missing.
+    """
+    if hf_token:
+        register_secret(hf_token)
+    progress = progress or SilentProgress()
+    plan = make_plan(load_config(read_config(source), shown(source)))
+    with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
+        state = Build(Path(directory), output, hf_token)
+        for step in plan.steps:
+            _log.info("step started", step=step.name)
+            started = time.monotonic()
+            with progress.step(step.name) as show:
+                _run(step, state, show)
+            _log.info("step finished", step=step.name, seconds=round(time.monotonic() - started, 3))
+    assert state.manifest is not None
+    return state.manifest
+
+
+def _run(step: Step, state: Build, show: StepProgress) -> None:
+    """Run one step; what it did not expect becomes E3202, without the paths that its text may hold."""
+    try:
+        step.run(state, show)
+    except CogTritonError:
+        raise
+    except Exception as error:
+        _log.exception("step failed", step=step.name)
+        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        raise ConversionFailed(step=step.name, reason=reason) from error

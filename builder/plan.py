@@ -1,0 +1,48 @@
+"""What a config asks for, step by step. Made from the config alone: nothing is fetched or run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.convert import Convert
+from builder.download import Download
+from builder.engines.mock import MakeMock
+from builder.package import Package
+from shared.config import BuildConfig, CTranslate2Config, MockConfig, dump_config
+from shared.errors import EngineNotInImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from builder.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of one build, in their order."""
+
+    engine: str
+    steps: tuple[Step, ...]
+
+
+def make_plan(config: BuildConfig) -> Plan:
+    """The plan for `config`. Raises E3005 for an engine that this image cannot build."""
+    steps_for = _ENGINES.get(config.engine)
+    if steps_for is None:
+        raise EngineNotInImage(engine=config.engine, available=", ".join(_ENGINES))
+    package = Package(config.engine, dump_config(config))
+    return Plan(config.engine, (*steps_for(config), package))
+
+
+def _ctranslate2(config: CTranslate2Config) -> tuple[Step, ...]:
+    return Download(config.model, config.revision), Convert(config.engine, config.quantization)
+
+
+def _mock(config: MockConfig) -> tuple[Step, ...]:
+    if config.model is None:
+        return (MakeMock(),)
+    return Download(config.model, config.revision, weights=False), MakeMock()
+
+
+_ENGINES: dict[str, Callable[[Any], tuple[Step, ...]]] = {"ctranslate2": _ctranslate2, "mock": _mock}

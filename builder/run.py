@@ -1,0 +1,38 @@
+"""Cog predictor of the builder: a config in, engine.tar out.
+
+`BUILDER_OUTPUT_DIR` names the directory that engine.tar is written to (default /src).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+import cog
+
+from builder.pipeline import build
+from shared.logs import configure_logging
+from shared.progress import stderr_progress
+
+
+class Builder(cog.BaseRunner):  # type: ignore[misc]  # cog is not type-checked
+    """Builds one engine at a time."""
+
+    streams: ClassVar[bool] = False
+
+    def setup(self) -> None:
+        """Nothing is loaded."""
+        configure_logging()
+
+    def run(
+        self,
+        config: str = cog.Input(description="The build config: an http(s) or data: URL, or a path here."),
+        hf_token: cog.Secret | None = cog.Input(
+            description="Hugging Face token, for a model that is private or gated.", default=None
+        ),
+    ) -> cog.Path:
+        """Build the engine. Raises E3xxx."""
+        output = cog.Path(os.environ.get("BUILDER_OUTPUT_DIR", "/src")) / "engine.tar"
+        token = hf_token.get_secret_value() if hf_token else None
+        build(config, output, hf_token=token, progress=stderr_progress())
+        return output

@@ -1,0 +1,95 @@
+"""How far a long step is: a bar on a terminal, a line now and then elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_QUIET_SECONDS = 2.0
+
+
+class StepProgress(Protocol):
+    """Where a running step says how far it is."""
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """`done` of `total` are done, counted from the start of the step; None is "not known (yet)"."""
+
+
+class Progress(Protocol):
+    """Shows the steps of a job, one after the other. The steps count bytes."""
+
+    def step(self, name: str) -> AbstractContextManager[StepProgress]:
+        """Show a step for as long as the context lasts."""
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    def step(self, name: str) -> AbstractContextManager[StepProgress]:  # noqa: ARG002 - the protocol's
+        return nullcontext(_ignore)
+
+
+class PlainProgress:
+    """A line every two seconds at most, and none for a step that is over before that."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[StepProgress]:
+        last = started = self._clock()
+
+        def show(done: int, total: int | None = None) -> None:
+            nonlocal last
+            now = self._clock()
+            if now - last >= _QUIET_SECONDS:
+                last = now
+                print(f"{name}: {_share(done, total)}", file=self._stream, flush=True)
+
+        yield show
+        if last != started:
+            print(f"{name}: done in {self._clock() - started:.0f} s", file=self._stream, flush=True)
+
+
+class BarProgress:
+    """A bar for each step, drawn by rich."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[StepProgress]:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+        with RichProgress(*columns, console=self._console) as bar:
+            task = bar.add_task(name, total=None)
+
+            def show(done: int, total: int | None = None) -> None:
+                bar.update(task, completed=done, total=total)
+
+            yield show
+
+
+def stderr_progress() -> Progress:
+    """Bars where stderr is a terminal, plain lines elsewhere."""
+    console = Console(stderr=True)
+    return BarProgress(console) if console.is_terminal else PlainProgress(sys.stderr)
+
+
+def _ignore(done: int, total: int | None = None) -> None:
+    """Take a `StepProgress` call and show nothing."""
+
+
+def _share(done: int, total: int | None) -> str:
+    if not total:
+        return f"{done / 1e6:.1f} MB"
+    return f"{100 * done / total:.0f}% of {total / 1e6:.1f} MB"

@@ -1,0 +1,192 @@
+"""A Hugging Face hub on loopback: the part of its HTTP API that downloads of models use.
+
+The answers are those of the hub: paths, status codes, `X-Error-Code`, `X-Repo-Commit`, `ETag`, and for large
+files (here: *.safetensors) a redirect to where they are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Repository:
+    directory: Path
+    token: str | None = None  # private: unknown to everyone who does not send it
+    gated: bool = False  # known to all, but its files only for who sends the token
+    revisions: dict[str, str] = field(default_factory=dict)  # branches and tags, beside main
+
+    @property
+    def commit(self) -> str:
+        digest = hashlib.sha1()
+        for name in self.files():
+            digest.update(name.encode() + (self.directory / name).read_bytes())
+        return digest.hexdigest()
+
+    def files(self) -> list[str]:
+        return sorted(
+            p.relative_to(self.directory).as_posix() for p in self.directory.rglob("*") if p.is_file()
+        )
+
+    def resolves(self, revision: str) -> bool:
+        return revision in {"main", self.commit, *self.revisions}
+
+
+class Hub:
+    """Add repositories to `repositories`; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, Repository] = {}
+        self.requests: list[str] = []  # "METHOD /path", in the order they came
+        self.tokens: set[str] = set()  # every token that was sent
+        self.failing = False  # answer everything with 503
+        self.cut_after: int | None = None  # bytes of the next stored file before the connection breaks, once
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        # Another host, as with the hub: its clients follow redirects to the same host without a look.
+        self.storage_url = f"http://localhost:{self._server.server_port}"
+
+    def file_requests(self) -> list[str]:
+        return [request for request in self.requests if "/resolve/" in request or "/stored/" in request]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self._answer()
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def _answer(self) -> None:
+            path = unquote(urlsplit(self.path).path)
+            hub.requests.append(f"{self.command} {path}")
+            self.sent_token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            if self.sent_token:
+                hub.tokens.add(self.sent_token)
+            if hub.failing:
+                self._send(503, b"")
+            elif path.startswith("/stored/"):
+                _, _, name, file = path.split("/", 3)
+                self._file(hub.repositories[name.replace("--", "/")].directory / file, {})
+            elif path.startswith("/api/models/"):
+                self._api(path.removeprefix("/api/models/"))
+            else:
+                self._resolve(path.removeprefix("/"))
+
+        def _api(self, path: str) -> None:
+            if "/tree/" in path:
+                name, revision = path.split("/tree/")
+                if repository := self._repository(name, revision):
+                    self._json([_tree_entry(repository, file) for file in repository.files()])
+            else:
+                name, _, revision = path.partition("/revision/")
+                if repository := self._repository(name, revision or "main"):
+                    siblings = [
+                        {"rfilename": file, "size": (repository.directory / file).stat().st_size}
+                        for file in repository.files()
+                    ]
+                    self._json({"id": name, "sha": repository.commit, "siblings": siblings, "private": False})
+
+        def _resolve(self, path: str) -> None:
+            name, _, rest = path.partition("/resolve/")
+            revision, _, file = rest.partition("/")
+            repository = self._repository(name, revision)
+            if repository is None:
+                return
+            if repository.gated and self.sent_token != repository.token:
+                self._error(403, "GatedRepo", "Access to this model is restricted.")
+            elif file not in repository.files():
+                self._error(404, "EntryNotFound", "Entry not found")
+            elif file.endswith(".safetensors"):
+                stored = repository.directory / file
+                headers = {
+                    "Location": f"{hub.storage_url}/stored/{name.replace('/', '--')}/{file}",
+                    "X-Repo-Commit": repository.commit,
+                    "X-Linked-Size": str(stored.stat().st_size),
+                    "X-Linked-Etag": f'"{hashlib.sha256(stored.read_bytes()).hexdigest()}"',
+                }
+                self._send(302, b"", headers)
+            else:
+                self._file(repository.directory / file, {"X-Repo-Commit": repository.commit})
+
+        def _repository(self, name: str, revision: str) -> Repository | None:
+            repository = hub.repositories.get(name)
+            hidden = repository and repository.token and not repository.gated
+            if repository is None or (hidden and self.sent_token != repository.token):
+                # The hub tells strangers that a missing model wants a password.
+                self._error(404 if self.sent_token else 401, "RepoNotFound", "Repository not found")
+                return None
+            if not repository.resolves(revision):
+                self._error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+                return None
+            return repository
+
+        def _file(self, path: Path, headers: dict[str, str]) -> None:
+            content = path.read_bytes()
+            headers |= {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "Accept-Ranges": "bytes"}
+            status = 200
+            if wanted := self.headers.get("Range"):
+                start = int(wanted.removeprefix("bytes=").partition("-")[0])
+                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+                content = content[start:]
+                status = 206
+            self._send(status, content, headers)
+
+        def _json(self, answer: object) -> None:
+            self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+        def _error(self, status: int, code: str, message: str) -> None:
+            body = json.dumps({"error": message}).encode()
+            self._send(status, body, {"X-Error-Code": code, "X-Error-Message": message})
+
+        def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            if hub.cut_after is not None and "/stored/" in self.path:
+                body, hub.cut_after = body[: hub.cut_after], None
+                self.close_connection = True
+            self.wfile.write(body)
+
+    return Handler
+
+
+def _tree_entry(repository: Repository, file: str) -> dict[str, object]:
+    content = (repository.directory / file).read_bytes()
+    entry: dict[str, object] = {
+        "type": "file",
+        "path": file,
+        "size": len(content),
+        "oid": hashlib.sha1(content).hexdigest(),
+    }
+    if file.endswith(".safetensors"):
+        entry["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+    return entry
