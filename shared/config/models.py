@@ -55,6 +55,7 @@ Texts = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)
 ]  # YAML has lists only
 Parallelism = Annotated[int, Field(ge=1, le=1024)]
+BatchSize = Annotated[int, Field(ge=1, le=1 << 16)]
 SequenceLength = Annotated[int, Field(ge=2, le=1 << 24)]
 
 
@@ -113,7 +114,7 @@ _TOTAL = "Most tokens of prompt and output together;"
 class CTranslate2Config(EngineConfig):
     """Real weights on a CPU: laptops and CI."""
 
-    engine: Literal["ctranslate2"] = Field(description="The engine.")
+    engine: Literal["ctranslate2"] = Field(description="What generates the tokens.")
     model: Source = Field(description=_MODEL)
     quantization: Literal["float32", "int8"] = Field(
         "float32",
@@ -132,7 +133,7 @@ class CTranslate2Config(EngineConfig):
 class MockConfig(EngineConfig):
     """Tokens at a fixed rate without a model: load tests."""
 
-    engine: Literal["mock"] = Field(description="The engine.")
+    engine: Literal["mock"] = Field(description="What generates the tokens.")
     model: Source | None = Field(
         None, description=f"{_MODEL} Only its tokenizer is used; not set: one that counts is made."
     )
@@ -146,9 +147,9 @@ class MockConfig(EngineConfig):
 
 
 class TensorRTLLMConfig(EngineConfig):
-    """An engine compiled for one kind of NVIDIA GPU."""
+    """An engine compiled for one kind of NVIDIA GPU. The config is checked; no builder builds it yet."""
 
-    engine: Literal["tensorrt_llm"] = Field(description="The engine.")
+    engine: Literal["tensorrt_llm"] = Field(description="What generates the tokens.")
     model: Source = Field(description=_MODEL)
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
         "auto",
@@ -157,8 +158,10 @@ class TensorRTLLMConfig(EngineConfig):
     quantization: Literal["fp8", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"] | None = (
         Field(None, description="`qformat` of TensorRT-LLM's quantize.py; not set: not quantized.")
     )
-    max_batch_size: Parallelism | None = Field(None, description="Most requests in one engine step.")
-    max_input_len: SequenceLength | None = Field(None, description="Most tokens of a prompt.")
+    max_batch_size: BatchSize = Field(2048, description="Most requests in one engine step.")
+    max_input_len: SequenceLength | None = Field(
+        None, description="Most tokens of a prompt; not set: `max_seq_len`."
+    )
     max_seq_len: SequenceLength | None = Field(
         None,
         description=f"{_TOTAL} not set: `max_position_embeddings` of the model.",
@@ -171,9 +174,9 @@ class TensorRTLLMConfig(EngineConfig):
 
 
 class VLLMConfig(EngineConfig):
-    """vLLM on GPUs, without an engine build."""
+    """vLLM on GPUs, without an engine build. The config is checked; no builder builds it yet."""
 
-    engine: Literal["vllm"] = Field(description="The engine.")
+    engine: Literal["vllm"] = Field(description="What generates the tokens.")
     model: Source = Field(description=_MODEL)
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
         "auto",

@@ -1,0 +1,101 @@
+"""Logging for every process that is not an engine: one line per event on stderr, secrets masked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from shared.errors import SettingInvalid
+from shared.secrets import names_secret
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+_MASK = "***"
+# Their info lines name whole addresses, also signed ones.
+_HTTP_CLIENTS = ("httpx2", "httpcore2")
+
+_secrets: set[str] = set()
+
+
+def register_secret(value: str) -> None:
+    """Mask `value` wherever it stands in a line from now on."""
+    if value.strip():
+        _secrets.add(value)
+
+
+def configure_logging(level: str | None = None) -> None:
+    """Send structlog's and the standard library's events to stderr: JSON lines, or colours at a terminal.
+
+    `level` is one of `LEVELS`; without it LOG_LEVEL counts, then info. May be called again: the last call
+    counts. Raises `SettingInvalid` for an unknown level.
+    """
+    name = level or os.environ.get("LOG_LEVEL") or "info"
+    if name.lower() not in LEVELS:
+        raise SettingInvalid(setting="LOG_LEVEL", value=name, reason=f"it is one of {', '.join(LEVELS)}")
+    number = logging.getLevelNamesMapping()[name.upper()]
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *before,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                _mask_secrets,
+                _renderer(),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=number, force=True)
+    for client in _HTTP_CLIENTS:
+        logging.getLogger(client).setLevel(max(number, logging.WARNING))
+
+
+def _renderer() -> Processor:
+    if sys.stderr.isatty():
+        # The rich tracebacks of the default show local variables, and with them secrets.
+        return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.JSONRenderer()
+
+
+def _mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {key: _masked(key, value) for key, value in event.items()}
+
+
+def _masked(key: str, value: Any) -> Any:
+    """`value` without secrets; what JSON does not know becomes text first."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case dict():
+            return {_masked("", inner): _masked(str(inner), one) for inner, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_masked(key, one) for one in value]
+    if names_secret(key):
+        return _MASK
+    text = str(value)
+    # Longest first: one secret may hold another.
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, _MASK)
+    return text
