@@ -9,7 +9,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
 
 demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<hub id> for another model)
-	@.venv/bin/cog-triton demo $(if $(MODEL),--model $(MODEL))
+	@$(run) demo $(if $(MODEL),--model $(MODEL))
 
 serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
 	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)

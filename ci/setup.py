@@ -72,13 +72,16 @@ def run(part: Part, command: Sequence[str | Path]) -> None:
         raise SetupFailed("".join(lines[-15:]))
 
 
+def pip(python: Path) -> list[str]:
+    return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+
+
 def pip_install(part: Part, python: Path, lock: Path, *options: str) -> None:
     part.packages += sum("==" in line for line in lock.read_text().splitlines())
     part.state = "installing"
     run(
         part,
-        [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--require-hashes"]
-        + ["--progress-bar", "off", "-r", lock, *options],
+        [*pip(python), "--require-hashes", "-r", lock, *options],
     )
 
 
@@ -89,7 +92,7 @@ def environment(part: Part) -> None:
     pip_install(part, python, part.lock)
     if part.place.name == ".venv":
         own = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
-        run(part, [python, "-m", "pip", "install", "--disable-pip-version-check", *own])
+        run(part, [*pip(python), *own])
 
 
 def unpacked(part: Part) -> None:

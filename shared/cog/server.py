@@ -63,7 +63,7 @@ class CogServer:
         """
         self.port = port or free_port()
         if port:
-            _refuse_used_port(port)
+            refuse_used_port(port)
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
             server_command("127.0.0.1"),
@@ -131,7 +131,8 @@ def free_port() -> int:
         return port
 
 
-def _refuse_used_port(port: int) -> None:
+def refuse_used_port(port: int) -> None:
+    """Raise E4003 when something listens on the port already."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -56,6 +56,13 @@ class Overloaded(CogTritonError):
     remedy = "Try again later."
 
 
+class PredictionFailed(CogTritonError):
+    code = "E2107"
+    fixed_by = FixedBy.USER
+    message = "Cog refused or failed the prediction: {reason}."
+    remedy = "Mend what is named there."
+
+
 class VllmUnknownError(CogTritonError):
     code = "E2200"
     state = State.LATER

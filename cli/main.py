@@ -1,0 +1,88 @@
+"""The command `cog-triton`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shared.errors import CogTritonError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Turn a Hugging Face model and a YAML config into a served engine.",
+)
+
+
+@app.command()
+def build(
+    config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
+) -> None:
+    """Build an engine: `cog-triton build config.yaml -o engine.tar`.
+
+    A private or gated model is fetched with the token in HF_TOKEN.
+    """
+    from builder.pipeline import build as build_engine
+    from shared.logs import configure_logging, register_secret
+    from shared.progress import progress_on
+
+    token = os.environ.get("HF_TOKEN")
+    register_secret(token or "")
+    configure_logging()
+    manifest = build_engine(config, output, hf_token=token, progress=progress_on())
+    typer.echo(f"{output}: {manifest.engine} engine of {manifest.model}, {manifest.total_size / 1e6:.1f} MB")
+
+
+@app.command()
+def serve(
+    engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
+    port: Annotated[int, typer.Option(help="The port of the HTTP API.")] = 5000,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    concurrency: Annotated[int, typer.Option(help="Predictions at the same time.")] = 80,
+) -> None:
+    """Serve an engine: `cog-triton serve engine.tar`.
+
+    Then: curl -N localhost:5000/predictions -H 'Accept: text/event-stream'
+    -H 'Content-Type: application/json' -d '{"input": {"prompt": "Hello"}}'
+    """
+    from shared.cog.server import refuse_used_port, server_command, server_environment
+    from shared.layout import PROJECT_ROOT
+
+    refuse_used_port(port)
+    weights = engine if "://" in engine else str(Path(engine).resolve())
+    environment = {**os.environ, **server_environment("runner", port, concurrency), "COG_WEIGHTS": weights}
+    command = server_command(host)
+    os.chdir(PROJECT_ROOT / "runner")
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
+
+
+@app.command()
+def inspect(
+    archive: Annotated[Path, typer.Argument(help="An engine.tar.")],
+) -> None:
+    """Print the manifest of an engine: `cog-triton inspect engine.tar`."""
+    from shared.artifact import read_manifest
+    from shared.errors import WeightsNotFound
+
+    try:
+        stream = archive.open("rb")
+    except OSError as missing:
+        raise WeightsNotFound(source=archive) from missing
+    with stream:
+        manifest = read_manifest(stream)
+    typer.echo("no manifest" if manifest is None else manifest.model_dump_json(indent=2))
+
+
+def main() -> None:
+    """Run the command line; a coded error is one line on stderr and exit status 1."""
+    try:
+        app()
+    except CogTritonError as error:
+        typer.secho(str(error), fg="red", err=True)
+        sys.exit(1)

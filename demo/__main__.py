@@ -1,0 +1,204 @@
+"""`make demo`: a model becomes an engine, the engine is served, a prompt is answered, everything is stopped.
+
+Builder and runner run as they do in the images, behind Cog's HTTP server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from shared.cog.client import PredictionClient
+from shared.cog.server import CogServer
+from shared.errors import CogTritonError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+OWN_MODEL = HERE / "model"
+PROMPTS = HERE / "prompts.json"
+_READY_SECONDS = 600
+
+console = Console(highlight=False)
+
+
+class ServerOutput:
+    """What a Cog server prints: kept in a file for when something fails, and its progress shown."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last_progress = ""
+        self._read, self.descriptor = os.pipe()
+        threading.Thread(target=self._copy, daemon=True).start()
+
+    def _copy(self) -> None:
+        with os.fdopen(self._read, encoding="utf-8", errors="replace") as lines, self.path.open("w") as log:
+            for line in lines:
+                log.write(line)
+                log.flush()
+                try:
+                    message = json.loads(line)["fields"]["message"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                if "% of " in message:
+                    self.last_progress = message
+
+
+class Steps:
+    """Names each step, shows a bar while it runs, and remembers how long it took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str, output: ServerOutput | None = None) -> Iterator[None]:
+        started = time.monotonic()
+        if not console.is_terminal:
+            console.print(f"{name} ...")
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task(name, total=None, note="")
+            finished = threading.Event()
+
+            def refresh() -> None:
+                while not finished.wait(0.2):
+                    bar.update(task, note=output.last_progress if output else "")
+
+            watcher = threading.Thread(target=refresh)
+            watcher.start()
+            try:
+                yield
+            finally:
+                finished.set()
+                watcher.join()
+        self.seconds[name] = time.monotonic() - started
+        console.print(f"{name}: {self.seconds[name]:.1f} s")
+
+
+@contextmanager
+def file_server(directory: Path) -> Iterator[str]:
+    """Serve a directory on loopback: where the config and the engine come from."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=directory)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def build_engine(config_url: str, directory: Path, steps: Steps) -> None:
+    """Have the builder make `directory`/engine.tar."""
+    output = ServerOutput(directory / "builder.log")
+    with ExitStack() as stack:
+        with steps.step("start the builder", output):
+            environment = {"BUILDER_OUTPUT_DIR": str(directory)}
+            builder = stack.enter_context(
+                CogServer("builder", environment=environment, output=output.descriptor)
+            )
+            os.close(output.descriptor)
+            builder.wait_ready(_READY_SECONDS)
+        with steps.step("build the engine", output):
+            PredictionClient(builder.url).predict({"config": config_url})
+
+
+def stream_answer(runner: CogServer, prompt: str) -> tuple[str, Table]:
+    """Print the answer to `prompt` as it comes; return it, and a table of its speed."""
+    inputs = {"prompt": prompt, "max_tokens": 64, "temperature": 0}
+    started = time.monotonic()
+    first_token = None
+    metrics: dict[str, float] = {}
+    text = ""
+    console.print(f"\n[bold]{prompt}[/bold]", end="")
+    for event in PredictionClient(runner.url).events(inputs):
+        if event.kind == "output":
+            first_token = first_token or time.monotonic()
+            text += event.data["chunk"]
+            console.print(event.data["chunk"], end="", markup=False, soft_wrap=True)
+        elif event.kind == "completed":
+            if event.data["status"] != "succeeded":
+                raise SystemExit(f"\nThe prediction failed: {event.data.get('error')}")
+            metrics = event.data["metrics"]
+    ended = time.monotonic()
+    console.print("\n")
+    first = first_token or ended
+    tokens = int(metrics["output_token_count"])
+    table = Table("figure", "value")
+    table.add_row("time to first token", f"{1000 * (first - started):.1f} ms")
+    table.add_row("tokens", f"{tokens}, after a prompt of {int(metrics['input_token_count'])}")
+    table.add_row("tokens per second", f"{(tokens - 1) / max(ended - first, 1e-6):.0f}")
+    return text, table
+
+
+def demo(model: str, prompt: str, known_text: str | None) -> None:
+    """Run the whole path for `model`. Exits with status 1 when the answer is not `known_text`."""
+    steps = Steps()
+    with tempfile.TemporaryDirectory(prefix="cog-triton-demo-") as temporary, ExitStack() as stack:
+        directory = Path(temporary)
+        config = {"engine": "ctranslate2", "model": model, "quantization": "float32"}
+        (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        files = stack.enter_context(file_server(directory))
+        try:
+            build_engine(f"{files}/config.yaml", directory, steps)
+            output = ServerOutput(directory / "runner.log")
+            with steps.step("start the runner", output):
+                environment = {
+                    "COG_WEIGHTS": f"{files}/engine.tar",
+                    "WEIGHTS_CACHE": str(directory / "weights"),
+                }
+                runner = stack.enter_context(
+                    CogServer("runner", concurrency=8, environment=environment, output=output.descriptor)
+                )
+                os.close(output.descriptor)
+                runner.wait_ready(_READY_SECONDS)
+        except CogTritonError as error:
+            raise SystemExit(str(error)) from None
+        text, table = stream_answer(runner, prompt)
+    for name, seconds in steps.seconds.items():
+        table.add_row(name, f"{seconds:.2f} s")
+    console.print(table)
+    if known_text is not None and text != known_text:
+        raise SystemExit(f"This is not the known greedy text of the model, which is:\n{known_text}")
+
+
+def main() -> None:
+    """Read the command line and run the demo."""
+    parser = argparse.ArgumentParser(prog="demo", description="Build, serve and ask a model.")
+    parser.add_argument("--model", help="a model of the hub instead of the project's own")
+    parser.add_argument("--prompt", help="what to ask it")
+    arguments = parser.parse_args()
+    own = json.loads(PROMPTS.read_text())[0]
+    prompt = arguments.prompt or own["prompt"]
+    is_own = arguments.model is None and prompt == own["prompt"]
+    demo(arguments.model or str(OWN_MODEL), prompt, own["text"] if is_own else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The runner as Cog sees it: the inputs of a prediction, and set-up. Everything else is in service.py."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
+
+from runner import cancellation
+from runner.inputs import Inputs
+from runner.service import Service
+from runner.settings import Settings
+from shared.logs import configure_logging
+
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+
+class Runner(BaseRunner):
+    """Streams the text that the engine generates for a prompt."""
+
+    streams: ClassVar[bool] = True
+
+    def setup(self) -> None:
+        """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
+        configure_logging()
+        cancellation.install()
+        self.service = Service(Settings.from_environment(os.environ))
+
+    def healthcheck(self) -> bool:
+        """Whether predictions can be answered now."""
+        return self.service.is_healthy()
+
+    # Cog iterates the generator that is returned in a thread of its own; an async generator would be
+    # collected to its end before anything is sent.
+    @streaming
+    @concurrent(max=128)
+    async def run(
+        self,
+        prompt: str = Input(description="Prompt to send to the model."),
+        system_prompt: str | None = Input(
+            default=None,
+            description="System prompt, for the {system_prompt} of the template. Default: SYSTEM_PROMPT.",
+        ),
+        max_tokens: int = Input(default=512, ge=1, description="How many tokens to generate at most."),
+        min_tokens: int | None = Input(
+            default=None, ge=-1, description="How many tokens to generate at least; -1: no minimum."
+        ),
+        temperature: float = Input(
+            default=0.7, ge=0, le=5, description="Randomness of the choice; 0: always the likeliest token."
+        ),
+        top_p: float = Input(
+            default=0.95,
+            ge=0,
+            le=1,
+            description="Choose among the likeliest tokens of this total probability.",
+        ),
+        top_k: int = Input(
+            default=0,
+            ge=-1,
+            description="Choose among this many of the likeliest tokens; 0 or -1: among all.",
+        ),
+        stop_sequences: str | None = Input(
+            default=None,
+            description="Texts before which the answer ends: separated by commas, or a JSON list of strings.",
+        ),
+        length_penalty: float = Input(
+            default=1.0, ge=0, le=5, description="Below 1 favours shorter answers, above 1 longer ones."
+        ),
+        presence_penalty: float = Input(default=0.0, description="Penalty of tokens that occurred before."),
+        seed: int | None = Input(
+            default=None, description="Seed of the random choice. Default: a random one."
+        ),
+        prompt_template: str | None = Input(
+            default=None,
+            description='Template with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
+        ),
+        log_performance_metrics: bool = Input(default=False, description="Log the speed of this prediction."),
+        max_new_tokens: int | None = Input(
+            default=None, ge=1, deprecated=True, description="Old name of max_tokens."
+        ),
+        min_new_tokens: int | None = Input(
+            default=None, ge=-1, deprecated=True, description="Old name of min_tokens."
+        ),
+    ) -> ConcatenateIterator[str]:
+        """Stream the answer to a prompt."""
+        inputs = Inputs(
+            prompt=prompt,
+            system_prompt=system_prompt,
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            stop_sequences=stop_sequences,
+            length_penalty=length_penalty,
+            presence_penalty=presence_penalty,
+            seed=seed,
+            prompt_template=prompt_template,
+            log_performance_metrics=log_performance_metrics,
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=min_new_tokens,
+        )
+        # Taken here: in the generator's thread Cog no longer knows which prediction this is.
+        return self.service.stream(inputs, self.scope.record_metric, cancellation.current_cancellation())

@@ -1,0 +1,108 @@
+"""The Triton process: started, watched, and started again when it dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from runner.bridge.status import EngineState
+from shared.errors import TritonFailedToStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from runner.bridge.status import StatusPage
+    from shared.layout import Layout
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.01
+_STOP_GRACE_SECONDS = 5
+_BACK_OFF_SECONDS = (0.1, 0.5, 2, 5, 15)
+_STABLE_SECONDS = 60
+
+
+class TritonServer:
+    """One tritonserver on loopback, kept alive until `stop`."""
+
+    def __init__(self, layout: Layout, model_repository: Path, port: int, page: StatusPage) -> None:
+        self._command = [
+            str(layout.tritonserver),
+            f"--model-repository={model_repository}",
+            f"--backend-directory={layout.backend_directory}",
+            "--grpc-address=127.0.0.1",
+            f"--grpc-port={port}",
+            "--allow-http=false",
+            "--allow-metrics=false",
+            "--log-info=false",
+            f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
+        ]
+        self._environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries)}
+        self._page = page
+        self._stopping = threading.Event()
+        self._process = self._spawn()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the Triton that runs now, or that ran last."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether the process is there and its engine is loaded."""
+        return self._process.poll() is None and self._page.engine_state is EngineState.READY
+
+    def wait_ready(self, is_ready: Callable[[], bool], timeout: float) -> None:
+        """Wait until `is_ready`, then begin to watch over the process. Raises E4001."""
+        deadline = time.monotonic() + timeout
+        while not is_ready():
+            if self._process.poll() is not None:
+                raise TritonFailedToStart(reason=f"it ended with {_status(self._process.returncode)}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise TritonFailedToStart(reason=f"it was not ready after {timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        self._watcher = threading.Thread(target=self._keep_alive, name="triton-watcher", daemon=True)
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End Triton, and with it the engine process."""
+        self._stopping.set()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+        if self._watcher is not None:
+            self._watcher.join()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, env=self._environment, stdin=subprocess.DEVNULL)
+
+    def _keep_alive(self) -> None:
+        failures = 0
+        started = time.monotonic()
+        while True:
+            status = self._process.wait()
+            if self._stopping.is_set():
+                return
+            failures = 0 if time.monotonic() - started > _STABLE_SECONDS else failures + 1
+            pause = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
+            log.error("triton ended; starting it again", status=_status(status), in_seconds=pause)
+            if self._stopping.wait(pause):
+                return
+            started = time.monotonic()
+            self._process = self._spawn()
+
+
+def _status(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"

@@ -1,0 +1,62 @@
+"""A small client of Cog's HTTP API: predictions as JSON, and as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx2
+
+from shared.errors import PredictionFailed, from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_LAST_EVENTS = {"completed", "error"}
+
+
+class Event(NamedTuple):
+    """One server-sent event: `start`, `output`, `log`, `metric` or `completed`, and its data."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+class PredictionClient:
+    """Predictions of one Cog server."""
+
+    def __init__(self, url: str, timeout: float = 600) -> None:
+        """`timeout`: seconds that the server may be silent."""
+        self._http = httpx2.Client(base_url=url, timeout=timeout)
+
+    def predict(self, inputs: Mapping[str, object]) -> dict[str, Any]:
+        """Run a prediction to its end and return Cog's answer, whose status is "succeeded".
+
+        Raises the coded error that the prediction failed with, else E2107.
+        """
+        answer: dict[str, Any] = self._http.post("/predictions", json={"input": inputs}).json()
+        return _succeeded(answer)
+
+    def events(self, inputs: Mapping[str, object]) -> Iterator[Event]:
+        """Run a prediction; yield its events as they come. Leaving the iteration early cancels it."""
+        body = {"input": inputs}
+        with self._http.sse("/predictions", method="POST", json=body) as source:
+            for event in source:
+                yield Event(event.event, json.loads(event.data))
+                if event.event in _LAST_EVENTS:
+                    return
+
+    def text(self, inputs: Mapping[str, object]) -> Iterator[str]:
+        """Run a prediction; yield its text as it comes. Raises as `predict` does."""
+        for event in self.events(inputs):
+            if event.kind == "output":
+                yield event.data["chunk"]
+            elif event.kind == "completed":
+                _succeeded(event.data)
+
+
+def _succeeded(answer: dict[str, Any]) -> dict[str, Any]:
+    if answer.get("status") == "succeeded":
+        return answer
+    reason = str(answer.get("error") or answer.get("detail") or answer)
+    raise from_text(reason) or PredictionFailed(reason=reason)
