@@ -1,0 +1,34 @@
+import pytest
+
+from shared.artifact import EngineDirectory
+from shared.errors import EngineArchiveMalformed, WeightsNotFound
+from tests.unit.artifact.archives import CONTENTS, extract, listing, made
+
+
+def test_an_engine_has_a_place_for_each_part(tmp_path):
+    extract(made(), tmp_path / "engine")
+    directory = EngineDirectory(tmp_path / "engine")
+    assert directory.manifest == listing(dict(sorted(CONTENTS.items())))
+    assert directory.config == {"engine": "mock"}
+    assert directory.engine_files == tmp_path / "engine" / "engine"
+    assert directory.tokenizer_files == tmp_path / "engine" / "tokenizer"
+
+
+def test_an_old_engine_is_flat(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    directory = EngineDirectory(tmp_path)
+    assert directory.manifest is None
+    assert directory.engine_files == directory.tokenizer_files == tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "none"])
+def test_there_must_be_an_engine(tmp_path, name):
+    with pytest.raises(WeightsNotFound):
+        EngineDirectory(tmp_path / name)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff"])
+def test_the_config_must_be_an_object(tmp_path, text):
+    (tmp_path / "config.json").write_bytes(text)
+    with pytest.raises(EngineArchiveMalformed, match=r"config\.json"):
+        _ = EngineDirectory(tmp_path).config

@@ -1,0 +1,137 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runner.weights import fetch_weights
+from shared.artifact import EngineDirectory, Manifest
+from shared.errors import EngineKindMismatch, WeightsNotFound, WeightsNotStored, WeightsUnreachable
+from tests.unit.artifact.archives import CONTENTS, files_below, made, old
+
+
+def fetch(source: object, cache: Path, check=lambda _: None, **more) -> EngineDirectory:
+    return fetch_weights(str(source), cache, check=check, max_bytes=1 << 20, **more)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "engine 1.tar"
+    path.write_bytes(made())
+    return path
+
+
+def refuse(manifest: Manifest | None) -> None:
+    raise EngineKindMismatch(kind=manifest.engine, available="ctranslate2")
+
+
+def test_a_file_is_unpacked_into_the_cache(archive, cache):
+    directory = fetch(archive, cache)
+    assert directory.path.parent == cache
+    assert CONTENTS.items() <= files_below(directory.path).items()
+
+
+def test_a_file_url_is_that_file(archive, cache):
+    assert fetch(archive.as_uri(), cache) == fetch(archive, cache)
+
+
+def test_a_file_is_unpacked_once(archive, cache):
+    first = fetch(archive, cache)
+    (first.path / "mark").write_bytes(b"")
+    assert (fetch(archive, cache).path / "mark").exists()
+
+
+def test_another_file_at_the_same_place_is_another_engine(archive, cache):
+    first = fetch(archive, cache)
+    archive.write_bytes(made({**CONTENTS, "engine/more.bin": b""}))
+    second = fetch(archive, cache)
+    assert first != second
+    assert len(second.manifest.files) == len(CONTENTS) + 1
+
+
+def test_a_directory_is_used_in_place(archive, cache, tmp_path):
+    unpacked = tmp_path / "engine"
+    fetch(archive, cache).path.rename(unpacked)
+    assert fetch(unpacked, cache).path == unpacked
+    assert list(cache.iterdir()) == []
+
+
+def test_an_old_engine_has_no_manifest(cache, tmp_path):
+    (tmp_path / "old.tar").write_bytes(old())
+    assert fetch(tmp_path / "old.tar", cache).manifest is None
+
+
+def test_what_is_refused_is_not_kept(archive, cache):
+    with pytest.raises(EngineKindMismatch):
+        fetch(archive, cache, refuse)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_an_engine_that_is_there_already_is_checked_too(archive, cache, in_place):
+    kept = fetch(archive, cache)
+    with pytest.raises(EngineKindMismatch):
+        fetch(kept.path if in_place else archive, cache, refuse)
+
+
+def test_progress_ends_at_the_size_of_the_file(archive, cache):
+    seen = []
+    fetch(archive, cache, progress=lambda arrived, total: seen.append((arrived, total)))
+    size = archive.stat().st_size
+    assert seen[-1] == (size, size)
+
+
+def test_the_slower_of_two_starts_uses_what_the_quicker_unpacked(archive, cache):
+    quicker = []
+
+    def start_another(arrived, _total):
+        if not quicker:
+            quicker.append(fetch(archive, cache))
+            (quicker[0].path / "mark").write_bytes(b"")
+
+    slower = fetch(archive, cache, progress=start_another)
+    assert slower == quicker[0]
+    assert (slower.path / "mark").exists()
+    assert list(cache.iterdir()) == [slower.path]
+
+
+def test_a_cache_that_cannot_be_written_is_named(archive, tmp_path):
+    with pytest.raises(WeightsNotStored, match=r"engine 1\.tar"):
+        fetch(archive, archive)
+
+
+@pytest.mark.parametrize("form", ["{}/none.tar", "file://{}/none.tar"])
+def test_a_file_that_is_missing_is_named(cache, tmp_path, form):
+    with pytest.raises(WeightsNotFound, match=r"There is no engine at /.*/none\.tar"):
+        fetch(form.format(tmp_path), cache)
+
+
+def test_a_directory_without_an_engine_is_named(cache, tmp_path):
+    with pytest.raises(WeightsNotFound):
+        fetch(tmp_path, cache)
+
+
+def test_a_file_that_cannot_be_read_is_named(archive, cache, monkeypatch):
+    def refuse_to_open(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse_to_open)  # root may read everything
+    with pytest.raises(WeightsUnreachable, match="Permission denied"):
+        fetch(archive, cache)
+
+
+def test_other_kinds_of_address_are_named_without_their_secrets(cache):
+    with pytest.raises(WeightsUnreachable) as caught:
+        fetch("s3://me:password@bucket/engine.tar?token=secret", cache)
+    assert "s3://bucket/engine.tar" in str(caught.value)
+    assert "password" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_its_cache_an_engine_is_unpacked_again(archive, cache):
+    shutil.rmtree(fetch(archive, cache).path)
+    assert fetch(archive, cache).config == {"engine": "mock"}
