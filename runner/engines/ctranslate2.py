@@ -42,12 +42,13 @@ _LOWEST_TEMPERATURE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the engine takes from config.json of engine.tar."""
+    """What the engine takes from config.json of engine.tar, and from that of the model in it."""
 
     quantization: str
     parallel_requests: int
     threads_per_request: int
     max_seq_len: int
+    sliding_window: int | None
 
 
 class CTranslate2Engine:
@@ -61,9 +62,8 @@ class CTranslate2Engine:
         """Raises E2407 for a directory that does not hold such an engine, E2300 where CTranslate2 refuses."""
         settings = _read_settings(engine_dir)
         model = engine_dir / "engine"
-        self._max_seq_len = settings.max_seq_len
+        self._settings = settings
         self._vocabulary: list[str] = _read_json(model / "vocabulary.json")
-        self._sliding_window: int | None = _read_json(model / "config.json").get("sliding_window")
         try:
             self._generator = ctranslate2.Generator(
                 str(model),
@@ -91,8 +91,8 @@ class CTranslate2Engine:
         prompt_tokens = len(request.input_token_ids)
         if prompt_tokens == 0:
             raise PromptRequired
-        if prompt_tokens >= self._max_seq_len:
-            raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=self._max_seq_len - 1)
+        if prompt_tokens >= self._settings.max_seq_len:
+            raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=self._settings.max_seq_len - 1)
         if request.max_tokens < 1:
             raise InvalidArgument(
                 argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed"
@@ -154,10 +154,11 @@ class CTranslate2Engine:
     def _generate(self, request: Request) -> Output:
         """Run a request and give its last output; the others go out as they come."""
         prompt = [self._vocabulary[token] for token in request.input_token_ids]
-        max_tokens = min(request.max_tokens, self._max_seq_len - len(prompt))
+        max_tokens = min(request.max_tokens, self._settings.max_seq_len - len(prompt))
         # CTranslate2 computes a prompt at once, but attends beyond a sliding window when it does. Where that
         # matters, the prompt is a prefix that the output is made to start with: slow, but right.
-        is_prefix = self._sliding_window is not None and len(prompt) - 1 > self._sliding_window
+        window = self._settings.sliding_window
+        is_prefix = window is not None and len(prompt) - 1 > window
         prefix_length = len(prompt) - 1 if is_prefix else 0
         sequence = _Sequence(request, max_tokens, prefix_length, self._cancelled, self._outputs.put)
         try:
@@ -217,7 +218,7 @@ class _Sequence:
 def sampling_options(sampling: SamplingParameters, vocabulary_size: int) -> dict[str, float]:
     """The arguments of `Generator.generate_batch` that mean what TensorRT-LLM means by `sampling`.
 
-    To both, the temperature comes first, then top_k, then top_p. With neither top_k nor top_p (unset, 0 or -1),
+    To both, the temperature comes first, then top_k, then top_p. With neither top_k nor top_p (unset, 0, -1),
     TensorRT-LLM takes the likeliest token, whatever the temperature; CTranslate2's own default is top_k 1,
     its top_k 0 is "all tokens", and it refuses a top_k above the size of the vocabulary.
     """
@@ -244,13 +245,14 @@ def _merge(outputs: Iterable[Output]) -> list[Output]:
 
 
 def _read_settings(engine_dir: Path) -> Settings:
-    config = _read_json(engine_dir / "config.json")
+    config, model = _read_json(engine_dir / "config.json"), _read_json(engine_dir / "engine/config.json")
     try:
         return Settings(
             quantization=config["quantization"],
             parallel_requests=config["parallel_requests"] or len(os.sched_getaffinity(0)),
             threads_per_request=config["threads_per_request"],
-            max_seq_len=config["max_seq_len"],
+            max_seq_len=config["max_seq_len"] or model["max_position_embeddings"],
+            sliding_window=model["sliding_window"],
         )
     except KeyError as error:
         raise EngineStartFailed(reason=f"config.json of the engine has no {error}") from None

@@ -11,7 +11,8 @@ from typing import Any
 
 from shared.errors import CheckpointInvalid, UnsupportedArchitecture
 
-SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
+# Architecture -> max_position_embeddings where config.json leaves it out.
+_CONTEXT_LENGTHS = {"LlamaForCausalLM": 2048, "MistralForCausalLM": 131072, "Qwen2ForCausalLM": 32768}
 
 _MISTRAL_SLIDING_WINDOW = 4096
 
@@ -32,6 +33,7 @@ class Hyperparameters:
     """What the conversion must know about a checkpoint."""
 
     vocab_size: int
+    max_position_embeddings: int
     hidden_size: int
     intermediate_size: int
     num_hidden_layers: int
@@ -54,16 +56,25 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
     _refuse_variants(config)
     heads = _count(config, "num_attention_heads")
     hidden_size = _count(config, "hidden_size")
+    key_value_heads = _count(config, "num_key_value_heads", heads)
+    if heads % key_value_heads:
+        raise CheckpointInvalid(
+            reason=f"num_attention_heads {heads} is no multiple of num_key_value_heads {key_value_heads}"
+        )
+    head_dim = _count(config, "head_dim", hidden_size // heads)
+    if head_dim % 2:
+        raise CheckpointInvalid(reason=f"rotary positions need an even head_dim, and it is {head_dim}")
     rope = _rope_parameters(config)
     biased = bool(config.get("attention_bias"))
     return Hyperparameters(
         vocab_size=_count(config, "vocab_size"),
+        max_position_embeddings=_count(config, "max_position_embeddings", _CONTEXT_LENGTHS[architecture]),
         hidden_size=hidden_size,
         intermediate_size=_count(config, "intermediate_size"),
         num_hidden_layers=_count(config, "num_hidden_layers"),
         num_attention_heads=heads,
-        num_key_value_heads=_count(config, "num_key_value_heads", heads),
-        head_dim=_count(config, "head_dim", hidden_size // heads),
+        num_key_value_heads=key_value_heads,
+        head_dim=head_dim,
         rms_norm_eps=_number(config, "rms_norm_eps", 1e-6),
         rope_theta=_number(rope, "rope_theta", 10_000.0),
         rope_scaling=_rope_scaling(rope),
@@ -77,10 +88,10 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
 
 def _architecture(config: dict[str, Any]) -> str:
     names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    if name not in SUPPORTED:
-        raise UnsupportedArchitecture(architecture=name, supported=", ".join(SUPPORTED))
-    return str(name)
+    name = str(names[0]) if isinstance(names, list) and names else None
+    if name not in _CONTEXT_LENGTHS:
+        raise UnsupportedArchitecture(architecture=name, supported=", ".join(_CONTEXT_LENGTHS))
+    return name
 
 
 def _refuse_variants(config: dict[str, Any]) -> None:

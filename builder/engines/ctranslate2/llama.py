@@ -44,8 +44,9 @@ def make_model(
         _set_layer(layer, f"model.layers.{index}", h, variables)
     spec.register_vocabulary(vocabulary)
     spec.config.layer_norm_epsilon = h.rms_norm_eps
-    if h.sliding_window:
-        spec.config.add_attribute("sliding_window", h.sliding_window)  # the engine asks for it
+    # CTranslate2 does not read these two; the engine does.
+    spec.config.add_attribute("max_position_embeddings", h.max_position_embeddings)
+    spec.config.add_attribute("sliding_window", h.sliding_window)
     # The engine names its end tokens in every request, and no token is unknown to it. These three must
     # only be in the vocabulary: CTranslate2 would add them.
     spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = vocabulary[0]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from builder.engines.ctranslate2.hyperparameters import RopeScaling, read_hyperparameters
+from shared.errors import CheckpointInvalid, UnsupportedArchitecture
+from tests.unit.ctranslate2.checkpoints import CONFIG
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def read(**changes):
+    return read_hyperparameters(CONFIG | changes)
+
+
+@pytest.mark.parametrize("architectures", [["GemmaForCausalLM"], [], None, "LlamaForCausalLM", [["a"]]])
+def test_another_architecture_is_refused_by_name(architectures):
+    with pytest.raises(
+        UnsupportedArchitecture, match="LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM"
+    ):
+        read(architectures=architectures)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hidden_size": None}, "hidden_size in config.json is None"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers in config.json is '2'"),
+        ({"num_attention_heads": 0}, "num_attention_heads in config.json is 0"),
+        ({"rms_norm_eps": -1}, "rms_norm_eps in config.json is -1"),
+        ({"num_attention_heads": 4, "num_key_value_heads": 3}, "no multiple of num_key_value_heads 3"),
+        ({"head_dim": 15}, "even head_dim, and it is 15"),
+        ({"hidden_act": "gelu"}, "'gelu' is not supported"),
+        ({"quantization_config": {"quant_method": "awq"}}, "already quantized"),
+        ({"use_sliding_window": True}, "sliding window"),
+        ({"partial_rotary_factor": 0.5}, "part of each head"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'yarn' is not supported"),
+        ({"rope_scaling": {"type": "su"}}, "'su' is not supported"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "'longrope' is not supported"),
+        ({"rope_scaling": {"type": "linear"}}, "factor in config.json is None"),
+        ({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": None}}, "original_max"),
+    ],
+)
+def test_what_cannot_be_converted_is_said(changes, reason):
+    with pytest.raises(CheckpointInvalid, match=reason):
+        read(**changes)
+
+
+def test_rotary_settings_are_found_in_their_old_place():
+    found = read(rope_theta=5e5, rope_scaling=LLAMA3)
+    assert found.rope_theta == 5e5
+    assert found.rope_scaling == RopeScaling("llama3", 8.0, 1.0, 4.0, 8192)
+
+
+def test_rotary_settings_are_found_in_their_new_place():
+    config = {key: value for key, value in CONFIG.items() if key != "rope_theta"}
+    found = read_hyperparameters(config | {"rope_parameters": {"rope_theta": 5e5, **LLAMA3}})
+    assert found.rope_theta == 5e5
+    assert found.rope_scaling == RopeScaling("llama3", 8.0, 1.0, 4.0, 8192)
+
+
+@pytest.mark.parametrize(
+    ("written", "window"), [({}, 4096), ({"sliding_window": None}, None), ({"sliding_window": 8}, 8)]
+)
+def test_mistral_has_a_sliding_window_unless_it_says_no(written, window):
+    assert read(architectures=["MistralForCausalLM"], **written).sliding_window == window
+
+
+def test_llama_has_no_sliding_window():
+    assert read(sliding_window=8).sliding_window is None
+
+
+def test_qwen2_has_biases_on_query_key_and_value_only():
+    found = read(architectures=["Qwen2ForCausalLM"])
+    assert (found.query_key_value_bias, found.attention_output_bias, found.mlp_bias) == (True, False, False)
+
+
+def test_head_dim_and_key_value_heads_follow_from_the_others():
+    found = read(num_key_value_heads=None, head_dim=None)
+    assert (found.head_dim, found.num_key_value_heads) == (16, 4)
