@@ -76,9 +76,8 @@ def _read_file(source: str, path: Path) -> bytes:
             raise ConfigUnreachable(source=shown(source), reason="there is no such file")
         with path.open("rb") as file:
             return file.read(MAX_CONFIG_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "that is not a path"
-        raise ConfigUnreachable(source=shown(source), reason=reason) from None
+    except OSError as error:
+        raise ConfigUnreachable(source=shown(source), reason=error.strerror) from None
 
 
 def _read_data_url(source: str) -> bytes:

@@ -98,20 +98,20 @@ class Download:
         api = HfApi(token=token)
         try:
             if constants.is_offline_mode():
-                path = Path(self._snapshot(api, self.revision, local_files_only=True))
+                path = Path(self._snapshot(api, local_files_only=True))
                 self._check({file.name for file in path.iterdir()})
-                return Model(self.model, path.name, path)
-            info = api.model_info(self.model, revision=self.revision)
-            self._check({file.rfilename for file in info.siblings or ()})
-            path = self._download(api, info.sha, progress)
+            else:
+                info = api.model_info(self.model, revision=self.revision)
+                self._check({file.rfilename for file in info.siblings or ()})
+                path = self._download(api, progress)
         except CogTritonError:
             raise
         except Exception as error:
             raise self._translated(error) from None
-        return Model(self.model, info.sha, path)
+        return Model(self.model, path.name, path)  # the library names a snapshot by its commit
 
-    def _download(self, api: HfApi, commit: str | None, progress: StepProgress) -> Path:
-        """Run the hub library in a thread of its own: a cancelled build leaves this one at once."""
+    def _download(self, api: HfApi, progress: StepProgress) -> Path:
+        """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk."""
         cancelled = threading.Event()
 
         def show(done: int, total: int) -> None:
@@ -120,7 +120,7 @@ class Download:
             progress(done, total)
 
         with ThreadPoolExecutor(1) as executor:
-            future = executor.submit(self._snapshot, api, commit, tqdm_class=_byte_counter(show))
+            future = executor.submit(self._snapshot, api, tqdm_class=_byte_counter(show))
             try:
                 while True:
                     try:
@@ -131,11 +131,11 @@ class Download:
             finally:
                 cancelled.set()
 
-    def _snapshot(self, api: HfApi, revision: str | None, **options: Any) -> str:
+    def _snapshot(self, api: HfApi, **options: Any) -> str:
         patterns = [*TOKENIZER_FILES, *(_WEIGHT_FILES if self.weights else ())]
         # A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).
         snapshot: str = api.snapshot_download(
-            self.model, revision=revision, allow_patterns=patterns, ignore_patterns="*/*", **options
+            self.model, revision=self.revision, allow_patterns=patterns, ignore_patterns="*/*", **options
         )
         return snapshot
 

@@ -1,0 +1,153 @@
+import base64
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from builder.config_source import MAX_CONFIG_BYTES, read_config, shown
+from shared.errors import ConfigNotYaml, ConfigTooLarge, ConfigUnreachable
+
+TEXT = "engine: mock  # größer\n"
+
+
+class Pages(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        if path.startswith("/hops/"):
+            left = int(path.removeprefix("/hops/"))
+            return self.send(302, b"", f"/hops/{left - 1}" if left else "/config.yaml")
+        if path == "/elsewhere":
+            return self.send(302, b"", "file:///etc/hostname")
+        if path == "/large":
+            return self.send(200, b"#" * (MAX_CONFIG_BYTES + 1))
+        if path == "/config.yaml":
+            return self.send(200, TEXT.encode())
+        return self.send(404, b"no")
+
+    def send(self, status, body, location=None):
+        self.send_response(status)
+        if location:
+            self.send_header("Location", location)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture(scope="module")
+def web():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_path(tmp_path):
+    (tmp_path / "config.yaml").write_text(TEXT)
+    assert read_config(str(tmp_path / "config.yaml")) == TEXT
+
+
+def test_file_url_with_escapes(tmp_path):
+    (tmp_path / "my config.yaml").write_text(TEXT)
+    assert read_config(f"file://{tmp_path}/my%20config.yaml") == TEXT
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "data:text/yaml;base64," + base64.b64encode(TEXT.encode()).decode(),
+        "data:;base64," + base64.b64encode(TEXT.encode()).decode().replace("=", "%3D"),
+        "data:text/yaml;charset=utf-8,engine:%20mock%20%20%23%20gr%C3%B6%C3%9Fer%0A",
+        "data:,engine: mock  # größer\n",
+    ],
+)
+def test_data_url(url):
+    assert read_config(url) == TEXT
+
+
+def test_http(web):
+    assert read_config(f"{web}/config.yaml?signature=abc") == TEXT
+
+
+def test_follows_five_redirects(web):
+    assert read_config(f"{web}/hops/4") == TEXT
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/hops/5", "more than 5 redirects"),
+        ("/elsewhere", "redirects to another protocol"),
+        ("/missing", "answered 404"),
+    ],
+)
+def test_http_refusals(web, path, reason):
+    with pytest.raises(ConfigUnreachable, match=reason):
+        read_config(web + path)
+
+
+def test_nobody_listens():
+    with pytest.raises(ConfigUnreachable, match="no connection"):
+        read_config("http://127.0.0.1:9/config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("ftp://host/config.yaml", "ftp: is not supported"),
+        ("file://otherhost/config.yaml", "files of this machine"),
+        ("/no/such/config.yaml", "no such file"),
+        ("/", "no such file"),
+        ("data:text/yaml", "no comma"),
+        ("data:;base64,@@@", "not base64"),
+        ("http://[::1/config.yaml", "not a valid address"),
+        ("", "no such file"),
+        ("a\0b", "no such file"),
+        ("x" * 5000, "too long"),
+    ],
+)
+def test_unreadable_sources(source, reason):
+    with pytest.raises(ConfigUnreachable, match=reason):
+        read_config(source)
+
+
+def test_too_large_from_a_file(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"#" * (MAX_CONFIG_BYTES + 1))
+    with pytest.raises(ConfigTooLarge):
+        read_config(str(tmp_path / "config.yaml"))
+
+
+def test_too_large_from_http(web):
+    with pytest.raises(ConfigTooLarge):
+        read_config(f"{web}/large")
+
+
+def test_largest_that_is_read(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"#" * MAX_CONFIG_BYTES)
+    assert len(read_config(str(tmp_path / "config.yaml"))) == MAX_CONFIG_BYTES
+
+
+def test_not_utf8(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"a: \xff")
+    with pytest.raises(ConfigNotYaml, match="byte 3 is not UTF-8"):
+        read_config(str(tmp_path / "config.yaml"))
+
+
+def test_errors_hide_credentials_and_queries():
+    with pytest.raises(ConfigUnreachable) as caught:
+        read_config("http://me:hunter2@127.0.0.1:9/config.yaml?signature=abc#part")
+    assert "http://127.0.0.1:9/config.yaml " in str(caught.value)
+    assert not any(secret in str(caught.value) for secret in ("hunter2", "signature", "part"))
+
+
+def test_inline_content_is_not_shown():
+    assert shown("data:,engine: mock") == "(data: URL)"
+
+
+def test_long_sources_are_cut():
+    assert len(shown("x" * 10_000)) < 300

@@ -1,0 +1,225 @@
+import io
+import tarfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from huggingface_hub import constants
+
+from builder.download import Download
+from shared.errors import (
+    DownloadFailed,
+    ModelFilesMissing,
+    ModelGated,
+    ModelNotFound,
+    RevisionNotFound,
+)
+from tests.unit.builder.conftest import FILES
+
+
+def ignore(done, total=None):
+    pass
+
+
+def test_takes_weights_and_tokenizer_only(hub, model_dir, state):
+    for name in ("pytorch_model.bin", "consolidated.safetensors", "README.md"):
+        (model_dir / name).write_bytes(b"x")
+    (model_dir / "onnx").mkdir()
+    (model_dir / "onnx/model.safetensors").write_bytes(b"x")
+    Download("someone/tiny").run(state, ignore)
+    assert {path.name: path.read_bytes() for path in state.model.path.iterdir()} == FILES
+
+
+def test_takes_no_weights_when_the_tokenizer_is_enough(hub, state):
+    Download("someone/tiny", weights=False).run(state, ignore)
+    assert not (state.model.path / "model.safetensors").exists()
+    assert (state.model.path / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("revision", [None, "main", "v1"])
+def test_revision_becomes_a_commit(hub, state, revision):
+    repository = hub.repositories["someone/tiny"]
+    repository.revisions["v1"] = repository.commit
+    Download("someone/tiny", revision).run(state, ignore)
+    assert state.model.revision == repository.commit
+
+
+def test_second_build_downloads_nothing(hub, state):
+    Download("someone/tiny").run(state, ignore)
+    hub.requests.clear()
+    Download("someone/tiny").run(state, ignore)
+    assert hub.file_requests() == []
+
+
+def test_progress_counts_bytes(hub, state):
+    shown = []
+    Download("someone/tiny").run(state, lambda done, total=None: shown.append((done, total)))
+    size = sum(len(content) for content in FILES.values())
+    assert shown[-1] == (size, size)
+
+
+def test_broken_transfer_is_resumed(hub, state):
+    hub.cut_after = 1000
+    Download("someone/tiny").run(state, ignore)
+    assert (state.model.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+def test_gated(hub, state):
+    hub.repositories["someone/tiny"].gated = True
+    hub.repositories["someone/tiny"].token = "hf_right"
+    with pytest.raises(ModelGated):
+        Download("someone/tiny").run(state, ignore)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_token_opens_the_model(hub, state, gated):
+    hub.repositories["someone/tiny"].gated = gated
+    hub.repositories["someone/tiny"].token = "hf_right"
+    state.hf_token = "hf_right"
+    Download("someone/tiny").run(state, ignore)
+    assert hub.tokens == {"hf_right"}
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("someone/unknown", "does not know it"),
+        ("two words", "neither owner/name"),
+        ("a/b/c", "neither owner/name"),
+        ("./nowhere", "no such directory"),
+    ],
+)
+def test_model_not_found(hub, state, model, reason):
+    with pytest.raises(ModelNotFound, match=reason):
+        Download(model).run(state, ignore)
+
+
+def test_private_is_not_found(hub, state):
+    hub.repositories["someone/tiny"].token = "hf_right"
+    with pytest.raises(ModelNotFound, match="private"):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_a_directory_without_its_dot_is_explained(hub, state, model_dir, monkeypatch):
+    monkeypatch.chdir(model_dir.parent)
+    with pytest.raises(ModelNotFound, match=r"a directory is written with \./"):
+        Download("published").run(state, ignore)
+
+
+def test_unknown_revision(hub, state):
+    with pytest.raises(RevisionNotFound):
+        Download("someone/tiny", "v9").run(state, ignore)
+
+
+def test_hub_is_failing(hub, state):
+    hub.failing = True
+    with pytest.raises(DownloadFailed, match="answered 503"):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_no_hub(state, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DownloadFailed, match="no connection"):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_offline_uses_the_cache(hub, state, monkeypatch):
+    Download("someone/tiny").run(state, ignore)
+    online, hub.failing = state.model, True
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    Download("someone/tiny").run(state, ignore)
+    assert state.model == online
+
+
+def test_offline_without_the_model(hub, state, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadFailed, match="HF_HUB_OFFLINE"):
+        Download("someone/tiny").run(state, ignore)
+
+
+@pytest.mark.parametrize(
+    ("file", "missing"),
+    [
+        ("tokenizer.json", "tokenizer.json"),
+        ("config.json", "config.json"),
+        ("model.safetensors", "weights in safetensors"),
+    ],
+)
+def test_missing_files_are_noticed_before_the_download(hub, model_dir, state, file, missing):
+    (model_dir / file).unlink()
+    with pytest.raises(ModelFilesMissing, match=missing):
+        Download("someone/tiny").run(state, ignore)
+    assert hub.file_requests() == []
+
+
+def test_directory(model_dir, state):
+    Download(str(model_dir)).run(state, ignore)
+    assert (state.model.path, state.model.name, state.model.revision) == (model_dir, "published", None)
+
+
+def test_directory_without_weights(model_dir, state):
+    (model_dir / "model.safetensors").unlink()
+    with pytest.raises(ModelFilesMissing):
+        Download(str(model_dir)).run(state, ignore)
+
+
+def test_a_directory_has_no_revisions(model_dir, state):
+    with pytest.raises(RevisionNotFound):
+        Download(str(model_dir), "main").run(state, ignore)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def web(tmp_path):
+    """Serves files; returns its address and the directory."""
+    directory = tmp_path / "web"
+    directory.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", directory
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def pack(path, files):
+    with tarfile.open(path, "w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def test_tar_of_a_model(web, state):
+    url, directory = web
+    pack(directory / "tiny.tar", FILES)
+    Download(f"{url}/tiny.tar?signature=abc").run(state, ignore)
+    assert state.model.name == "tiny.tar"
+    assert {path.name: path.read_bytes() for path in state.model.path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({**FILES, "../evil": b"x"}, "cannot be unpacked"),
+        ({"tiny/config.json": b"{}"}, "has no config.json"),
+    ],
+)
+def test_bad_tar(web, state, files, reason):
+    url, directory = web
+    pack(directory / "tiny.tar", files)
+    with pytest.raises(DownloadFailed, match=reason):
+        Download(f"{url}/tiny.tar").run(state, ignore)
+    assert list(state.work_dir.iterdir()) == []
+
+
+def test_missing_tar_hides_the_signature(web, state):
+    url, _ = web
+    with pytest.raises(DownloadFailed, match="answered 404") as caught:
+        Download(f"{url}/tiny.tar?signature=abc").run(state, ignore)
+    assert "signature" not in str(caught.value)

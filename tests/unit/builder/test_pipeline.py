@@ -1,0 +1,121 @@
+import json
+import tarfile
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from structlog.testing import capture_logs
+
+from builder import pipeline
+from builder.pipeline import build
+from builder.plan import Plan
+from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed
+
+MOCK = "data:,engine: mock"
+
+
+def names(archive):
+    with tarfile.open(archive) as tar:
+        return tar.getnames()
+
+
+def test_mock_archive(tmp_path):
+    manifest = build(MOCK, tmp_path / "engine.tar")
+    assert (manifest.engine, manifest.model, manifest.revision) == ("mock", "mock", None)
+    assert names(tmp_path / "engine.tar") == [
+        "manifest.json",
+        "config.json",
+        "engine/mock.json",
+        "tokenizer/generation_config.json",
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+    ]
+
+
+def test_mock_with_the_tokenizer_of_a_model(tmp_path, hub, model_dir):
+    (model_dir / "tokenizer.json").write_text(json.dumps(TINY))
+    (model_dir / "model.safetensors").unlink()
+    manifest = build("data:,{engine: mock, model: someone/tiny}", tmp_path / "engine.tar")
+    assert (manifest.model, manifest.revision) == ("someone/tiny", hub.repositories["someone/tiny"].commit)
+    assert "tokenizer/config.json" in names(tmp_path / "engine.tar")
+
+
+TINY = {
+    "version": "1.0",
+    "added_tokens": [],
+    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+}
+
+
+def test_two_builds_are_the_same_bytes(tmp_path):
+    build(MOCK, tmp_path / "one.tar")
+    build(MOCK, tmp_path / "two.tar")
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_the_token_is_in_no_log_and_no_file(tmp_path, hub, model_dir):
+    (model_dir / "tokenizer.json").write_text(json.dumps(TINY))
+    with capture_logs() as logs:
+        build("data:,{engine: mock, model: someone/tiny}", tmp_path / "engine.tar", hf_token="hf_do_not_tell")
+    assert hub.tokens == {"hf_do_not_tell"}
+    assert "hf_do_not_tell" not in str(logs)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"hf_do_not_tell" in path.read_bytes()]
+
+
+def test_time_of_each_step_is_logged(tmp_path):
+    with capture_logs() as logs:
+        build(MOCK, tmp_path / "engine.tar")
+    finished = [line for line in logs if line["event"] == "step finished"]
+    assert [line["step"] for line in finished] == ["mock", "package"]
+    assert all(line["seconds"] >= 0 for line in finished)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("data:,{engine: mock, speed: 3}", ConfigInvalid),
+        ("data:,{engine: vllm, model: a/b}", EngineNotInImage),
+    ],
+)
+def test_a_bad_config_writes_nothing(tmp_path, source, error):
+    with pytest.raises(error):
+        build(source, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    with pytest.raises(PackageFailed):
+        build(MOCK, tmp_path / "missing/engine.tar", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Failing:
+    error: BaseException
+    name: ClassVar[str] = "failing"
+
+    def run(self, build, progress):
+        (build.work_dir / "half").write_text("x")
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(28, "No space left on device", "/secret/place"), "No space left on device"),
+        (KeyError("x"), "KeyError"),
+    ],
+)
+def test_a_surprise_gets_a_code_and_leaves_nothing(tmp_path, monkeypatch, error, reason):
+    monkeypatch.setattr(pipeline, "make_plan", lambda config: Plan("mock", (Failing(error),)))
+    with pytest.raises(ConversionFailed, match=rf'The step "failing" failed: {reason}\.'):
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_build_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "make_plan", lambda config: Plan("mock", (Failing(KeyboardInterrupt()),)))
+    with pytest.raises(KeyboardInterrupt):
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
