@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit, urlunsplit
 
-# `token` only as the last word: `max_tokens`, `tokenizer` and `input_token_count` are none.
+# `token` only as the last word, and not the first one of an output: `max_tokens`, `tokenizer`,
+# `input_token_count` and `time_to_first_token` are none.
 _SECRET_NAME = re.compile(
-    r"secret|passw(or)?d|api_?key|authorization|credential|(^|[_-])token$", re.IGNORECASE
+    r"secret|passw(or)?d|api_?key|authorization|credential|(^|(?<!first)[_-])token$", re.IGNORECASE
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def parse(text: str, source: str) -> Document:
         lines: dict[Place, int] = {}
         for place, node in _walk((), root):
             if len(lines) == MAX_VALUES:
-                raise _refusal(node, f"there are more than {MAX_VALUES} values")
+                raise _too_many(node)
             lines[place] = node.start_mark.line + 1
         return Document(loader.construct_document(root), lines)
     except _Twice as error:
@@ -84,6 +85,18 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.composed = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Stop early at a text of too many values: PyYAML takes its time."""
+        self.composed += 1
+        node = super().compose_node(parent, index)
+        if node is not None and self.composed > 2 * MAX_VALUES:  # keys are nodes too
+            raise _too_many(node)
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Refuse keys that are not text, or stand twice."""
         mapping = super().compose_mapping_node(anchor)
@@ -102,12 +115,19 @@ class _Loader(yaml.SafeLoader):
         try:
             value = super().construct_object(node, deep=deep)
             if isinstance(value, str):
-                value.encode()  # half a surrogate pair is no character
+                # JSON escapes a character beyond U+FFFF as two halves; one half alone is no character.
+                value = value.encode("utf-16", "surrogatepass").decode("utf-16")
         except (ValueError, LookupError) as error:
             raise _refusal(node, f"this is not a valid {node.tag.removeprefix(_TAG)}") from error
         if isinstance(value, float) and not math.isfinite(value):
             raise _refusal(node, "a number must be finite")
         return value
+
+
+# YAML 1.1 wants a dot and a sign in `1e-05`; JSON, and whoever writes it, does not.
+_Loader.add_implicit_resolver(
+    _TAG + "float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$", re.ASCII), list("-+0123456789")
+)
 
 
 def _walk(place: Place, node: yaml.Node) -> Iterator[tuple[Place, yaml.Node]]:
@@ -121,6 +141,10 @@ def _walk(place: Place, node: yaml.Node) -> Iterator[tuple[Place, yaml.Node]]:
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _walk((*place, index), value)
+
+
+def _too_many(node: yaml.Node) -> yaml.MarkedYAMLError:
+    return _refusal(node, f"there are more than {MAX_VALUES} values")
 
 
 def _refusal(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:

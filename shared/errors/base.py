@@ -55,7 +55,8 @@ class CogTritonError(Exception):
 
     def __init__(self, **details: object) -> None:
         self.details = details
-        sentences = f"{self.message} {self.remedy}".format(**details)
+        # Details may be foreign texts of many lines.
+        sentences = " ".join(f"{self.message} {self.remedy}".format(**details).splitlines())
         self.text = f"{self.code} {self.name()}: {sentences}"
         super().__init__(self.text)
 

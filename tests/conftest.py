@@ -1,0 +1,75 @@
+"""Which error codes the tests met: `--all-errors-met` fails a session that left an active one out.
+
+A code is met when product code constructs its error in this process, reads it out of the text of another
+process, or when a test hands such a text to the fixture `saw`. An error that a test constructs is not met.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.errors import REGISTRY, CogTritonError, State, base
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("shared", "builder", "runner", "cli"))
+
+MET: set[str] = set()
+
+
+def _new(cls, *_args, **_details):
+    """Stands in for `CogTritonError.__new__`, through which every error of ours passes."""
+    caller = sys._getframe(1)
+    if caller.f_code is base.from_text.__code__:
+        caller = caller.f_back
+    if caller.f_code.co_filename.startswith(PRODUCT):
+        MET.add(cls.code)
+    return Exception.__new__(cls)
+
+
+CogTritonError.__new__ = _new
+
+
+@pytest.fixture
+def met() -> set[str]:
+    """The codes met so far in this session."""
+    return MET
+
+
+@pytest.fixture
+def saw():
+    """`saw(text)`: note the coded errors in what another process wrote, and give the text back."""
+
+    def note(text: str) -> str:
+        for code, name in base._CODED_TEXT.findall(text):
+            if code in REGISTRY and REGISTRY[code].name() == name:
+                MET.add(code)
+        return text
+
+    return note
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all-errors-met", action="store_true", help="fail when no test met one of the active error codes"
+    )
+
+
+def _never_met(config) -> list[str]:
+    if not config.getoption("--all-errors-met"):
+        return []
+    active = {kind for kind in REGISTRY.values() if kind.state is State.ACTIVE}
+    return sorted(f"{kind.code} {kind.name()}" for kind in active if kind.code not in MET)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if exitstatus == pytest.ExitCode.OK and _never_met(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if missing := _never_met(config):
+        terminalreporter.section("active errors that no test met", red=True)
+        terminalreporter.write_line("\n".join(missing))

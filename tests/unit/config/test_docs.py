@@ -1,0 +1,38 @@
+import re
+
+import pytest
+from pydantic import BaseModel
+
+from shared.config import ENGINES, Instantiate, Server, ServerArguments, docs, load_config
+from shared.generated import stale
+
+
+def test_documents_are_fresh():
+    assert stale(docs.documents()) == [], "run `python -m shared.config.docs`"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_example_of_each_engine_loads(engine):
+    text = docs.SCHEMA_LINE + docs.EXAMPLES[engine]
+    assert load_config(text, "docs/config.md").engine == engine
+    assert "".join(f"    {line}\n" for line in text.splitlines()) in docs.page()
+
+
+@pytest.mark.parametrize(
+    "kind", [*ENGINES.values(), Instantiate, Server, ServerArguments], ids=lambda kind: kind.__name__
+)
+def test_every_key_is_described(kind: type[BaseModel]):
+    assert all(field.description for field in kind.model_fields.values())
+
+
+def test_links_lead_to_headings():
+    page = docs.page()
+    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    assert set(re.findall(r"\(#([^)]+)\)", page)) == headings
+
+
+def test_the_schema_knows_the_engines_and_forbids_other_keys():
+    schema = docs.schema()
+    assert set(schema["discriminator"]["mapping"]) == set(ENGINES)
+    sections = [one for one in schema["$defs"].values() if "properties" in one]
+    assert all(section["additionalProperties"] is False for section in sections)

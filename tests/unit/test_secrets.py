@@ -1,0 +1,32 @@
+import pytest
+
+from shared.secrets import names_secret, public_address
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["hf_token", "HF_TOKEN", "token", "api-token", "password", "client_secret", "api_key", "Authorization"],
+)
+def test_names_of_secrets(key):
+    assert names_secret(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["max_tokens", "tokenizer", "input_token_count", "token_ids", "time_to_first_token", "model", ""]
+)
+def test_names_of_other_values(key):
+    assert not names_secret(key)
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("https://user:pw@host:8080/a/b.tar?X-Signature=1#x", "https://host:8080/a/b.tar"),
+        ("HTTP://u@[::1]/b.tar?s", "http://[::1]/b.tar"),
+        ("https://host/b.tar", "https://host/b.tar"),
+        ("org/model", "org/model"),
+        ("/a/b?c#d", "/a/b?c#d"),
+    ],
+)
+def test_addresses_lose_their_secrets(address, public):
+    assert public_address(address) == public
