@@ -9,12 +9,12 @@ returned; `install` puts a future there which also tells the prediction.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import Callable, Coroutine
 
 
@@ -86,4 +86,4 @@ def install() -> None:
         finally:
             _current.reset(token)
 
-    asyncio.run_coroutine_threadsafe = run_coroutine_threadsafe
+    asyncio.run_coroutine_threadsafe = run_coroutine_threadsafe  # type: ignore[assignment] # acts as a future

@@ -74,7 +74,7 @@ class Runner(BaseRunner):
         ),
         prompt_template: str | None = Input(
             default=None,
-            description='Template with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
+            description='Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
         ),
         log_performance_metrics: bool = Input(default=False, description="Log the speed of this prediction."),
         max_new_tokens: int | None = Input(

@@ -23,11 +23,10 @@ from runner.triton.client import TritonClient
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import TritonServer
 from runner.weights import fetch_weights
-from shared.artifact import EngineDirectory, Manifest
 from shared.cog.server import free_port
 from shared.errors import EngineKindMismatch, WeightsNotSet
 from shared.layout import PROJECT_ROOT, Layout
-from shared.progress import progress_on
+from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from runner.cancellation import Cancellation
     from runner.inputs import Inputs
     from runner.settings import Settings
+    from shared.artifact import EngineDirectory, Manifest
 
 log = structlog.get_logger()
 
@@ -137,7 +137,7 @@ def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     source = settings.weights or settings.engine_dir
     if source is None:
         raise WeightsNotSet
-    with progress_on().step("engine") as progress:
+    with stderr_progress().step("engine") as progress:
         engine = fetch_weights(
             str(source),
             settings.weights_cache,

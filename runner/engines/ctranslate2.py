@@ -73,7 +73,8 @@ class CTranslate2Engine:
                 intra_threads=settings.threads_per_request,
             )
         except (RuntimeError, ValueError) as error:
-            raise CTranslate2Error(reason=_first_line(error)) from error
+            reason = _first_line(error).replace(str(model), model.name)
+            raise CTranslate2Error(reason=reason) from error
 
         self._outputs: SimpleQueue[Output | None] = SimpleQueue()
         self._change = threading.Condition()  # guards what follows

@@ -26,7 +26,7 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from runner.bridge.status import Slot, StatusPage
     from runner.engines.base import Request
@@ -111,7 +111,7 @@ class TokenStream:
     end. After `cancel`, from any thread, the iteration just ends.
     """
 
-    def __init__(self, call: grpc.Call, slot: Slot | None, on_close: _OnClose) -> None:
+    def __init__(self, call: grpc.Call, slot: Slot | None, on_close: Callable[[TokenStream], object]) -> None:
         self._call = call
         self._slot = slot
         self._on_close = on_close

@@ -85,10 +85,9 @@ class Reference:
         return y if bias is None else y + bias
 
     def norm(self, x: Floats, name: str) -> Floats:
-        variance: Floats = np.mean(x * x, axis=-1, keepdims=True)
-        return (
-            x / np.sqrt(variance + np.float32(self.config["rms_norm_eps"])) * self.weights[name + ".weight"]
-        )
+        variance = np.mean(x * x, axis=-1, keepdims=True)
+        normed: Floats = x / np.sqrt(variance + np.float32(self.config["rms_norm_eps"]))
+        return normed * self.weights[name + ".weight"]
 
     def mlp(self, x: Floats, prefix: str) -> Floats:
         gate, up = self.linear(x, prefix + "gate_proj"), self.linear(x, prefix + "up_proj")

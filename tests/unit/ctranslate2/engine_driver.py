@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -54,3 +55,4 @@ def submit(engine: CTranslate2Engine, request_id: int, end_ids: list[int] = (), 
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # as the engine process does: CTranslate2's threads do not survive the interpreter's end
