@@ -15,7 +15,7 @@ from shared.logs import configure_logging
 from shared.progress import stderr_progress
 
 
-class Builder(cog.BaseRunner):  # type: ignore[misc]  # cog is not type-checked
+class Builder(cog.BaseRunner):
     """Builds one engine at a time."""
 
     streams: ClassVar[bool] = False
