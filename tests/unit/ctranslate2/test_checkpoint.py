@@ -67,7 +67,7 @@ def test_weights_that_are_not_floats_are_refused(directory):
 def test_a_truncated_file_is_refused(directory):
     content = (directory / "model.safetensors").read_bytes()
     (directory / "model.safetensors").write_bytes(content[:-4])
-    with pytest.raises(CheckpointInvalid, match="model.safetensors is damaged or incomplete"):
+    with pytest.raises(CheckpointInvalid, match=r"model\.safetensors is damaged or incomplete"):
         Checkpoint(directory)
 
 
@@ -81,7 +81,7 @@ def test_a_git_lfs_pointer_is_refused(directory):
 
 def test_a_missing_shard_is_named(directory):
     write_index(directory, a="model-1.safetensors")
-    with pytest.raises(CheckpointInvalid, match="it has no model-1.safetensors"):
+    with pytest.raises(CheckpointInvalid, match=r"it has no model-1\.safetensors"):
         Checkpoint(directory)
 
 

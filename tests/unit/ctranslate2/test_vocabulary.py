@@ -39,10 +39,10 @@ def test_two_tokens_of_one_id_give_one_name(tmp_path):
 @pytest.mark.parametrize("content", ["{}", "not JSON", '{"model": {"type": "BPE"}}'])
 def test_a_broken_tokenizer_is_refused(tmp_path, content):
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(CheckpointInvalid, match="tokenizer.json cannot be read"):
+    with pytest.raises(CheckpointInvalid, match=r"tokenizer\.json cannot be read"):
         read_vocabulary(tmp_path / "tokenizer.json", 1)
 
 
 def test_a_missing_tokenizer_is_refused(tmp_path):
-    with pytest.raises(CheckpointInvalid, match="it has no tokenizer.json"):
+    with pytest.raises(CheckpointInvalid, match=r"it has no tokenizer\.json"):
         read_vocabulary(tmp_path / "tokenizer.json", 1)
