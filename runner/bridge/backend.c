@@ -1,0 +1,53 @@
+// What Triton calls.
+
+#include <stdio.h>
+
+#include "constants.h"
+#include "engine.h"
+#include "triton.h"
+
+TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
+  (void)backend;
+  uint32_t major, minor;
+  TRITONSERVER_Error *error = TRITONBACKEND_ApiVersion(&major, &minor);
+  if (error != NULL) return error;
+  if (major == BACKEND_API_MAJOR && minor >= BACKEND_API_MINOR) return NULL;
+  char reason[128], text[512];
+  snprintf(reason, sizeof reason, "Triton's backend API is %u.%u, it needs %d.%d or a later %d", major, minor,
+           BACKEND_API_MAJOR, BACKEND_API_MINOR, BACKEND_API_MAJOR);
+  snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, reason);
+  return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, text);
+}
+
+TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
+  struct settings settings = {0};
+  TRITONSERVER_Error *error = settings_read(model, &settings);
+  if (error != NULL) {
+    settings_free(&settings);
+    return error;
+  }
+  struct engine *engine;
+  error = engine_start(settings, &engine);
+  return error != NULL ? error : TRITONBACKEND_ModelSetState(model, engine);
+}
+
+TRITON_CALL TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model) {
+  void *engine = NULL;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelState(model, &engine);
+  if (engine != NULL) engine_stop(engine);
+  return error;
+}
+
+TRITON_CALL TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                               TRITONBACKEND_Request **requests, uint32_t count) {
+  TRITONBACKEND_Model *model;
+  void *engine;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
+  if (error == NULL) error = TRITONBACKEND_ModelState(model, &engine);
+  if (error != NULL) return error;
+  for (uint32_t i = 0; i < count; i++) {
+    struct request *request = request_new(instance, requests[i]);
+    if (request != NULL) engine_submit(engine, request);
+  }
+  return NULL;
+}

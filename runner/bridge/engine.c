@@ -1,0 +1,371 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "constants.h"
+#include "delivery.h"
+#include "engine_process.h"
+#include "triton.h"
+
+#define MILLISECOND 1000000ull
+#define SECOND (1000 * MILLISECOND)
+
+#define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is seen
+#define IDLE_CHECK SECOND              // how soon an end of the process is seen that left the socket open
+#define HOLD_CHECK (2 * MILLISECOND)   // how soon it is seen that a consumer has caught up
+#define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
+#define STOP_PATIENCE (2 * SECOND)
+#define DEATH_WINDOW (300 * SECOND)
+#define FIRST_BACKOFF (100 * MILLISECOND)
+
+enum { READ_SIZE = 1 << 18, LARGEST_FRAME = 1 << 26, TEXT_SIZE = 1024, MOST_DOUBLINGS = 8 };
+
+struct engine {
+  struct settings settings;
+  struct status_page status;
+  pthread_t thread;
+  int wake;  // an eventfd: something is in the queue, or it is time to stop
+
+  pthread_mutex_t lock;  // guards the four below; never held while Triton is called
+  pthread_cond_t start_ends;
+  struct request *first, *last;  // the queue
+  bool stopping, start_ended;
+
+  // The thread's own.
+  int state;
+  struct engine_process process;
+  struct delivery delivery;
+  struct buffer in, out;
+  struct buffer deaths;  // u64, ns: those within DEATH_WINDOW
+  uint64_t checked;
+  uint64_t ready_by;    // while the process loads
+  uint64_t write_by;    // while `out` holds something
+  uint64_t restart_at;  // while it is to be started again
+  uint32_t restarts;
+  bool loading, stopped;
+  char start_error[TEXT_SIZE];  // coded
+};
+
+static void set_state(struct engine *engine, int state) {
+  engine->state = state;
+  status_page_set(&engine->status, STATUS_ENGINE_STATE, (uint32_t)state);
+  if (state == STATE_STARTING) return;
+  pthread_mutex_lock(&engine->lock);
+  engine->start_ended = true;
+  pthread_cond_signal(&engine->start_ends);
+  pthread_mutex_unlock(&engine->lock);
+}
+
+// ---- life and death of the process
+
+static void process_failed(struct engine *engine, const char *reason) {
+  if (engine->state == STATE_STARTING) {
+    if (engine->start_error[0] == '\0') {
+      snprintf(engine->start_error, TEXT_SIZE, E2407_ENGINE_START_FAILED, reason);
+    }
+    set_state(engine, STATE_GIVEN_UP);
+    return;
+  }
+  uint64_t now = now_ns(), oldest;
+  buffer_append_u64(&engine->deaths, now);
+  while (memcpy(&oldest, engine->deaths.data, sizeof oldest), now - oldest > DEATH_WINDOW) {
+    buffer_drop_front(&engine->deaths, sizeof oldest);
+  }
+  size_t count = engine->deaths.length / sizeof now;
+  if (count > (size_t)engine->settings.max_restarts) {
+    LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is not started again", reason);
+    set_state(engine, STATE_GIVEN_UP);
+    return;
+  }
+  size_t doublings = count - 1 < MOST_DOUBLINGS ? count - 1 : MOST_DOUBLINGS;
+  engine->restart_at = now + (FIRST_BACKOFF << doublings);
+  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is started again", reason);
+  set_state(engine, STATE_RESTARTING);
+}
+
+// Ends what is left of the process; `reason` NULL: how it ended is the reason.
+static void process_died(struct engine *engine, const char *reason) {
+  char how[128], text[TEXT_SIZE];
+  engine_process_end(&engine->process, how, sizeof how);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
+  engine->loading = false;
+  engine->in.length = engine->out.length = 0;
+  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);
+  delivery_fail_all(&engine->delivery, text);
+  process_failed(engine, reason ? reason : how);
+}
+
+static void start_process(struct engine *engine) {
+  if (!engine_process_start(&engine->process, &engine->settings)) {
+    process_failed(engine, strerror(errno));
+    return;
+  }
+  engine->loading = true;
+  engine->ready_by = now_ns() + (uint64_t)(engine->settings.start_timeout_seconds * (double)SECOND);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, (uint32_t)engine->process.pid);
+}
+
+// Asks the process to end, and sees to it that it does.
+static void stop_process(struct engine *engine) {
+  char how[128], text[TEXT_SIZE];
+  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, "Triton ends");
+  delivery_fail_all(&engine->delivery, text);
+  static const uint8_t frame[] = {1, 0, 0, 0, FRAME_SHUTDOWN};
+  if (engine->out.length == 0) send(engine->process.socket, frame, sizeof frame, MSG_NOSIGNAL);
+  shutdown(engine->process.socket, SHUT_WR);
+  struct pollfd socket = {.fd = engine->process.socket, .events = POLLIN};
+  uint64_t patience = now_ns() + STOP_PATIENCE;
+  for (uint64_t now = now_ns(); now < patience; now = now_ns()) {
+    poll(&socket, 1, (int)((patience - now) / MILLISECOND) + 1);
+    if (recv(engine->process.socket, buffer_reserve(&engine->in, READ_SIZE), READ_SIZE, 0) == 0) break;
+  }
+  engine_process_end(&engine->process, how, sizeof how);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
+}
+
+// ---- frames
+
+// Acts on one frame; returns why the process must end, or NULL.
+static const char *take_frame(struct engine *engine, int type, const uint8_t *body, size_t size) {
+  static const char unreadable[] = "it sent a frame that cannot be read";
+  switch (type) {
+    case FRAME_READY: {
+      uint32_t version;
+      if (!engine->loading || size != sizeof version) return unreadable;
+      memcpy(&version, body, sizeof version);
+      if (version != PROTOCOL_VERSION) return "it is of another version of cog-triton";
+      engine->loading = false;
+      LOG(TRITONSERVER_LOG_INFO, "engine process %d is ready", (int)engine->process.pid);
+      set_state(engine, STATE_READY);
+      return NULL;
+    }
+    case FRAME_START_FAILED:
+      if (!engine->loading) return unreadable;
+      snprintf(engine->start_error, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
+      return engine->start_error;
+    case FRAME_STEP:
+      return delivery_take_step(&engine->delivery, body, size) ? NULL : unreadable;
+    default:
+      return unreadable;
+  }
+}
+
+// Acts on the whole frames of `in`; returns why the process must end, or NULL.
+static const char *take_frames(struct engine *engine) {
+  size_t at = 0;
+  const char *reason = NULL;
+  while (reason == NULL && engine->in.length - at > sizeof(uint32_t)) {
+    uint32_t length;
+    memcpy(&length, engine->in.data + at, sizeof length);
+    if (length < 1 || length > LARGEST_FRAME) return "it sent a frame that is too large";
+    if (engine->in.length - at - sizeof length < length) break;
+    const uint8_t *frame = engine->in.data + at + sizeof length;
+    reason = take_frame(engine, frame[0], frame + 1, length - 1);
+    at += sizeof length + length;
+  }
+  buffer_drop_front(&engine->in, at);
+  return reason;
+}
+
+static void read_process(struct engine *engine) {
+  uint8_t *place = buffer_reserve(&engine->in, READ_SIZE);
+  ssize_t size = recv(engine->process.socket, place, READ_SIZE, 0);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) {
+    process_died(engine, NULL);
+    return;
+  }
+  engine->in.length += (size_t)size;
+  const char *reason = take_frames(engine);
+  if (reason != NULL) {
+    process_died(engine, reason);
+  } else {
+    delivery_send(&engine->delivery, size == READ_SIZE);
+  }
+}
+
+static void write_process(struct engine *engine) {
+  ssize_t size = send(engine->process.socket, engine->out.data, engine->out.length, MSG_NOSIGNAL);
+  if (size <= 0) return;  // it is full; or it has ended, which reading tells
+  buffer_drop_front(&engine->out, (size_t)size);
+  engine->write_by = now_ns() + WRITE_PATIENCE;
+}
+
+// ---- the thread
+
+static void hand_over(struct engine *engine, struct request *request) {
+  if (engine->state != STATE_READY) {
+    char text[TEXT_SIZE], count[24];
+    snprintf(count, sizeof count, "%zu", engine->deaths.length / sizeof(uint64_t));
+    if (engine->state == STATE_GIVEN_UP) {
+      snprintf(text, sizeof text, E2402_ENGINE_GAVE_UP, count);
+    } else {
+      snprintf(text, sizeof text, "%s", E2401_ENGINE_NOT_READY);
+    }
+    request_fail(request, text);
+    return;
+  }
+  if (engine->out.length == 0) engine->write_by = now_ns() + WRITE_PATIENCE;
+  table_add(&engine->delivery.requests, request);
+  memcpy(request->frame.data + REQUEST_ID_AT, &request->id, sizeof request->id);
+  buffer_append(&engine->out, request->frame.data, request->frame.length);
+  buffer_free(&request->frame);
+}
+
+static void take_queue(struct engine *engine) {
+  pthread_mutex_lock(&engine->lock);
+  struct request *request = engine->first;
+  engine->first = engine->last = NULL;
+  engine->stopped = engine->stopping;
+  pthread_mutex_unlock(&engine->lock);
+  while (request != NULL) {
+    struct request *next = request->next;
+    hand_over(engine, request);
+    request = next;
+  }
+}
+
+static uint64_t check_interval(const struct engine *engine) {
+  if (engine->delivery.holds) return HOLD_CHECK;
+  return engine->delivery.requests.count > 0 ? BUSY_CHECK : IDLE_CHECK;
+}
+
+static void wait_for_something(struct engine *engine) {
+  uint64_t now = now_ns(), until = engine->checked + check_interval(engine);
+  if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && engine->restart_at < until) {
+    until = engine->restart_at;
+  }
+  if (engine->loading && engine->ready_by < until) until = engine->ready_by;
+  bool writes = engine->out.length > 0;
+  struct pollfd files[] = {
+      {.fd = engine->wake, .events = POLLIN},
+      {.fd = engine->process.socket, .events = (short)(writes ? POLLIN | POLLOUT : POLLIN)},
+  };
+  int timeout = until > now ? (int)((until - now + MILLISECOND - 1) / MILLISECOND) : 0;
+  if (poll(files, 2, timeout) <= 0) return;
+  uint64_t count;
+  if (files[0].revents && read(engine->wake, &count, sizeof count) < 0) return;
+  if (files[1].revents & (POLLIN | POLLHUP | POLLERR)) read_process(engine);
+}
+
+// What happens because of the time.
+static void check(struct engine *engine) {
+  uint64_t now = now_ns();
+  if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && now >= engine->restart_at) {
+    status_page_set(&engine->status, STATUS_RESTARTS, ++engine->restarts);
+    start_process(engine);
+  }
+  if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
+  if (engine->out.length > 0 && now >= engine->write_by) process_died(engine, "it takes no requests");
+  if (now - engine->checked < check_interval(engine)) return;
+  engine->checked = now;
+  delivery_check_cancelled(&engine->delivery);
+  if (engine->delivery.holds) delivery_send(&engine->delivery, false);
+  if (engine->process.pid != 0 && engine_process_has_ended(&engine->process)) {
+    read_process(engine);
+    if (engine->process.pid != 0) process_died(engine, NULL);
+  }
+}
+
+static void *engine_thread(void *argument) {
+  struct engine *engine = argument;
+  set_state(engine, STATE_STARTING);
+  start_process(engine);
+  while (!engine->stopped) {
+    wait_for_something(engine);
+    take_queue(engine);
+    check(engine);
+    if (engine->process.pid != 0 && engine->out.length > 0) write_process(engine);
+    status_page_set(&engine->status, STATUS_IN_FLIGHT, engine->delivery.requests.count);
+  }
+  if (engine->process.pid != 0) stop_process(engine);
+  return NULL;
+}
+
+// ---- what others call
+
+static void wake(struct engine *engine) {
+  uint64_t one = 1;
+  if (write(engine->wake, &one, sizeof one) < 0) abort();
+}
+
+static void engine_free(struct engine *engine) {
+  settings_free(&engine->settings);
+  status_page_close(&engine->status);
+  table_free(&engine->delivery.requests);
+  buffer_free(&engine->in);
+  buffer_free(&engine->out);
+  buffer_free(&engine->deaths);
+  pthread_mutex_destroy(&engine->lock);
+  pthread_cond_destroy(&engine->start_ends);
+  if (engine->wake >= 0) close(engine->wake);
+  free(engine);
+}
+
+static bool start_thread(struct engine *engine) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Triton's own threads
+  int failed = pthread_create(&engine->thread, NULL, engine_thread, engine);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = failed;
+  return !failed;
+}
+
+TRITONSERVER_Error *engine_start(struct settings settings, struct engine **result) {
+  struct engine *engine = calloc(1, sizeof *engine);
+  if (engine == NULL) abort();
+  engine->settings = settings;
+  engine->process.socket = -1;
+  engine->delivery.status = &engine->status;
+  engine->delivery.to_engine = &engine->out;
+  pthread_mutex_init(&engine->lock, NULL);
+  pthread_cond_init(&engine->start_ends, NULL);
+  engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (engine->wake < 0 || !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
+    char text[TEXT_SIZE];
+    snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));
+    engine_free(engine);
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
+  }
+  pthread_mutex_lock(&engine->lock);
+  while (!engine->start_ended) pthread_cond_wait(&engine->start_ends, &engine->lock);
+  pthread_mutex_unlock(&engine->lock);
+  if (engine->start_error[0] != '\0') {
+    TRITONSERVER_Error *error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, engine->start_error);
+    engine_stop(engine);
+    return error;
+  }
+  *result = engine;
+  return NULL;
+}
+
+void engine_submit(struct engine *engine, struct request *request) {
+  pthread_mutex_lock(&engine->lock);
+  if (engine->last != NULL) {
+    engine->last->next = request;
+  } else {
+    engine->first = request;
+  }
+  engine->last = request;
+  pthread_mutex_unlock(&engine->lock);
+  wake(engine);
+}
+
+void engine_stop(struct engine *engine) {
+  pthread_mutex_lock(&engine->lock);
+  engine->stopping = true;
+  pthread_mutex_unlock(&engine->lock);
+  wake(engine);
+  pthread_join(engine->thread, NULL);
+  engine_free(engine);
+}

@@ -1,0 +1,40 @@
+// One inference request in flight: what the engine is told of it, and the way its responses go.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buffer.h"
+#include "triton_abi.h"
+
+struct request {
+  uint64_t id;  // given by the table when the request is handed to the engine
+  TRITONBACKEND_ModelInstance *instance;
+  TRITONBACKEND_Request *triton;
+  TRITONBACKEND_ResponseFactory *factory;
+  struct buffer frame;   // the REQUEST frame, until it is handed over
+  struct buffer tokens;  // i32, from the engine and not sent yet
+  uint64_t held_since;   // ns; when the first of those tokens came
+  uint64_t began;        // ns
+  uint32_t sent;         // responses
+  int consumer_slot;     // -1: none
+  unsigned outputs;      // the outputs that were asked for, a bit each
+  struct request *next;  // in the queue of those that are not handed over
+};
+
+enum { REQUEST_ID_AT = 5 };  // where a REQUEST frame holds the id
+
+// Takes over a request of Triton's; NULL when it had to be answered at once.
+struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton);
+
+// Sends the tokens that wait, with the finish reason. False when Triton did not take them.
+bool request_send_tokens(struct request *request, int finish, bool final);
+
+bool request_is_cancelled(struct request *request);
+
+// The three ends of a request. Each releases and frees it.
+void request_finish(struct request *request, int finish);
+void request_fail(struct request *request, const char *coded_error);
+void request_drop(struct request *request);  // nobody waits for it any more
+
+uint64_t now_ns(void);

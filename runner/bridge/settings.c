@@ -1,0 +1,78 @@
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "constants.h"
+#include "triton.h"
+
+static bool read_number(const char *text, double lowest, double *value) {
+  if (text == NULL) return true;
+  char *end;
+  *value = strtod(text, &end);
+  return end != text && *end == '\0' && *value >= lowest;
+}
+
+static TRITONSERVER_Error *misconfigured(const char *reason) {
+  char text[512];
+  snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, reason);
+  return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, text);
+}
+
+static TRITONSERVER_Error *settings_parse(const char *config, struct settings *settings) {
+  const struct {
+    const char *name;
+    char **value;
+  } required[] = {
+      {"engine_python", &settings->engine_python},
+      {"engine_kind", &settings->engine_kind},
+      {"engine_dir", &settings->engine_dir},
+      {"engine_path", &settings->engine_path},
+  };
+  for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+    *required[i].value = parameter_value(config, required[i].name);
+    if (*required[i].value == NULL || **required[i].value == '\0') {
+      char reason[128];
+      snprintf(reason, sizeof reason, "the parameter %s of the model is missing", required[i].name);
+      return misconfigured(reason);
+    }
+  }
+  settings->status_path = parameter_value(config, "status_path");
+
+  char *start_timeout = parameter_value(config, "start_timeout_seconds");
+  char *max_restarts = parameter_value(config, "max_restarts");
+  double restarts = 5;
+  settings->start_timeout_seconds = 600;
+  bool valid = read_number(start_timeout, 0.001, &settings->start_timeout_seconds) &&
+               read_number(max_restarts, 0, &restarts);
+  settings->max_restarts = (long)restarts;
+  free(start_timeout);
+  free(max_restarts);
+  return valid ? NULL : misconfigured("start_timeout_seconds or max_restarts is not a number in its range");
+}
+
+TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings) {
+  TRITONSERVER_Message *message;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelConfig(model, 1, &message);
+  if (error != NULL) return error;
+  const char *text;
+  size_t size;
+  error = TRITONSERVER_MessageSerializeToJson(message, &text, &size);
+  if (error == NULL) {
+    char *config = strndup(text, size);
+    if (config == NULL) abort();
+    error = settings_parse(config, settings);
+    free(config);
+  }
+  log_error(TRITONSERVER_MessageDelete(message));
+  return error;
+}
+
+void settings_free(struct settings *settings) {
+  free(settings->engine_python);
+  free(settings->engine_kind);
+  free(settings->engine_dir);
+  free(settings->engine_path);
+  free(settings->status_path);
+}

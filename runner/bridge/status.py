@@ -1,0 +1,104 @@
+"""The status page: what the bridge tells the runner of the engine, and the runner the bridge of its pace.
+
+docs/architecture.md holds the layout; the bridge is compiled against the numbers below.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = 8192
+MAGIC = 0x31425443
+MAGIC_AT = 0
+ENGINE_STATE = 4
+ENGINE_PID = 8
+RESTARTS = 12
+IN_FLIGHT = 16
+SLOTS = 4096
+SLOT_COUNT = 1024
+
+
+class EngineState(IntEnum):
+    """What the engine process is doing."""
+
+    STARTING = 0
+    READY = 1
+    RESTARTING = 2
+    GIVEN_UP = 3
+
+
+class StatusPage:
+    """The page of one bridge, as the runner sees it. For one thread."""
+
+    def __init__(self, mapped: mmap.mmap) -> None:
+        self._mapped = mapped
+        # Whole words: a byte-wise write could be seen half done.
+        self._words = memoryview(mapped).cast("I")
+        self._free_slots = list(range(SLOT_COUNT))
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """Make the file, empty, and map it. Raises OSError."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, SIZE)
+            return cls(mmap.mmap(descriptor, SIZE))
+        finally:
+            os.close(descriptor)
+
+    @property
+    def engine_state(self) -> EngineState:
+        """STARTING also before a bridge has found the page."""
+        return EngineState(self._words[ENGINE_STATE // 4])
+
+    @property
+    def engine_pid(self) -> int | None:
+        """The process id of the engine process, None while there is none."""
+        return self._words[ENGINE_PID // 4] or None
+
+    @property
+    def restarts(self) -> int:
+        """How often the engine process was started again since Triton started."""
+        return self._words[RESTARTS // 4]
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests the engine works on."""
+        return self._words[IN_FLIGHT // 4]
+
+    def acquire_slot(self) -> Slot | None:
+        """A slot for one request, counted from 0; None while all are taken: then run without."""
+        if not self._free_slots:
+            return None
+        slot = Slot(self, self._free_slots.pop())
+        self._words[SLOTS // 4 + slot.index] = 0
+        return slot
+
+    def close(self) -> None:
+        """Unmap the page; it must not be used any more."""
+        self._words.release()
+        self._mapped.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where the runner counts the responses of one request that it has consumed."""
+
+    page: StatusPage
+    index: int
+    """The value of the request's parameter `consumer_slot`."""
+
+    def consumed(self, count: int = 1) -> None:
+        """Say that so many further responses have been consumed."""
+        self.page._words[SLOTS // 4 + self.index] += count  # noqa: SLF001 # one thing in two classes
+
+    def release(self) -> None:
+        """Give the slot back, when the request is over."""
+        self.page._free_slots.append(self.index)  # noqa: SLF001 # one thing in two classes

@@ -1,0 +1,112 @@
+// The part of Triton's C ABI that the bridge uses, declared here because Triton's Python wheels ship no
+// headers. Facts from triton/core/tritonserver.h and tritonbackend.h; the ABI is stable within major
+// version 1, which TRITONBACKEND_Initialize checks.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BACKEND_API_MAJOR 1
+#define BACKEND_API_MINOR 19  // of Triton 2.51; has everything below
+
+#define TRITON_CALL __attribute__((visibility("default"))) TRITONSERVER_Error *
+
+typedef struct TRITONSERVER_Error TRITONSERVER_Error;
+typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
+typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
+typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
+typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
+typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
+typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
+typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
+
+typedef enum { TRITONSERVER_TYPE_INT32 = 8 } TRITONSERVER_DataType;
+typedef enum { TRITONSERVER_MEMORY_CPU = 0, TRITONSERVER_MEMORY_GPU = 2 } TRITONSERVER_MemoryType;
+typedef enum { TRITONSERVER_PARAMETER_INT = 1 } TRITONSERVER_ParameterType;
+typedef enum {
+  TRITONSERVER_LOG_INFO = 0,
+  TRITONSERVER_LOG_WARN = 1,
+  TRITONSERVER_LOG_ERROR = 2,
+} TRITONSERVER_LogLevel;
+typedef enum {
+  TRITONSERVER_ERROR_INTERNAL = 1,
+  TRITONSERVER_ERROR_INVALID_ARG = 3,
+  TRITONSERVER_ERROR_UNAVAILABLE = 4,
+  TRITONSERVER_ERROR_UNSUPPORTED = 5,
+} TRITONSERVER_Error_Code;
+enum { TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1, TRITONSERVER_REQUEST_RELEASE_ALL = 1 };
+
+// Errors, messages, log: an error that is returned to us is ours to delete.
+TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text);
+void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error);
+const char *TRITONSERVER_ErrorMessage(TRITONSERVER_Error *error);
+TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const char *file, int line,
+                                            const char *text);
+TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *message, const char **text,
+                                                        size_t *size);
+TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
+
+// Models and their instances.
+TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t version,
+                                              TRITONSERVER_Message **config);
+TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
+TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                                     TRITONBACKEND_Model **model);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
+    TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, bool success,
+    uint64_t exec_start_ns, uint64_t compute_start_ns, uint64_t compute_end_ns, uint64_t exec_end_ns);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    TRITONBACKEND_ModelInstance *instance, uint64_t batch_size, uint64_t exec_start_ns,
+    uint64_t compute_start_ns, uint64_t compute_end_ns, uint64_t exec_end_ns);
+
+// Requests: what they hold lives until they are released.
+TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id);
+TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request, uint32_t *count);
+TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *request, uint32_t index,
+                                                      TRITONBACKEND_Input **input);
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request, uint32_t *count);
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request, uint32_t index,
+                                                    const char **name);
+TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request, uint32_t *count);
+TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request, uint32_t index,
+                                                   const char **key, TRITONSERVER_ParameterType *type,
+                                                   const void **value);
+TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags);
+TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name,
+                                                  TRITONSERVER_DataType *datatype, const int64_t **shape,
+                                                  uint32_t *rank, uint64_t *size, uint32_t *buffer_count);
+TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32_t index, const void **buffer,
+                                              uint64_t *size, TRITONSERVER_MemoryType *memory,
+                                              int64_t *memory_id);
+
+// Responses: sending one gives it away, whatever comes back.
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **factory,
+                                                     TRITONBACKEND_Request *request);
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *factory);
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory *factory,
+                                                           uint32_t flags);
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *factory,
+                                                             bool *is_cancelled);
+TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response **response,
+                                                         TRITONBACKEND_ResponseFactory *factory);
+TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response);
+TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
+                                                 TRITONBACKEND_Output **output, const char *name,
+                                                 TRITONSERVER_DataType datatype, const int64_t *shape,
+                                                 uint32_t rank);
+TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer, uint64_t size,
+                                               TRITONSERVER_MemoryType *memory, int64_t *memory_id);
+TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
+                                               TRITONSERVER_Error *error);
+
+// What Triton finds in our library.
+TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend);
+TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model);
+TRITON_CALL TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model);
+TRITON_CALL TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                               TRITONBACKEND_Request **requests, uint32_t count);
