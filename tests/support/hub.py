@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -50,6 +52,8 @@ class Hub:
         self.tokens: set[str] = set()  # every token that was sent
         self.failing = False  # answer everything with 503
         self.cut_after: int | None = None  # bytes of the next stored file before the connection breaks, once
+        self._stores_answer = threading.Event()
+        self._stores_answer.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -58,6 +62,15 @@ class Hub:
 
     def file_requests(self) -> list[str]:
         return [request for request in self.requests if "/resolve/" in request or "/stored/" in request]
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Let downloads of stored files wait for the end of this context."""
+        self._stores_answer.clear()
+        try:
+            yield
+        finally:
+            self._stores_answer.set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -91,6 +104,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             if hub.failing:
                 self._send(503, b"")
             elif path.startswith("/stored/"):
+                hub._stores_answer.wait(60)
                 _, _, name, file = path.split("/", 3)
                 self._file(hub.repositories[name.replace("--", "/")].directory / file, {})
             elif path.startswith("/api/models/"):

@@ -1,0 +1,179 @@
+"""The whole builder: in this process, and as Cog serves it."""
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from builder.pipeline import build
+from shared.artifact import extract_archive
+from shared.cog.server import CogServer
+from shared.errors import CheckpointInvalid, UnsupportedArchitecture
+from shared.layout import PROJECT_ROOT, Layout
+from tests.support.hub import Hub, Repository
+
+DEMO = PROJECT_ROOT / "demo/model"
+TOKEN = "hf_do_not_tell_anyone"
+
+
+def config(model, **keys):
+    return "data:," + json.dumps({"engine": "ctranslate2", "model": str(model), **keys})
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A copy of the demo's model, to be changed."""
+    return Path(shutil.copytree(DEMO, tmp_path / "model"))
+
+
+def test_two_builds_of_the_demo_are_the_same_bytes(tmp_path):
+    for name in ("one.tar", "two.tar"):
+        build(config(DEMO), tmp_path / name, work_dir=tmp_path)
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.tar", "two.tar"]
+
+
+def test_the_engine_loads(tmp_path):
+    manifest = build(config(DEMO, quantization="int8"), tmp_path / "engine.tar")
+    with (tmp_path / "engine.tar").open("rb") as archive:
+        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
+    python = Layout.current().engine_python("ctranslate2")
+    program = "import sys, ctranslate2; ctranslate2.Generator(sys.argv[1]); print(ctranslate2.__version__)"
+    loaded = subprocess.run(
+        [python, "-c", program, tmp_path / "engine/engine"], check=True, capture_output=True, text=True
+    )
+    assert loaded.stdout.strip() == manifest.engine_version
+    assert (tmp_path / "engine/tokenizer/config.json").read_bytes() == (DEMO / "config.json").read_bytes()
+
+
+def test_errors_of_the_conversion_keep_their_code(tmp_path, model):
+    hyperparameters = json.loads((model / "config.json").read_text())
+    hyperparameters["architectures"] = ["MambaForCausalLM"]
+    hyperparameters["model_type"] = "mamba"
+    (model / "config.json").write_text(json.dumps(hyperparameters))
+    with pytest.raises(UnsupportedArchitecture, match="Mamba"):
+        build(config(model), tmp_path / "engine.tar")
+    assert not (tmp_path / "engine.tar").exists()
+
+
+def test_half_a_checkpoint_is_refused(tmp_path, model):
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(CheckpointInvalid):
+        build(config(model), tmp_path / "engine.tar")
+    assert not (tmp_path / "engine.tar").exists()
+
+
+class Served:
+    """The builder behind Cog's server, with a hub on loopback for it."""
+
+    def __init__(self, url: str, hub: Hub, directory: Path) -> None:
+        self.url = url
+        self.hub = hub
+        self.output = directory / "output"
+        self.scratch = directory / "scratch"
+        self.log = directory / "log"
+
+    def predict(self, **inputs):
+        return httpx2.post(f"{self.url}/predictions", json={"input": inputs}, timeout=120).json()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("served")
+    with Hub() as hub:
+        hub.repositories["demo/model"] = Repository(DEMO)
+        served = Served("", hub, directory)
+        served.output.mkdir()
+        served.scratch.mkdir()
+        environment = {
+            "BUILDER_OUTPUT_DIR": str(served.output),
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(directory / "huggingface"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "TMPDIR": str(served.scratch),
+        }
+        with (
+            served.log.open("wb") as log,
+            CogServer("builder", environment=environment, output=log.fileno()) as server,
+        ):
+            server.wait_ready(60)
+            served.url = server.url
+            yield served
+
+
+def test_an_engine_comes_back_from_cog(served):
+    answer = served.predict(config=config("demo/model"))
+    assert answer["status"] == "succeeded", answer
+    header, _, content = answer["output"].partition(",")
+    assert header == "data:application/x-tar;base64"
+    assert base64.b64decode(content) == (served.output / "engine.tar").read_bytes()
+
+
+def test_building_again_downloads_nothing_and_gives_the_same_bytes(served):
+    first = served.predict(config=config("demo/model"))["output"]
+    served.hub.requests.clear()
+    assert served.predict(config=config("demo/model"))["output"] == first
+    assert served.hub.file_requests() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        (config("demo/unknown"), "E3100 ModelNotFound"),
+        (config("demo/model", revision="v9"), "E3102 RevisionNotFound"),
+        (config("demo/model", quantisation="int8"), "E3004 ConfigInvalid"),
+        ("http://127.0.0.1:9/config.yaml", "E3000 ConfigUnreachable"),
+        ("data:,{", "E3002 ConfigNotYaml"),
+    ],
+)
+def test_errors_reach_the_client(served, saw, source, code):
+    (served.output / "engine.tar").unlink(missing_ok=True)
+    answer = served.predict(config=source)
+    assert answer["status"] == "failed"
+    assert code in saw(answer["error"])
+    assert "Traceback" not in answer["logs"]
+    assert list(served.output.iterdir()) == []
+    assert list(served.scratch.iterdir()) == []
+
+
+def test_the_token_stays_inside(served):
+    served.hub.repositories["demo/private"] = Repository(DEMO, token=TOKEN)
+    answer = served.predict(config=config("demo/private"), hf_token=TOKEN)
+    assert answer["status"] == "succeeded", answer
+    assert TOKEN in served.hub.tokens
+    with tarfile.open(fileobj=io.BytesIO((served.output / "engine.tar").read_bytes())) as archive:
+        assert not [m.name for m in archive if TOKEN.encode() in archive.extractfile(m).read()]
+    assert TOKEN not in json.dumps(answer)
+    assert TOKEN not in served.log.read_text()
+
+
+def test_cancel_ends_the_build_and_leaves_nothing(served):
+    (served.output / "engine.tar").unlink(missing_ok=True)
+    served.hub.repositories["demo/slow"] = Repository(DEMO)
+    with served.hub.holding():
+        started = httpx2.put(
+            f"{served.url}/predictions/slow",
+            json={"input": {"config": config("demo/slow")}},
+            headers={"Prefer": "respond-async"},
+        )
+        assert started.status_code == 202
+        wait_for(lambda: any("/demo/slow" in request for request in served.hub.requests))
+        httpx2.post(f"{served.url}/predictions/slow/cancel").raise_for_status()
+    wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
+    assert list(served.output.iterdir()) == []
+    assert list(served.scratch.iterdir()) == []
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
