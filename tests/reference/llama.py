@@ -1,8 +1,9 @@
 """The Llama architecture in plain numpy and float32: what greedy text of every engine is compared with.
 
 Written from the architecture's definition (RMSNorm, rotary embeddings in the `rotate_half` layout, grouped-query
-attention, SwiGLU) and from the meaning of the fields of a Hugging Face config.json. It covers `llama` and `qwen2`
-checkpoints (attention biases), tied embeddings, and rope scaling of types `default`, `linear` and `llama3`.
+attention, SwiGLU) and from the meaning of the fields of a Hugging Face config.json. It covers `llama`, `mistral`
+(sliding window) and `qwen2` (attention biases) checkpoints, tied embeddings, and rope scaling of types `default`,
+`linear` and `llama3`.
 
 `python -m tests.reference.llama demo/model demo/prompts.json` writes the texts of the demo's prompts anew.
 """
@@ -42,6 +43,8 @@ class Reference:
         self.kv_heads: int = self.config.get("num_key_value_heads") or self.heads
         self.head_dim: int = self.config.get("head_dim") or self.config["hidden_size"] // self.heads
         self.frequencies = rope_frequencies(self.config, self.head_dim)
+        windowed = self.config.get("model_type") == "mistral" and self.config.get("sliding_window")
+        self.window: float = windowed or np.inf  # how many tokens a token sees, itself among them
 
     def greedy(self, input_token_ids: Sequence[int], max_tokens: int, end_ids: Collection[int]) -> list[int]:
         """The likeliest continuation, without the end id that may have ended it."""
@@ -109,7 +112,8 @@ class Reference:
         # [kv_heads, queries of one key, count, head_dim]
         grouped = rotate(queries, cos, sin).reshape(self.kv_heads, -1, count, self.head_dim)
         scores = grouped @ keys[:, None].swapaxes(2, 3) / np.float32(np.sqrt(self.head_dim))
-        scores[..., np.triu(np.ones((count, past + count), bool), past + 1)] = -np.inf
+        distance = np.arange(past, past + count)[:, None] - np.arange(past + count)
+        scores[..., (distance < 0) | (distance >= self.window)] = -np.inf
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         attended = (weights @ values[:, None]).reshape(self.heads, count, self.head_dim)

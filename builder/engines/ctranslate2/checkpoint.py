@@ -101,7 +101,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointInvalid(reason=f"it has no {path.name}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CheckpointInvalid(reason=f"{path.name} is not JSON") from None
     if not isinstance(content, dict):
         raise CheckpointInvalid(reason=f"{path.name} is not a JSON object")

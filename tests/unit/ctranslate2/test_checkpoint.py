@@ -99,7 +99,10 @@ def test_an_index_without_files_is_refused(directory, content):
         Checkpoint(directory)
 
 
-@pytest.mark.parametrize(("content", "reason"), [("{", "is not JSON"), ("[]", "is not a JSON object")])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("{", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is not a JSON object")],
+)
 def test_a_broken_config_is_refused(directory, content, reason):
     (directory / "config.json").write_text(content)
     with pytest.raises(CheckpointInvalid, match=reason):
