@@ -74,7 +74,8 @@ class Download:
             build.model = self._local()
         elif self.model.startswith(("http://", "https://")):
             fetch_model_tar(self.model, build.work_dir / "model", progress)
-            build.model = self._directory(build.work_dir / "model")
+            name = PurePosixPath(urlsplit(self.model).path).name
+            build.model = self._directory(build.work_dir / "model", name)
         else:
             build.model = self._from_hub(build.hf_token, progress)
 
@@ -88,11 +89,11 @@ class Download:
             raise ModelNotFound(model=self._shown, reason="there is no such directory")
         if self.revision is not None:
             raise RevisionNotFound(model=self._shown, revision=self.revision)
-        return self._directory(path)
+        return self._directory(path, path.name)
 
-    def _directory(self, path: Path) -> Model:
+    def _directory(self, path: Path, name: str) -> Model:
         self._check({file.name for file in path.iterdir()})
-        return Model(PurePosixPath(urlsplit(self.model).path).name, None, path)
+        return Model(name, None, path)
 
     def _from_hub(self, token: str | None, progress: StepProgress) -> Model:
         api = HfApi(token=token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,8 @@ from builder.config_source import read_config, shown
 from builder.plan import make_plan
 from builder.step import Build, Step
 from shared.config import load_config
-from shared.errors import CogTritonError, ConversionFailed
+from shared.errors import CogTritonError, ConversionFailed, PackageFailed
+from shared.layout import Layout
 from shared.logs import register_secret
 from shared.progress import SilentProgress
 
@@ -42,6 +44,7 @@ def build(
         register_secret(hf_token)
     progress = progress or SilentProgress()
     plan = make_plan(load_config(read_config(source), shown(source)))
+    _check_surroundings(plan.engine, output)
     with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
         for step in plan.steps:
@@ -52,6 +55,13 @@ def build(
             _log.info("step finished", step=step.name, seconds=round(time.monotonic() - started, 3))
     assert state.manifest is not None
     return state.manifest
+
+
+def _check_surroundings(engine: str, output: Path) -> None:
+    """Refuse what would fail only at the end of a long build."""
+    Layout.current().engine_python(engine)
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise PackageFailed(path=output, reason="that directory is missing or not writable")
 
 
 def _run(step: Step, state: Build, show: StepProgress) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Model:
     """A checkpoint on this machine."""
 
-    name: str  # as the config has it
-    revision: str | None  # the commit it was resolved to; None for a directory
+    name: str  # the id on the hub, or the last part of the path or URL
+    revision: str | None  # the commit it was resolved to; None for what is not on the hub
     path: Path
 
 

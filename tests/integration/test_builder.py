@@ -165,7 +165,7 @@ def test_cancel_ends_the_build_and_leaves_nothing(served):
             headers={"Prefer": "respond-async"},
         )
         assert started.status_code == 202
-        wait_for(lambda: any("/demo/slow" in request for request in served.hub.requests))
+        wait_for(lambda: any("/stored/demo--slow" in request for request in served.hub.requests))
         httpx2.post(f"{served.url}/predictions/slow/cancel").raise_for_status()
     wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
     assert list(served.output.iterdir()) == []

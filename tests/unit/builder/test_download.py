@@ -137,6 +137,13 @@ def test_offline_without_the_model(hub, state, monkeypatch):
         Download("someone/tiny").run(state, ignore)
 
 
+def test_offline_with_half_of_the_model(hub, state, monkeypatch):
+    Download("someone/tiny", weights=False).run(state, ignore)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadFailed, match="not all in the cache"):
+        Download("someone/tiny").run(state, ignore)
+
+
 @pytest.mark.parametrize(
     ("file", "missing"),
     [

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from builder import pipeline
 from builder.pipeline import build
 from builder.plan import Plan
-from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed
+from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed, PartNotInstalled
 
 MOCK = "data:,engine: mock"
 
@@ -84,10 +84,17 @@ def test_a_bad_config_writes_nothing(tmp_path, source, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_output_that_cannot_be_written(tmp_path):
+def test_output_that_cannot_be_written_is_noticed_first(tmp_path, hub):
     with pytest.raises(PackageFailed):
-        build(MOCK, tmp_path / "missing/engine.tar", work_dir=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        build("data:,{engine: mock, model: someone/tiny}", tmp_path / "missing/engine.tar")
+    assert hub.requests == []
+
+
+def test_missing_engine_environment_is_noticed_first(tmp_path, hub, monkeypatch):
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+    with pytest.raises(PartNotInstalled, match="ctranslate2"):
+        build("data:,{engine: ctranslate2, model: someone/tiny}", tmp_path / "engine.tar")
+    assert hub.requests == []
 
 
 @dataclass(frozen=True)
