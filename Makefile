@@ -24,7 +24,7 @@ soak: setup-dev ## Load for SECONDS (120) with faults; nothing may be lost
 	$(run) tests.performance.soak --seconds $(or $(SECONDS),120)
 
 fuzz: setup-dev ## The property tests with many more examples
-	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit -m property
+	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit -m hypothesis
 
 lint: setup-dev ## Format, lint and types; changes nothing
 	@.venv/bin/ruff format --check --quiet .

@@ -6,15 +6,22 @@ process, or when a test hands such a text to the fixture `saw`. An error that a 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from shared.errors import REGISTRY, CogTritonError, State, base
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("shared", "builder", "runner", "cli"))
+
+# `make test` tries the same examples each time; `make fuzz` looks for new ones.
+settings.register_profile("test", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 MET: set[str] = set()
 
