@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_NS 50000000ull  // tokens wait no longer for a consumer that does not keep up
+#include "clock.h"
+
+#define HOLD (50 * MILLISECOND)  // tokens wait no longer for a consumer that does not keep up
 
 static void cancel(struct delivery *delivery, struct request *request) {
   buffer_append_u32(delivery->to_engine, 1 + sizeof request->id);
@@ -67,7 +69,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
     struct request *request = delivery->requests.requests[place];
     if (request == NULL || request->tokens.length == 0) continue;
     bool behind = more_waiting || consumer_is_behind(delivery, request);
-    if (behind && request->sent > 0 && now - request->held_since < HOLD_NS) {
+    if (behind && request->sent > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;
     } else if (request_is_cancelled(request) || !request_send_tokens(request, NOT_FINISHED, false)) {
       cancel(delivery, request);

@@ -7,50 +7,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "constants.h"
 #include "delivery.h"
 #include "engine_process.h"
+#include "request_queue.h"
+#include "restarts.h"
 #include "triton.h"
-
-#define MILLISECOND 1000000ull
-#define SECOND (1000 * MILLISECOND)
 
 #define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is seen
 #define IDLE_CHECK SECOND              // how soon an end of the process is seen that left the socket open
 #define HOLD_CHECK (2 * MILLISECOND)   // how soon it is seen that a consumer has caught up
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
 #define STOP_PATIENCE (2 * SECOND)
-#define DEATH_WINDOW (300 * SECOND)
-#define FIRST_BACKOFF (100 * MILLISECOND)
 
-enum { READ_SIZE = 1 << 18, LARGEST_FRAME = 1 << 26, TEXT_SIZE = 1024, MOST_DOUBLINGS = 8 };
+enum { READ_SIZE = 1 << 18, LARGEST_FRAME = 1 << 26, TEXT_SIZE = 1024 };
 
 struct engine {
   struct settings settings;
   struct status_page status;
   pthread_t thread;
-  int wake;  // an eventfd: something is in the queue, or it is time to stop
+  struct request_queue queue;
+  int owner;  // a pidfd; -1: none
 
-  pthread_mutex_t lock;  // guards the four below; never held while Triton is called
+  pthread_mutex_t lock;  // guards start_ended
   pthread_cond_t start_ends;
-  struct request *first, *last;  // the queue
-  bool stopping, start_ended;
+  bool start_ended;
 
   // The thread's own.
   int state;
   struct engine_process process;
   struct delivery delivery;
   struct buffer in, out;
-  struct buffer deaths;  // u64, ns: those within DEATH_WINDOW
+  struct restarts restarts;
   uint64_t checked;
   uint64_t ready_by;    // while the process loads
   uint64_t write_by;    // while `out` holds something
   uint64_t restart_at;  // while it is to be started again
-  uint32_t restarts;
+  uint32_t started_again;
   bool loading, stopped;
   char start_error[TEXT_SIZE];  // coded
 };
@@ -75,21 +73,11 @@ static void process_failed(struct engine *engine, const char *reason) {
     set_state(engine, STATE_GIVEN_UP);
     return;
   }
-  uint64_t now = now_ns(), oldest;
-  buffer_append_u64(&engine->deaths, now);
-  while (memcpy(&oldest, engine->deaths.data, sizeof oldest), now - oldest > DEATH_WINDOW) {
-    buffer_drop_front(&engine->deaths, sizeof oldest);
-  }
-  size_t count = engine->deaths.length / sizeof now;
-  if (count > (size_t)engine->settings.max_restarts) {
-    LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is not started again", reason);
-    set_state(engine, STATE_GIVEN_UP);
-    return;
-  }
-  size_t doublings = count - 1 < MOST_DOUBLINGS ? count - 1 : MOST_DOUBLINGS;
-  engine->restart_at = now + (FIRST_BACKOFF << doublings);
-  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is started again", reason);
-  set_state(engine, STATE_RESTARTING);
+  uint64_t pause;
+  bool again = restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
+  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "given up");
+  engine->restart_at = now_ns() + pause;
+  set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
 }
 
 // Ends what is left of the process; `reason` NULL: how it ended is the reason.
@@ -205,7 +193,7 @@ static void write_process(struct engine *engine) {
 static void hand_over(struct engine *engine, struct request *request) {
   if (engine->state != STATE_READY) {
     char text[TEXT_SIZE], count[24];
-    snprintf(count, sizeof count, "%zu", engine->deaths.length / sizeof(uint64_t));
+    snprintf(count, sizeof count, "%zu", restarts_deaths(&engine->restarts));
     if (engine->state == STATE_GIVEN_UP) {
       snprintf(text, sizeof text, E2402_ENGINE_GAVE_UP, count);
     } else {
@@ -222,11 +210,7 @@ static void hand_over(struct engine *engine, struct request *request) {
 }
 
 static void take_queue(struct engine *engine) {
-  pthread_mutex_lock(&engine->lock);
-  struct request *request = engine->first;
-  engine->first = engine->last = NULL;
-  engine->stopped = engine->stopping;
-  pthread_mutex_unlock(&engine->lock);
+  struct request *request = queue_take(&engine->queue, &engine->stopped);
   while (request != NULL) {
     struct request *next = request->next;
     hand_over(engine, request);
@@ -239,6 +223,14 @@ static uint64_t check_interval(const struct engine *engine) {
   return engine->delivery.requests.count > 0 ? BUSY_CHECK : IDLE_CHECK;
 }
 
+// Nobody needs a Triton whose owner is gone.
+static void end_triton(struct engine *engine) {
+  LOG(TRITONSERVER_LOG_ERROR, "process %d, for which Triton runs, is gone", (int)engine->settings.owner_pid);
+  close(engine->owner);
+  engine->owner = -1;
+  kill(getpid(), SIGTERM);
+}
+
 static void wait_for_something(struct engine *engine) {
   uint64_t now = now_ns(), until = engine->checked + check_interval(engine);
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && engine->restart_at < until) {
@@ -247,21 +239,21 @@ static void wait_for_something(struct engine *engine) {
   if (engine->loading && engine->ready_by < until) until = engine->ready_by;
   bool writes = engine->out.length > 0;
   struct pollfd files[] = {
-      {.fd = engine->wake, .events = POLLIN},
       {.fd = engine->process.socket, .events = (short)(writes ? POLLIN | POLLOUT : POLLIN)},
+      {.fd = engine->owner, .events = POLLIN},
+      {.fd = engine->queue.wake, .events = POLLIN},
   };
   int timeout = until > now ? (int)((until - now + MILLISECOND - 1) / MILLISECOND) : 0;
-  if (poll(files, 2, timeout) <= 0) return;
-  uint64_t count;
-  if (files[0].revents && read(engine->wake, &count, sizeof count) < 0) return;
-  if (files[1].revents & (POLLIN | POLLHUP | POLLERR)) read_process(engine);
+  if (poll(files, 3, timeout) <= 0) return;
+  if (files[0].revents & (POLLIN | POLLHUP | POLLERR)) read_process(engine);
+  if (files[1].revents) end_triton(engine);
 }
 
 // What happens because of the time.
 static void check(struct engine *engine) {
   uint64_t now = now_ns();
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && now >= engine->restart_at) {
-    status_page_set(&engine->status, STATUS_RESTARTS, ++engine->restarts);
+    status_page_set(&engine->status, STATUS_RESTARTS, ++engine->started_again);
     start_process(engine);
   }
   if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
@@ -279,6 +271,7 @@ static void check(struct engine *engine) {
 static void *engine_thread(void *argument) {
   struct engine *engine = argument;
   set_state(engine, STATE_STARTING);
+  status_page_set(&engine->status, STATUS_RESTARTS, 0);
   start_process(engine);
   while (!engine->stopped) {
     wait_for_something(engine);
@@ -293,22 +286,25 @@ static void *engine_thread(void *argument) {
 
 // ---- what others call
 
-static void wake(struct engine *engine) {
-  uint64_t one = 1;
-  if (write(engine->wake, &one, sizeof one) < 0) abort();
-}
-
 static void engine_free(struct engine *engine) {
   settings_free(&engine->settings);
   status_page_close(&engine->status);
   table_free(&engine->delivery.requests);
   buffer_free(&engine->in);
   buffer_free(&engine->out);
-  buffer_free(&engine->deaths);
+  buffer_free(&engine->restarts.deaths);
+  queue_free(&engine->queue);
   pthread_mutex_destroy(&engine->lock);
   pthread_cond_destroy(&engine->start_ends);
-  if (engine->wake >= 0) close(engine->wake);
+  if (engine->owner >= 0) close(engine->owner);
   free(engine);
+}
+
+static bool watch_owner(struct engine *engine) {
+  engine->owner = -1;
+  if (engine->settings.owner_pid == 0) return true;
+  engine->owner = (int)syscall(SYS_pidfd_open, engine->settings.owner_pid, 0);
+  return engine->owner >= 0;
 }
 
 static bool start_thread(struct engine *engine) {
@@ -330,8 +326,8 @@ TRITONSERVER_Error *engine_start(struct settings settings, struct engine **resul
   engine->delivery.to_engine = &engine->out;
   pthread_mutex_init(&engine->lock, NULL);
   pthread_cond_init(&engine->start_ends, NULL);
-  engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (engine->wake < 0 || !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
+  if (!queue_open(&engine->queue) || !watch_owner(engine) ||
+      !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));
     engine_free(engine);
@@ -349,23 +345,10 @@ TRITONSERVER_Error *engine_start(struct settings settings, struct engine **resul
   return NULL;
 }
 
-void engine_submit(struct engine *engine, struct request *request) {
-  pthread_mutex_lock(&engine->lock);
-  if (engine->last != NULL) {
-    engine->last->next = request;
-  } else {
-    engine->first = request;
-  }
-  engine->last = request;
-  pthread_mutex_unlock(&engine->lock);
-  wake(engine);
-}
+void engine_submit(struct engine *engine, struct request *request) { queue_put(&engine->queue, request); }
 
 void engine_stop(struct engine *engine) {
-  pthread_mutex_lock(&engine->lock);
-  engine->stopping = true;
-  pthread_mutex_unlock(&engine->lock);
-  wake(engine);
+  queue_close(&engine->queue);
   pthread_join(engine->thread, NULL);
   engine_free(engine);
 }

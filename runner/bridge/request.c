@@ -3,18 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "constants.h"
 #include "triton.h"
 
 enum { OUTPUT_IDS = 1, SEQUENCE_LENGTH = 2, FINISH_REASON = 4 };
-
-uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 // ---- from Triton to a REQUEST frame
 

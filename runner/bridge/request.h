@@ -36,5 +36,3 @@ bool request_is_cancelled(struct request *request);
 void request_finish(struct request *request, int finish);
 void request_fail(struct request *request, const char *coded_error);
 void request_drop(struct request *request);  // nobody waits for it any more
-
-uint64_t now_ns(void);

@@ -1,6 +1,8 @@
 // The parameters of the model, from its config.pbtxt.
 #pragma once
 
+#include <sys/types.h>
+
 #include "triton_abi.h"
 
 struct settings {
@@ -11,6 +13,7 @@ struct settings {
   char *status_path;  // NULL: no status page
   double start_timeout_seconds;
   long max_restarts;
+  pid_t owner_pid;  // 0: none
 };
 
 // Reads the settings out of the model's configuration; returns an error with a code, or NULL.

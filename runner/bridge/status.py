@@ -35,7 +35,7 @@ class EngineState(IntEnum):
 
 
 class StatusPage:
-    """The page of one bridge, as the runner sees it. For one thread."""
+    """The page of one bridge, as the runner sees it. Threads may share it; a slot belongs to one of them."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self._mapped = mapped
@@ -75,9 +75,10 @@ class StatusPage:
 
     def acquire_slot(self) -> Slot | None:
         """A slot for one request, counted from 0; None while all are taken: then run without."""
-        if not self._free_slots:
+        try:
+            slot = Slot(self, self._free_slots.pop())
+        except IndexError:
             return None
-        slot = Slot(self, self._free_slots.pop())
         self._words[SLOTS // 4 + slot.index] = 0
         return slot
 
@@ -95,9 +96,9 @@ class Slot:
     index: int
     """The value of the request's parameter `consumer_slot`."""
 
-    def consumed(self, count: int = 1) -> None:
-        """Say that so many further responses have been consumed."""
-        self.page._words[SLOTS // 4 + self.index] += count  # noqa: SLF001 # one thing in two classes
+    def consumed(self, responses: int) -> None:
+        """Say how many responses of the request have been consumed so far."""
+        self.page._words[SLOTS // 4 + self.index] = responses  # noqa: SLF001 # one thing in two classes
 
     def release(self) -> None:
         """Give the slot back, when the request is over."""

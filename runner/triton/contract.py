@@ -111,8 +111,6 @@ _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("retention_token_range_durations_ms", "INT32", ANY): (),
     TensorSpec("retention_decode_priority", "INT32", ONE): (),
     TensorSpec("retention_decode_duration_ms", "INT32", ONE): (),
-    TensorSpec("guided_decoding_guide_type", "BYTES", ONE): (),
-    TensorSpec("guided_decoding_guide", "BYTES", ONE): (),
     TensorSpec("lookahead_window_size", "INT32", ONE): (),
     TensorSpec("lookahead_ngram_size", "INT32", ONE): (),
     TensorSpec("lookahead_verification_set_size", "INT32", ONE): (),
@@ -223,8 +221,6 @@ def _numbers(tensor: Tensor) -> tuple[float, ...]:
         reason = f"{tensor.name} has the shape {list(tensor.shape)}, not {[1, *spec.dims]}"
         raise MalformedRequest(reason=reason)
     count = math.prod(dims)
-    if spec.datatype == "BYTES":
-        return (math.nan,) * count  # only unsupported inputs are BYTES: that there is one says enough
     layout = struct.Struct(f"<{count}{_FORMATS[spec.datatype]}")
     if layout.size != len(tensor.data):
         raise MalformedRequest(reason=f"{tensor.name} has {len(tensor.data)} bytes, not {layout.size}")
