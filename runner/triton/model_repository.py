@@ -55,7 +55,7 @@ def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfi
         input=[
             model_config.ModelInput(
                 name=tensor.name,
-                data_type=model_config.DataType.Value(f"TYPE_{tensor.datatype}"),
+                data_type=_data_type(tensor),
                 dims=tensor.dims,
                 optional=tensor.optional,
             )
@@ -64,7 +64,7 @@ def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfi
         output=[
             model_config.ModelOutput(
                 name=tensor.name,
-                data_type=model_config.DataType.Value(f"TYPE_{tensor.datatype}"),
+                data_type=_data_type(tensor),
                 dims=tensor.dims,
             )
             for tensor in contract.OUTPUTS
@@ -74,3 +74,10 @@ def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfi
         if value is not None:
             config.parameters[name].string_value = str(value)
     return config
+
+
+def _data_type(tensor: contract.TensorSpec) -> int:
+    # Requests say BYTES where configurations say STRING.
+    name = "STRING" if tensor.datatype == "BYTES" else tensor.datatype
+    number: int = model_config.DataType.Value(f"TYPE_{name}")
+    return number
