@@ -27,20 +27,24 @@ class PredictionClient:
 
     def __init__(self, url: str, timeout: float = 600) -> None:
         """`timeout`: seconds that the server may be silent."""
-        self._http = httpx2.Client(base_url=url, timeout=timeout)
+        self._url = f"{url}/predictions"
+        self._timeout = timeout
 
     def predict(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         """Run a prediction to its end and return Cog's answer, whose status is "succeeded".
 
         Raises the coded error that the prediction failed with, else E2107.
         """
-        answer: dict[str, Any] = self._http.post("/predictions", json={"input": inputs}).json()
-        return _succeeded(answer)
+        answer = httpx2.post(self._url, json={"input": inputs}, timeout=self._timeout)
+        return _succeeded(answer.json())
 
     def events(self, inputs: Mapping[str, object]) -> Iterator[Event]:
         """Run a prediction; yield its events as they come. Leaving the iteration early cancels it."""
         body = {"input": inputs}
-        with self._http.sse("/predictions", method="POST", json=body) as source:
+        with (
+            httpx2.Client(timeout=self._timeout) as http,
+            http.sse(self._url, method="POST", json=body) as source,
+        ):
             for event in source:
                 yield Event(event.event, json.loads(event.data))
                 if event.event in _LAST_EVENTS:

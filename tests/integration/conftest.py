@@ -1,0 +1,60 @@
+"""Real servers for the integration tests: each leaves nothing running, which is checked."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from contextlib import contextmanager
+
+import pytest
+
+from builder.pipeline import build
+from shared.cog.server import CogServer
+from tests.support.processes import MARK, wait_gone
+
+READY_SECONDS = 120
+
+
+@contextmanager
+def cog_server(package: str, log, *, concurrency: int = 1, **environment: str):
+    """A Cog server that was set up; after it no process of it may be left."""
+    mark = uuid.uuid4().hex
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        server = CogServer(
+            package, concurrency=concurrency, environment={MARK: mark, **environment}, output=output
+        )
+    finally:
+        os.close(output)
+    server.mark = mark
+    try:
+        server.wait_ready(READY_SECONDS)
+        yield server
+    finally:
+        server.stop()
+        left = wait_gone(mark)
+    assert left == {}
+
+
+def wait_for(condition, seconds: float = 30):
+    """Wait until `condition()` is true, and return what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+    return result
+
+
+@pytest.fixture(scope="session")
+def mock_archive(tmp_path_factory):
+    """`mock_archive(key=value, ...)`: the engine.tar of a mock with these settings."""
+
+    def make(**settings: float):
+        directory = tmp_path_factory.mktemp("mock")
+        lines = [f"{key}: {value}" for key, value in {"engine": "mock", **settings}.items()]
+        (directory / "config.yaml").write_text("\n".join(lines))
+        build(str(directory / "config.yaml"), directory / "engine.tar")
+        return directory / "engine.tar"
+
+    return make

@@ -1,0 +1,148 @@
+"""Predictions through Cog and Triton, with the mock engine."""
+
+from __future__ import annotations
+
+import time
+
+import httpx2
+import pytest
+
+from shared.cog.client import PredictionClient
+from shared.errors import (
+    BadPromptTemplate,
+    EngineInternalError,
+    InvalidArgument,
+    InvalidArgumentMaxTokens,
+    InvalidArgumentMinTokens,
+    ParameterNotHonoured,
+    PredictionFailed,
+    PromptRequired,
+    PromptTemplateError,
+    TritonTimeout,
+)
+from tests.integration.conftest import cog_server, wait_for
+from tests.support.load import run_streams
+
+
+def counted(tokens: int) -> str:
+    """The text of so many tokens of the mock."""
+    return " ".join(str(number % 10_000) for number in range(tokens))
+
+
+@pytest.fixture(scope="module")
+def server(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runner")
+    environment = {
+        "COG_WEIGHTS": str(mock_archive(tokens_per_second=100)),
+        "WEIGHTS_CACHE": str(directory / "weights"),
+        "SYSTEM_PROMPT": "be brief",
+        "RESPONSE_TIMEOUT": "2",
+    }
+    with cog_server("runner", directory / "log", concurrency=80, **environment) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    return PredictionClient(server.url)
+
+
+def test_64_streams_get_exactly_their_tokens_while_they_are_generated(server):
+    inputs = [{"prompt": f"stream {number}", "max_tokens": 512} for number in range(64)]
+    streams = run_streams(server.url, inputs)
+    for stream in streams:
+        assert stream.result["status"] == "succeeded"
+        assert stream.text == counted(512)
+        assert stream.result["metrics"]["output_token_count"] == 512
+        first = stream.chunks[0][0] - stream.sent_at
+        assert first < 0.1 * (stream.ended_at - stream.sent_at)
+
+
+def test_a_plain_post_returns_all_chunks(client):
+    answer = client.predict({"prompt": "one two three", "max_tokens": 5})
+    assert "".join(answer["output"]) == counted(5)
+    assert answer["metrics"]["input_token_count"] == 3
+    assert answer["metrics"]["output_token_count"] == 5
+
+
+def test_the_text_ends_before_a_stop_sequence_and_the_engine_stops(client):
+    started = time.monotonic()
+    text = "".join(client.text({"prompt": "x", "max_tokens": 3000, "stop_sequences": "9 10,zzz"}))
+    assert text == "0 1 2 3 4 5 6 7 8 "
+    assert time.monotonic() - started < 15  # the mock would take 30 s for all tokens
+
+
+def test_the_template_gets_the_prompt_and_the_default_system_prompt(client):
+    answer = client.predict(
+        {"prompt": "a b", "prompt_template": "{system_prompt} : {prompt}", "max_tokens": 1}
+    )
+    assert answer["metrics"]["input_token_count"] == 5
+
+
+def test_old_names_still_work(client):
+    answer = client.predict({"prompt": "x", "max_new_tokens": 3, "min_new_tokens": 1, "top_k": -1})
+    assert "".join(answer["output"]) == counted(3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error"),
+    [
+        ({"prompt": " "}, PromptRequired),
+        ({"prompt": "x", "prompt_template": "{prompt.__class__}"}, BadPromptTemplate),
+        ({"prompt": "x", "prompt_template": "no place"}, PromptTemplateError),
+        ({"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"}, PromptTemplateError),
+        ({"prompt": "x", "min_tokens": 1, "min_new_tokens": 1}, InvalidArgumentMinTokens),
+        ({"prompt": "x", "max_tokens": 1, "max_new_tokens": 2}, InvalidArgumentMaxTokens),
+        ({"prompt": "x", "max_tokens": 1, "min_tokens": 2}, InvalidArgument),
+        ({"prompt": "x", "presence_penalty": 0.5}, ParameterNotHonoured),
+        ({"prompt": "x", "max_tokens": 0}, PredictionFailed),
+        ({"prompt": "<error>", "max_tokens": 4}, EngineInternalError),
+        ({"prompt": "<hang>"}, TritonTimeout),
+    ],
+)
+def test_bad_inputs_are_coded_errors(client, inputs, error):
+    with pytest.raises(error):
+        client.predict(inputs)
+
+
+def test_an_error_half_way_keeps_the_text_before_it(client):
+    events = list(client.events({"prompt": "<error>", "max_tokens": 10}))
+    text = "".join(event.data["chunk"] for event in events if event.kind == "output")
+    assert text == counted(5)
+    assert events[-1].data["status"] == "failed"
+    assert "E2405 EngineInternalError" in events[-1].data["error"]
+
+
+def test_leaving_the_stream_stops_the_engine(server, client):
+    with httpx2.Client(base_url=server.url) as http:
+        body = {"input": {"prompt": "x", "max_tokens": 5000}}
+        with http.sse("/predictions", method="POST", json=body) as source:
+            assert next(event for event in source if event.event == "output")
+    wait_for(lambda: engine_is_idle(server))
+
+
+def test_cancel_by_id_ends_the_prediction(server, client):
+    for event in client.events({"prompt": "x", "max_tokens": 5000}):
+        if event.kind == "start":
+            prediction = event.data["id"]
+        if event.kind == "output" and event.data["index"] == 3:
+            answer = httpx2.post(f"{server.url}/predictions/{prediction}/cancel")
+            assert answer.status_code == 200
+    assert event.data["status"] == "canceled"
+    wait_for(lambda: engine_is_idle(server))
+
+
+def engine_is_idle(server) -> bool:
+    """Whether the process of the engine uses no time: the mock sleeps when it has no request."""
+    from tests.support.processes import pid_of
+
+    pid = pid_of(server.mark, "runner.engines.process")
+
+    def ticks() -> int:
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(0.5)
+    return ticks() == before
