@@ -221,7 +221,8 @@ def sampling_options(sampling: SamplingParameters, vocabulary_size: int) -> dict
 
     To both, the temperature comes first, then top_k, then top_p. With neither top_k nor top_p (unset, 0, -1),
     TensorRT-LLM takes the likeliest token, whatever the temperature; CTranslate2's own default is top_k 1,
-    its top_k 0 is "all tokens", and it refuses a top_k above the size of the vocabulary.
+    its top_k 0 is "all tokens", and it refuses a top_k above the size of the vocabulary. Its repetition
+    penalty looks at the output, TensorRT-LLM's at the prompt too.
     """
     top_k, top_p = max(sampling.top_k or 0, 0), sampling.top_p or 0.0
     temperature = 1.0 if sampling.temperature is None else sampling.temperature

@@ -90,7 +90,7 @@ def _open_weights(path: Path) -> Any:
                     reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
                 )
         return safe_open(path, framework="numpy")
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise CheckpointInvalid(reason=f"it has no {path.name}") from None
     except SafetensorError as error:
         raise CheckpointInvalid(reason=f"{path.name} is damaged or incomplete ({error})") from None
@@ -99,7 +99,7 @@ def _open_weights(path: Path) -> Any:
 def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise CheckpointInvalid(reason=f"it has no {path.name}") from None
     except (ValueError, RecursionError):
         raise CheckpointInvalid(reason=f"{path.name} is not JSON") from None

@@ -6,6 +6,7 @@ settings may stand in `rope_theta` and `rope_scaling`, or together in `rope_para
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,6 +154,6 @@ def _count(settings: dict[str, Any], key: str, default: int | None = None) -> in
 
 def _number(settings: dict[str, Any], key: str, default: float | None = None) -> float:
     value = settings.get(key, default)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
         raise CheckpointInvalid(reason=f"{key} in config.json is {value!r}, not a positive number")
     return float(value)

@@ -116,5 +116,12 @@ def test_a_missing_file_is_named(directory, name):
         Checkpoint(directory)
 
 
+def test_a_folder_is_no_file(directory):
+    (directory / "model.safetensors").unlink()
+    (directory / "model.safetensors").mkdir()
+    with pytest.raises(CheckpointInvalid, match=r"it has no model\.safetensors"):
+        Checkpoint(directory)
+
+
 def write_index(directory, **files):
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))

@@ -34,6 +34,7 @@ def test_another_architecture_is_refused_by_name(architectures):
         ({"num_hidden_layers": "2"}, "num_hidden_layers in config.json is '2'"),
         ({"num_attention_heads": 0}, "num_attention_heads in config.json is 0"),
         ({"rms_norm_eps": -1}, "rms_norm_eps in config.json is -1"),
+        ({"rope_theta": float("nan")}, "rope_theta in config.json is nan"),
         ({"num_attention_heads": 4, "num_key_value_heads": 3}, "no multiple of num_key_value_heads 3"),
         ({"head_dim": 15}, "even head_dim, and it is 15"),
         ({"hidden_act": "gelu"}, "'gelu' is not supported"),
