@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from runner.engines.base import FinishReason, Output, Request
+from runner.engines.frames import ReadyFrame, RequestFrame, ShutdownFrame, StepFrame, Tensor, encode, receive
+from runner.triton.contract import request_tensors
+from shared.layout import PROJECT_ROOT
 from tests.reference.llama import Reference
-from tests.unit.ctranslate2.checkpoints import write_checkpoint
+from tests.unit.ctranslate2.checkpoints import engine_python, write_checkpoint
 from tests.unit.ctranslate2.running import RunningEngine, write_engine
 
 LLAMA3 = {
@@ -92,3 +99,39 @@ def test_a_long_prompt_beyond_the_sliding_window_is_cancelled(tmp_path):
         engine.cancel(request)
         assert engine.wait(request).finish_reason == "CANCELLED"
         assert len(engine.generate([1, 2, 3], 5).tokens) == 5
+
+
+def test_the_engine_process_serves_it_and_ends_in_the_middle_of_a_request(tmp_path):
+    model = write_checkpoint(tmp_path / "model", max_position_embeddings=1_000_000)
+    engine_dir = write_engine(model, tmp_path / "engine", max_seq_len=None)
+    ours, theirs = socket.socketpair()
+    command = [engine_python(), "-m", "runner.engines.process", "--kind", "ctranslate2"]
+    command += ["--engine-dir", engine_dir, "--socket-fd", str(theirs.fileno())]
+    process = subprocess.Popen(command, cwd=PROJECT_ROOT, pass_fds=[theirs.fileno()])
+    theirs.close()
+    with ours:
+        ours.settimeout(60)
+        frames = receive(ours)
+        try:
+            assert next(frames) == ReadyFrame()
+            for request in (Request(1, [1, 2, 3], 1_000_000), Request(2, [1, 2, 3], 20, streaming=False)):
+                tensors = tuple(Tensor(*raw) for raw in request_tensors(request))
+                ours.sendall(encode(RequestFrame(request.request_id, "", tensors)))
+            outputs = steps_until(frames, 2)
+            expected = Reference(model).greedy([1, 2, 3], 20, ())
+            assert outputs == [Output(2, tuple(expected), FinishReason.LENGTH)]
+            ours.sendall(encode(ShutdownFrame()))
+            assert process.wait(timeout=60) in (0, 1)  # 1: it took too long; but no crash
+        finally:
+            process.kill()
+            process.wait()
+
+
+def steps_until(frames, request_id):
+    """The outputs of a request, up to its last."""
+    found = []
+    while not found or found[-1].finish_reason is FinishReason.NOT_FINISHED:
+        frame = next(frames)
+        assert isinstance(frame, StepFrame)
+        found += [output for output in frame.outputs if output.request_id == request_id]
+    return found
