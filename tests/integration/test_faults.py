@@ -64,7 +64,7 @@ def test_killing_cog_leaves_nothing_running(mock_archive, tmp_path, victim):
     mark = os.urandom(8).hex()
     environment = {MARK: mark, "COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "weights")}
     with (
-        open(tmp_path / "log", "wb") as log,
+        (tmp_path / "log").open("wb") as log,
         CogServer("runner", concurrency=4, environment=environment, output=log.fileno()) as server,
     ):
         server.wait_ready(READY_SECONDS)

@@ -54,7 +54,7 @@ class Stream:
 
 
 def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None) -> list[Stream]:
-    """Run all these predictions at the same time; `during(streams)` is called once all of them have text."""
+    """Run all these predictions at the same time; `during(streams)` is called once all of them have some text."""
     address = urlsplit(url)
     streams = [Stream(one) for one in inputs]
     deadline = time.monotonic() + timeout
@@ -86,7 +86,7 @@ def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None)
                 stream.ended_at = now
                 selector.unregister(key.fileobj)
                 key.fileobj.close()
-            if during and all(stream.chunks for stream in streams):
+            if during and all(len(stream.chunks) >= 3 for stream in streams):
                 during(streams)
                 during = None
     return streams

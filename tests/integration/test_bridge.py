@@ -1,0 +1,223 @@
+"""The engine bridge in a real tritonserver, over gRPC, with the mock engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+
+from runner.bridge.status import EngineState
+from runner.engines.base import FinishReason, Request, SamplingParameters
+from runner.triton.contract import RawTensor
+from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
+from tests.support.processes import wait_gone
+from tests.support.triton import Answer, Triton, triton
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """`serve(tokens_per_second=..., ...)`: a server, with further parameters of the bridge."""
+
+    def start(tokens_per_second: float = 0, **parameters: object):
+        engine = write_mock(tmp_path / "engine", tokens_per_second=tokens_per_second)
+        return triton(tmp_path, engine, **parameters)
+
+    return start
+
+
+def assert_whole(answers: list[Answer], tokens: int) -> None:
+    for answer in answers:
+        assert answer.error == ""
+        assert answer.tokens == mock_tokens(tokens)
+        assert answer.finals == 1
+        assert answer.finish_reasons[-1] == FinishReason.LENGTH
+        assert set(answer.finish_reasons[:-1]) <= {FinishReason.NOT_FINISHED}
+
+
+@pytest.mark.parametrize("rate", [0, 500], ids=["flat out", "at a rate"])
+def test_64_streams_get_every_token_in_order(serve, rate):
+    with serve(rate) as server:
+        assert_whole(server.run_all(Request(i, [1, 2, 3], 512) for i in range(64)), 512)
+        assert server.page.in_flight == 0
+
+
+def test_a_request_that_does_not_stream_has_one_response(serve):
+    with serve(2000) as server:
+        answer = server.run(Request(1, [1], 300, streaming=False))
+        assert [len(piece) for piece in answer.pieces] == [300]
+        assert_whole([answer], 300)
+
+
+def test_a_slow_consumer_gets_few_responses_and_every_token(serve):
+    with serve(2000) as server:
+        slot = server.page.acquire_slot()
+        answer = Answer()
+        for count, response in enumerate(server.open(Request(1, [1], 2000), slot=slot.index), 1):
+            answer.add(response)
+            time.sleep(0.02)
+            slot.consumed(count)
+        assert_whole([answer], 2000)
+        assert len(answer.pieces) < 200
+
+
+def test_a_consumer_that_never_counts_is_not_waited_for(serve):
+    with serve(500) as server:
+        slot = server.page.acquire_slot()
+        answer = Answer()
+        for response in server.open(Request(1, [1], 500), slot=slot.index):
+            answer.add(response)
+        assert_whole([answer], 500)
+        assert len(answer.pieces) >= 10  # held for at most 50 ms each in one second
+
+
+def test_a_consumer_that_keeps_up_gets_each_token_at_once(serve):
+    with serve(20) as server:
+        slot = server.page.acquire_slot()
+        answer = Answer()
+        for count, response in enumerate(server.open(Request(1, [1], 20), slot=slot.index), 1):
+            answer.add(response)
+            slot.consumed(count)
+        assert [len(piece) for piece in answer.pieces] == [1] * 20
+
+
+def test_a_cancelled_call_stops_the_engines_work(serve):
+    with serve(100) as server:
+        calls = [server.open(Request(1, [1], 1_000_000)), server.open(Request(2, [HANG], 5))]
+        next(calls[0])
+        server.wait_for(lambda: server.page.in_flight == 2)
+        for call in calls:
+            call.cancel()
+        server.wait_for(lambda: server.page.in_flight == 0)
+        assert_whole([server.run(Request(3, [1], 5))], 5)
+
+
+def test_a_failure_fails_one_request_after_its_tokens(serve):
+    with serve(1000) as server:
+        failed, other = server.run_all([Request(1, [FAIL], 100), Request(2, [1], 200)])
+        assert failed.tokens == mock_tokens(50)
+        assert failed.error.startswith("E2405 EngineInternalError: ")
+        assert_whole([other], 200)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "code"),
+    [
+        (RawTensor("input_lengths", "INT32", (1, 1), struct.pack("<i", 9)), "E2403"),
+        (RawTensor("stop_words_list", "INT32", (1, 2, 1), struct.pack("<2i", 5, 7)), "E2403"),
+        (RawTensor("beam_width", "INT32", (1, 1), struct.pack("<i", 4)), "E2404"),
+        (RawTensor("return_log_probs", "BOOL", (1, 1), b"\1"), "E2404"),
+    ],
+)
+def test_what_the_contract_does_not_allow_is_refused(serve, saw, tensor, code):
+    with serve() as server:
+        assert saw(server.run(Request(1, [1], 5), tensor).error).startswith(code)
+
+
+def test_a_slot_that_does_not_exist_is_refused(serve, saw):
+    with serve() as server:
+        (response,) = server.open(Request(1, [1], 5), slot=1024)
+        assert saw(response.error_message).startswith("E2403 MalformedRequest: ")
+
+
+def test_sampling_parameters_arrive(serve):
+    with serve() as server:
+        request = Request(1, [1], 100, frozenset({103}), sampling=SamplingParameters(min_tokens=4))
+        answer = server.run(request)
+        assert answer.tokens == mock_tokens(53)
+        assert answer.finish_reasons[-1] == FinishReason.END_ID
+
+
+def test_when_the_engine_is_killed_all_in_flight_fail_and_later_ones_work(serve, saw):
+    with serve(100) as server:
+        requests = [Request(i, [1], 1_000_000) for i in range(16)]
+        killed_at = []
+
+        def kill():
+            server.wait_for(lambda: server.page.in_flight == 16)
+            killed_at.append(time.monotonic())
+            os.kill(server.page.engine_pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        answers = server.run_all(requests)
+        killer.join()
+        assert time.monotonic() - killed_at[0] < 5
+        for answer in answers:
+            assert saw(answer.error).startswith("E2400 EngineProcessDied: ")
+            assert "signal 9" in answer.error
+            assert answer.tokens == mock_tokens(len(answer.tokens))
+        server.wait_engine(EngineState.READY)
+        assert server.page.restarts == 1
+        assert_whole([server.run(Request(99, [1], 10))], 10)
+
+
+def test_a_crash_is_told_after_the_tokens_before_it(serve):
+    with serve(100) as server:
+        answer = server.run(Request(1, [CRASH], 10))
+        assert answer.tokens == mock_tokens(1)
+        assert "it ended with exit status 1" in answer.error
+
+
+def test_it_is_not_started_again_for_ever(serve, saw):
+    with serve(100, max_restarts=1) as server:
+        server.run(Request(1, [CRASH], 10))
+        assert saw(server.run(Request(2, [1], 10)).error).startswith("E2401 EngineNotReady: ")
+        server.wait_engine(EngineState.READY)
+        server.run(Request(3, [CRASH], 10))
+        server.wait_engine(EngineState.GIVEN_UP)
+        assert saw(server.run(Request(4, [1], 10)).error).startswith("E2402 EngineGaveUp: ")
+        assert server.page.engine_pid is None
+        assert server.page.restarts == 1
+
+
+def test_sigterm_leaves_nothing(serve):
+    with serve(100) as server:
+        engine = server.engine_pid()
+        assert server.page.engine_pid == engine
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+        assert wait_gone(server.mark) == {}
+
+
+def test_kill_9_of_triton_leaves_no_engine(serve):
+    with serve(100) as server:
+        call = server.open(Request(1, [1], 1_000_000))
+        next(call)
+        server.process.kill()
+        with pytest.raises(grpc.RpcError):
+            list(call)
+        assert wait_gone(server.mark) == {}
+
+
+def test_triton_ends_with_its_owner(serve):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+        with serve(100, owner_pid=owner.pid) as server:
+            owner.kill()
+            server.process.wait(20)
+            assert wait_gone(server.mark) == {}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"engine_kind": "abacus"}, 'E2407 EngineStartFailed: The engine process did not become ready: there is no engine "abacus"'),
+        ({"engine_python": "/bin/false"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 1"),
+        ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 127"),
+        ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process did not become ready: it was not ready in time"),
+        ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: start_timeout_seconds, max_restarts"),
+        ({"engine_dir": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_dir"),
+        ({"status_path": "/nowhere/status"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_cannot_start_fails_the_load_with_a_code(tmp_path, saw, parameters, expected):
+    server = Triton(tmp_path, write_mock(tmp_path / "engine"), **parameters)
+    assert server.process.wait(30) != 0
+    assert expected in saw(server.log.read_text())
+    assert server.end() == {}
