@@ -37,7 +37,7 @@ def byte_level():
 def sentencepiece(*, strip):
     """Llama 2 and Mistral (strip) and Gemma (no strip)."""
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
-    words = ["▁", "▁▁", "▁a", "▁hello", "", "<0x1>", "<0xZZ>", "\n", *LETTERS]
+    words = ["▁", "▁▁", "▁a", "▁hello", "", "<0x1>", "<0xZZ>", "<0x+F>", "\n", *LETTERS]
     tokenizer = tokenizers.Tokenizer(models.BPE(numbered([*bytes_, *words]), [], byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     stages = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
@@ -61,7 +61,7 @@ LIBRARY_TOKENIZERS = {
     "metaspace-never": word_level(decoders.Metaspace(prepend_scheme="never")),
     "wordpiece": word_level(decoders.WordPiece()),
     "word-level": word_level(),
-    "no-anchor": word_level(decoders.Sequence([decoders.Replace("a", ""), decoders.Fuse()])),
+    "strip-a": word_level(decoders.Sequence([decoders.Fuse(), decoders.Strip("a", 2, 0)])),
     "bpe-suffix": word_level(decoders.BPEDecoder()),
     "ctc": word_level(decoders.CTC()),
 }

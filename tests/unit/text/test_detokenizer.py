@@ -1,10 +1,12 @@
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import pre_tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 from runner.text import pieces
 from runner.text.detokenizer import Detokenizer
+from runner.text.tokenizer import Tokenizer
 
 
 @st.composite
@@ -24,6 +26,16 @@ def test_any_tokens_however_cut_give_the_text_of_the_whole(any_tokenizer, data):
         text += detokenizer.push(chunk)
         assert whole.startswith(text)  # what was sent stays true
     assert text + detokenizer.flush() == whole
+
+
+def test_a_decoder_that_strips_the_end_gives_its_text_at_the_end(ids_of):
+    words = tokenizers.models.WordLevel({"a": 0, " ": 1}, unk_token="a")
+    library_tokenizer = tokenizers.Tokenizer(words)
+    library_tokenizer.decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 0, 1)])
+    tokenizer = Tokenizer(library_tokenizer)
+    detokenizer = Detokenizer(tokenizer)
+    assert detokenizer.push(ids_of(tokenizer, "a", " ", "a", " ")) == ""
+    assert detokenizer.flush() == "a a"
 
 
 @given(text=st.text())

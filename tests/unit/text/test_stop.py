@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.text import stop
@@ -19,6 +19,7 @@ def pushed(stops, texts):
     st.lists(st.text("ab", max_size=4), max_size=10),
     st.lists(st.text("abc", min_size=1, max_size=5), max_size=4),
 )
+@settings(max_examples=500)
 def test_text_is_cut_where_the_first_stop_sequence_begins(texts, stops):
     sent, matcher = pushed(stops, texts)
     whole = "".join(texts)
@@ -66,10 +67,18 @@ def test_a_stop_sequence_that_begins_inside_a_failed_one():
 
 
 def test_one_that_begins_earlier_but_ends_later_wins():
-    sent, matcher = pushed(["abcd", "bc"], ["abc", "d"])
-    assert (sent, matcher.stopped) == (["", ""], True)
-    sent, matcher = pushed(["abcd", "bc"], ["abc", "x"])
-    assert (sent, matcher.stopped) == (["", "a"], True)
+    sent, matcher = pushed(["abcd", "bc"], ["xabc", "d"])
+    assert (sent, matcher.stopped) == (["x", ""], True)
+
+
+def test_one_that_begins_later_wins_once_the_earlier_has_failed():
+    sent, matcher = pushed(["abcd", "bc"], ["xabc", "x"])
+    assert (sent, matcher.stopped) == (["x", "a"], True)
+
+
+def test_one_that_begins_later_wins_when_the_text_ends_before_the_earlier():
+    sent, matcher = pushed(["abcd", "bc"], ["xabc"])
+    assert (sent, matcher.flush(), matcher.stopped) == (["x"], "a", True)
 
 
 def test_text_after_a_stop_sequence_is_dropped():
