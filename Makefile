@@ -35,11 +35,11 @@ fix: setup-dev ## Format, and mend what the linter can
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-docs: setup-dev ## Write what is generated: docs/errors.md, docs/config.md, the schemas
+docs: setup-dev ## Write what is generated: errors.md, config.md, environment.md, the schemas
 	$(run) shared.errors.docs
 	$(run) shared.config.docs
-	$(run) shared.cog.schema builder
-	$(run) shared.cog.schema runner
+	$(run) shared.cog.schema
+	$(run) runner.docs
 
 lock: setup-dev ## Resolve the environments anew into requirements/
 	ci/lock --upgrade

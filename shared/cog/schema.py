@@ -5,7 +5,7 @@ signature of `run`. Without it the server refuses event streams and drops the in
 The form is that of Cog 0.23 (OpenAPI 3.0.2 with `x-order` and `x-cog-*` keys; architecture/02-schema.md in
 Cog's repository).
 
-    python -m shared.cog.schema runner [--check]
+    python -m shared.cog.schema [--check]
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import sys
 import types
 import typing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cog
+
+from shared import generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,17 +168,10 @@ def rendered(package: str) -> str:
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def main(package: str, *options: str) -> int:
-    """Write the file of one predictor, or with `--check` tell whether it is fresh (exit status 1: no)."""
-    module = importlib.import_module(package)
-    path = Path(module.__path__[0]) / SCHEMA_FILE
-    text = rendered(package)
-    if "--check" in options:
-        return int(not path.exists() or path.read_text() != text)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    return 0
+def documents() -> dict[str, str]:
+    """The schema file of each predictor, by its path in the checkout."""
+    return {f"{package}/{SCHEMA_FILE}": rendered(package) for package in _PREDICTORS}
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    generated.main("shared.cog.schema", documents())

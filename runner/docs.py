@@ -1,0 +1,61 @@
+"""docs/environment.md, made from the settings: `python -m runner.docs [--check]`."""
+
+from __future__ import annotations
+
+from runner.settings import Settings
+from shared import generated
+
+INTRO = """\
+# Environment
+
+Made from `runner/settings.py` by `python -m runner.docs`; the other variables are listed there too. An empty
+variable counts as unset. A value that is not valid fails the set-up with E4002.
+
+For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
+section of the config in engine.tar, the default.
+
+## The runner
+"""
+
+# Variables that other programs of ours, or libraries below them, read.
+OTHERS = {
+    "The builder": [
+        ("BUILDER_OUTPUT_DIR", "/src", "directory that engine.tar is written to"),
+        ("HF_TOKEN", "", "token for private and gated models; only `cog-triton build` reads it"),
+        ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
+        ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
+        ("HF_HUB_OFFLINE", "", "1: use only what is there already"),
+    ],
+    "Both": [
+        ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
+        ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
+        ("COG_MAX_CONCURRENCY", "1", "predictions at the same time; `cog-triton serve` sets it"),
+        ("PORT", "5000", "port of the HTTP API"),
+    ],
+}
+
+HEADER = "| variable | default | meaning |\n|---|---|---|\n"
+
+
+def page() -> str:
+    """The text of docs/environment.md."""
+    rows = [
+        (str(field.alias), "" if field.default is None else _shown(field.default), str(field.description))
+        for field in Settings.model_fields.values()
+    ]
+    sections = [INTRO + "\n" + _table(rows)]
+    sections += [f"## {title}\n\n{_table(rows)}" for title, rows in OTHERS.items()]
+    return "\n".join(sections)
+
+
+def _shown(default: object) -> str:
+    home = str(Settings.model_fields["weights_cache"].default.home())
+    return str(default).replace(home, "~").replace("False", "")
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    return HEADER + "".join(f"| `{name}` | {default} | {meaning} |\n" for name, default, meaning in rows)
+
+
+if __name__ == "__main__":
+    generated.main("runner.docs", {"docs/environment.md": page()})

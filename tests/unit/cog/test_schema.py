@@ -1,0 +1,44 @@
+"""The OpenAPI documents that Cog reads are those of the predictors."""
+
+import json
+
+from shared.cog import schema
+from shared.generated import stale
+
+
+def test_the_committed_schemas_are_fresh():
+    assert stale(schema.documents()) == []
+
+
+def test_the_runner_streams_and_takes_the_inputs_of_the_original_with_their_ranges():
+    document = json.loads(schema.rendered("runner"))
+    assert document["paths"]["/predictions"]["post"]["x-cog-streaming"] is True
+    inputs = document["components"]["schemas"]["Input"]
+    assert inputs["required"] == ["prompt"]
+    limits = {
+        name: tuple(entry.get(key) for key in ("type", "default", "minimum", "maximum"))
+        for name, entry in inputs["properties"].items()
+    }
+    assert limits == {
+        "prompt": ("string", None, None, None),
+        "system_prompt": ("string", None, None, None),
+        "max_tokens": ("integer", 512, 1, None),
+        "min_tokens": ("integer", None, -1, None),
+        "temperature": ("number", 0.7, 0, 5),
+        "top_p": ("number", 0.95, 0, 1),
+        "top_k": ("integer", 0, -1, None),
+        "stop_sequences": ("string", None, None, None),
+        "length_penalty": ("number", 1.0, 0, 5),
+        "presence_penalty": ("number", 0.0, None, None),
+        "seed": ("integer", None, None, None),
+        "prompt_template": ("string", None, None, None),
+        "log_performance_metrics": ("boolean", False, None, None),
+        "max_new_tokens": ("integer", None, 1, None),
+        "min_new_tokens": ("integer", None, -1, None),
+    }
+
+
+def test_a_secret_is_marked_as_one():
+    token = json.loads(schema.rendered("builder"))["components"]["schemas"]["Input"]["properties"]["hf_token"]
+    assert token["x-cog-secret"] is True
+    assert token["nullable"] is True
