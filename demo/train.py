@@ -1,6 +1,6 @@
 """Train the small model of `demo/model`: about ten minutes on one CPU core.
 
-    pip install torch numpy safetensors tokenizers
+    pip install 'torch>=2.9' numpy safetensors tokenizers
     python -m demo.train
 
 Writes the files that Hugging Face's transformers would: config.json, generation_config.json, tokenizer.json,
