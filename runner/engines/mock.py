@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _TICK = 0.001  # s between two steps, at least: requests that are due in between share one
 _MOST_TOKENS = 16  # of one request in one step
+# A stop word ends with its last token, the length after it, an end id with the token that would follow.
+_AT_ONE_PLACE = (FinishReason.STOP_WORDS, FinishReason.LENGTH, FinishReason.END_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class _Script:
     crash_id: int | None = None
     error_id: int | None = None
     hang_id: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.first_token_id < 0 or self.token_count < 1:
+            raise ValueError
 
     def end_of(self, request: Request) -> tuple[int, FinishReason]:
         """How many tokens the request gets, and why no more."""
@@ -61,7 +67,7 @@ class _Script:
             if word and cyclic and all(map(self._is_known, word)):
                 start = self._position(word[0], max(at_least - len(word), 0))
                 ends.append((start + len(word), FinishReason.STOP_WORDS))
-        return min(ends)
+        return min(ends, key=lambda end: (end[0], _AT_ONE_PLACE.index(end[1])))
 
     def _is_known(self, token: int) -> bool:
         return 0 <= token - self.first_token_id < self.token_count

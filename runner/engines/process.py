@@ -157,21 +157,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine-dir", type=Path, required=True)
     parser.add_argument("--socket-fd", type=int, required=True)
     options = parser.parse_args(arguments)
-    connection = socket.socket(fileno=options.socket_fd)
-    connection.set_inheritable(False)  # a child that outlives us must not hold the socket open
-    try:
-        engine = load_engine(options.kind, options.engine_dir)
-    except CogTritonError as error:
-        connection.sendall(encode(StartFailedFrame(str(error))))
-        return 1
-    try:
-        EngineProcess(options.kind, engine, connection).serve()
-    except (BrokenPipeError, ConnectionResetError):
-        return 0  # the bridge is gone
-    except Exception:
-        traceback.print_exc()
-        return 1
-    return 0
+    with socket.socket(fileno=options.socket_fd) as connection:
+        connection.set_inheritable(False)  # a child that outlives us must not hold the socket open
+        try:
+            engine = load_engine(options.kind, options.engine_dir)
+        except CogTritonError as error:
+            connection.sendall(encode(StartFailedFrame(str(error))))
+            return 1
+        try:
+            EngineProcess(options.kind, engine, connection).serve()
+        except (BrokenPipeError, ConnectionResetError):
+            return 0  # the bridge is gone
+        except Exception:
+            traceback.print_exc()
+            return 1
+        return 0
 
 
 if __name__ == "__main__":

@@ -197,11 +197,11 @@ def test_kill_9_of_triton_leaves_no_engine(serve):
 
 
 def test_triton_ends_with_its_owner(serve):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
-        with serve(100, owner_pid=owner.pid) as server:
-            owner.kill()
-            server.process.wait(20)
-            assert wait_gone(server.mark) == {}
+    owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with owner, serve(100, owner_pid=owner.pid) as server:
+        owner.kill()
+        server.process.wait(20)
+        assert wait_gone(server.mark) == {}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_triton_ends_with_its_owner(serve):
         ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 127"),
         ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process did not become ready: it was not ready in time"),
         ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: start_timeout_seconds, max_restarts"),
-        ({"engine_dir": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_dir"),
+        ({"engine_path": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_path"),
         ({"status_path": "/nowhere/status"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
     ],
 )  # fmt: skip

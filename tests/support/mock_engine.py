@@ -1,0 +1,32 @@
+"""Engine directories of the mock."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST, COUNT = 100, 50
+CRASH, FAIL, HANG = 7, 8, 9
+
+
+def write_mock(directory: Path, *, tokens_per_second: float = 0, time_to_first_token: float = 0) -> Path:
+    """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang."""
+    (directory / "engine").mkdir(parents=True)
+    config = {"tokens_per_second": tokens_per_second, "time_to_first_token": time_to_first_token}
+    (directory / "config.json").write_text(json.dumps(config))
+    script = {
+        "first_token_id": FIRST,
+        "token_count": COUNT,
+        "crash_id": CRASH,
+        "error_id": FAIL,
+        "hang_id": HANG,
+    }
+    (directory / "engine/mock.json").write_text(json.dumps(script))
+    return directory
+
+
+def mock_tokens(count: int) -> list[int]:
+    return [FIRST + position % COUNT for position in range(count)]

@@ -1,0 +1,29 @@
+"""What the bridge's sources and the Python modules share."""
+
+from __future__ import annotations
+
+import re
+
+from runner.bridge.build import constants_header
+from runner.engines.frames import FrameType
+from shared.errors import EngineGaveUp, EngineNotReady, MalformedRequest
+
+
+def defined(name: str) -> str:
+    (value,) = re.findall(rf"^#define {name} (.*)$", constants_header(), re.MULTILINE)
+    return value
+
+
+def printed(name: str, *values: object) -> str:
+    return defined(name).strip('"').replace("\\\\", "\\").replace('\\"', '"') % values
+
+
+def test_numbers_are_those_of_the_modules():
+    assert int(defined("FRAME_STEP")) == FrameType.STEP
+    assert int(defined("STATUS_SLOTS")) == 4096
+
+
+def test_error_texts_are_those_of_the_classes():
+    assert printed("E2401_ENGINE_NOT_READY") == str(EngineNotReady())
+    assert printed("E2402_ENGINE_GAVE_UP", 3) == str(EngineGaveUp(restarts=3))
+    assert printed("E2403_MALFORMED_REQUEST", "x") == str(MalformedRequest(reason="x"))

@@ -1,0 +1,55 @@
+"""A sampling parameter that an engine does not follow is refused, unless it asks for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from runner.engines.base import SamplingParameters
+from runner.engines.honours import check_honoured
+from shared.errors import ParameterNotHonoured
+
+ASKING = {
+    "top_k": 50,
+    "top_p": 0.9,
+    "temperature": 0.7,
+    "min_tokens": 5,
+    "seed": 0,
+    "length_penalty": 1.5,
+    "repetition_penalty": 1.1,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+}
+NEUTRAL = [
+    ("top_k", 0),
+    ("top_p", 1.0),
+    ("top_p", 0.0),
+    ("temperature", 1.0),
+    ("min_tokens", 0),
+    ("length_penalty", 1.0),
+    ("length_penalty", 0.0),
+    ("repetition_penalty", 1.0),
+    ("presence_penalty", 0.0),
+    ("frequency_penalty", 0.0),
+]
+
+
+def test_every_parameter_is_known_here():
+    assert list(ASKING) == [field.name for field in fields(SamplingParameters)]
+
+
+@pytest.mark.parametrize(("name", "value"), ASKING.items())
+def test_one_that_is_not_followed_is_refused(name, value):
+    with pytest.raises(ParameterNotHonoured, match=f'"mock" cannot honour {name}={value}'):
+        check_honoured("mock", frozenset(), SamplingParameters(**{name: value}))
+
+
+@pytest.mark.parametrize(("name", "value"), ASKING.items())
+def test_one_that_is_followed_passes(name, value):
+    check_honoured("mock", frozenset({name}), SamplingParameters(**{name: value}))
+
+
+@pytest.mark.parametrize(("name", "value"), NEUTRAL)
+def test_one_that_asks_for_nothing_passes(name, value):
+    check_honoured("mock", frozenset(), SamplingParameters(**{name: value}))

@@ -1,0 +1,158 @@
+"""The mock engine: which tokens, how fast, and the faults it plays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.engines.base import FinishReason, Request, SamplingParameters
+from runner.engines.mock import MockEngine
+from shared.errors import EngineInternalError, EngineStartFailed
+from tests.support.mock_engine import COUNT, FAIL, FIRST, HANG, mock_tokens, write_mock
+
+
+@pytest.fixture
+def start(tmp_path):
+    engines = []
+
+    def start(**rates: float) -> MockEngine:
+        engines.append(MockEngine(write_mock(tmp_path / str(len(engines)), **rates)))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.shutdown()
+
+
+def run(engine: MockEngine, *requests: Request):
+    """Run these to their ends: the tokens and the last output of each."""
+    tokens, last = defaultdict(list), {}
+    for request in requests:
+        engine.submit(request)
+    for step in engine.steps():
+        for output in step:
+            tokens[output.request_id] += output.tokens
+            if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
+                last[output.request_id] = output
+        if len(last) == len(requests):
+            return tokens, last
+    raise AssertionError("the steps ended")
+
+
+@pytest.mark.parametrize("rate", [0, 20_000, 1e9])
+def test_every_request_gets_its_tokens_in_order(start, rate):
+    tokens, last = run(start(tokens_per_second=rate), *(Request(i, [1], 100 + i) for i in range(20)))
+    assert tokens == {i: mock_tokens(100 + i) for i in range(20)}
+    assert {output.finish_reason for output in last.values()} == {FinishReason.LENGTH}
+
+
+def test_a_stream_has_its_rate_and_its_time_to_first_token(start):
+    began = time.monotonic()
+    run(start(tokens_per_second=200, time_to_first_token=0.1), Request(1, [1], 41))
+    assert 0.1 + 40 / 200 <= time.monotonic() - began < 5
+
+
+def test_a_late_step_makes_up_for_it(start):
+    engine = start(tokens_per_second=1000)
+    engine.submit(Request(1, [1], 1000))
+    time.sleep(0.05)
+    assert len(next(engine.steps())[0].tokens) > 1
+
+
+def end_by_hand(request: Request) -> tuple[list[int], FinishReason]:
+    """What the request gets, found by going through the tokens."""
+    tokens: list[int] = []
+    least = request.sampling.min_tokens or 0
+    for token in mock_tokens(request.max_tokens):
+        if token in request.end_ids and len(tokens) >= least:
+            return tokens, FinishReason.END_ID
+        tokens.append(token)
+        for word in request.stop_words:
+            if tokens[-len(word) :] == list(word) and len(tokens) >= least:
+                return tokens, FinishReason.STOP_WORDS
+    return tokens, FinishReason.LENGTH
+
+
+TOKEN = st.integers(FIRST - 1, FIRST + COUNT)
+
+
+@given(
+    max_tokens=st.integers(1, 3 * COUNT),
+    end_ids=st.frozensets(TOKEN, max_size=2),
+    stop_words=st.lists(
+        st.lists(TOKEN, min_size=1, max_size=3)
+        | st.builds(
+            lambda start, n: mock_tokens(3 * COUNT)[start : start + n],
+            st.integers(0, COUNT),
+            st.integers(1, COUNT),
+        ),
+        max_size=2,
+    ),
+    min_tokens=st.none() | st.integers(0, 3 * COUNT),
+)
+def test_it_ends_where_end_ids_and_stop_words_say(
+    tmp_path_factory, max_tokens, end_ids, stop_words, min_tokens
+):
+    engine = MockEngine(write_mock(tmp_path_factory.mktemp("mock") / "engine"))
+    sampling = SamplingParameters(min_tokens=min_tokens)
+    request = Request(1, [1], max_tokens, end_ids, stop_words, sampling)
+    tokens, last = run(engine, request)
+    assert (tokens[1], last[1].finish_reason) == end_by_hand(request)
+
+
+def test_a_failure_comes_half_way(start):
+    tokens, last = run(start(), Request(1, [1, FAIL], 20))
+    assert tokens[1] == mock_tokens(10)
+    assert isinstance(last[1].error, EngineInternalError)
+
+
+def test_a_request_that_hangs_can_be_cancelled(start):
+    engine = start()
+    engine.submit(Request(1, [HANG], 20))
+    threading.Timer(0.05, engine.cancel, [1]).start()
+    (output,) = next(engine.steps())
+    assert (output.request_id, output.tokens, output.finish_reason) == (1, (), FinishReason.CANCELLED)
+
+
+def test_a_cancelled_stream_gets_nothing_more(start):
+    engine = start(tokens_per_second=1000)
+    engine.submit(Request(1, [1], 10_000))
+    engine.submit(Request(2, [1], 100))
+    steps = engine.steps()
+    next(steps)
+    engine.cancel(1)
+    of_first = []
+    for step in steps:
+        of_first += [output for output in step if output.request_id == 1]
+        if any(output.finish_reason is FinishReason.LENGTH for output in step):
+            break
+    assert [output.finish_reason for output in of_first] == [FinishReason.CANCELLED]
+
+
+def test_cancelling_what_is_not_there_does_nothing(start):
+    engine = start()
+    engine.cancel(1)
+    assert run(engine, Request(2, [1], 3))[0] == {2: mock_tokens(3)}
+
+
+def test_the_steps_end_after_shutdown(start):
+    engine = start()
+    engine.submit(Request(1, [HANG], 20))
+    threading.Timer(0.05, engine.shutdown).start()
+    assert list(engine.steps()) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["", "{}", "[1]", '{"first_token_id": 1, "token_count": 0}', '{"first_token_id": 1, "token_count": "x"}'],
+)
+def test_files_that_do_not_say_what_to_do_are_refused(tmp_path, script):
+    directory = write_mock(tmp_path / "engine")
+    (directory / "engine/mock.json").write_text(script)
+    with pytest.raises(EngineStartFailed):
+        MockEngine(directory)

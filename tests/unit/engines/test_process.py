@@ -1,0 +1,250 @@
+"""The engine process, driven over its socket as the bridge drives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runner.engines.base import FinishReason, Output, Request, SamplingParameters
+from runner.engines.frames import (
+    CancelFrame,
+    ReadyFrame,
+    RequestFrame,
+    ShutdownFrame,
+    StartFailedFrame,
+    StepFrame,
+    Tensor,
+    encode,
+    receive,
+)
+from runner.engines.process import EngineProcess, load_engine, main
+from runner.triton.contract import request_tensors
+from shared.errors import CTranslate2Error, EngineInternalError, EngineStartFailed, ParameterNotHonoured
+from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Driver:
+    """The bridge's side of the socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(20)
+        self.connection = connection
+        self.frames = receive(connection)
+
+    def send(self, frame) -> None:
+        self.connection.sendall(encode(frame))
+
+    def submit(self, request: Request, *extra: Tensor) -> None:
+        tensors = tuple(Tensor(*raw) for raw in request_tensors(request))
+        self.send(RequestFrame(request.request_id, f"id-{request.request_id}", tensors + extra))
+
+    def run(self, *requests: Request) -> tuple[dict[int, list[int]], dict[int, Output], int]:
+        """Tokens and last output of each, and how many outputs there were."""
+        tokens, last, count = defaultdict(list), {}, 0
+        for request in requests:
+            self.submit(request)
+        while len(last) < len(requests):
+            for output in next(self.frames).outputs:
+                count += 1
+                tokens[output.request_id] += output.tokens
+                if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
+                    last[output.request_id] = output
+        return tokens, last, count
+
+
+@contextmanager
+def engine_process(directory: Path, kind: str = "mock"):
+    """The process itself, as the bridge starts it."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
+    command += ["--engine-dir", str(directory), "--socket-fd", str(theirs.fileno())]
+    with ours:
+        process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+        theirs.close()
+        try:
+            yield process, Driver(ours)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def mock(tmp_path):
+    with engine_process(write_mock(tmp_path / "engine")) as (process, driver):
+        assert next(driver.frames) == ReadyFrame()
+        yield process, driver
+
+
+def test_streams_and_gathered_requests_get_the_same_tokens(mock):
+    _, driver = mock
+    requests = [Request(i, [1], 200, streaming=i % 2 == 0) for i in range(10)]
+    tokens, last, _ = driver.run(*requests)
+    assert tokens == {i: mock_tokens(200) for i in range(10)}
+    assert {output.finish_reason for output in last.values()} == {FinishReason.LENGTH}
+
+
+def test_a_gathered_request_has_one_output(mock):
+    _, driver = mock
+    assert driver.run(Request(1, [1], 200, streaming=False))[2] == 1
+
+
+def test_a_gathered_request_that_is_cancelled_has_one_output(mock):
+    _, driver = mock
+    driver.submit(Request(1, [HANG], 200, streaming=False))
+    driver.send(CancelFrame(1))
+    assert next(driver.frames) == StepFrame((Output(1, (), FinishReason.CANCELLED),))
+
+
+def test_a_malformed_request_fails_alone(mock):
+    _, driver = mock
+    driver.submit(Request(1, [1], 5), Tensor("temperature", "FP32", (1, 1), b"?"))
+    (output,) = next(driver.frames).outputs
+    assert (output.request_id, output.error.code) == (1, "E2403")
+    assert driver.run(Request(2, [1], 5))[0] == {2: mock_tokens(5)}
+
+
+@pytest.mark.parametrize("goodbye", [ShutdownFrame(), None], ids=["shutdown", "end of file"])
+def test_it_ends_when_told_and_when_nobody_is_there(mock, goodbye):
+    process, driver = mock
+    driver.submit(Request(1, [HANG], 5))
+    if goodbye:
+        driver.send(goodbye)
+    else:
+        driver.connection.close()
+    assert process.wait(10) == 0
+
+
+def test_a_crash_is_seen_after_its_first_token(mock):
+    process, driver = mock
+    driver.submit(Request(1, [CRASH], 5))
+    (output,) = next(driver.frames).outputs
+    assert list(output.tokens)[:1] == mock_tokens(1)
+    assert list(driver.frames) == []
+    assert process.wait(10) == 1
+
+
+def test_a_frame_that_goes_the_other_way_ends_it(mock):
+    process, driver = mock
+    driver.send(ReadyFrame())
+    assert list(driver.frames) == []
+    assert process.wait(10) == 0
+
+
+def test_an_unknown_kind_says_so(tmp_path):
+    with engine_process(tmp_path, kind="abacus") as (process, driver):
+        assert next(driver.frames) == StartFailedFrame(
+            str(EngineStartFailed(reason='there is no engine "abacus", only mock, ctranslate2'))
+        )
+        assert process.wait(10) == 1
+
+
+class Engine:
+    """An engine whose methods are what a test says."""
+
+    honours = frozenset({"top_k"})
+
+    def __init__(self, submit=lambda _: None, steps=lambda: iter(())) -> None:
+        self.submit = submit
+        self.steps = steps
+
+    def cancel(self, request_id) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+@contextmanager
+def serving(engine: Engine):
+    """`EngineProcess` in a child of this process, and the driver of its socket."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        try:
+            EngineProcess("abacus", engine, theirs).serve()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    theirs.close()
+    with ours:
+        yield pid, Driver(ours)
+
+
+def status_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def wait_for_signal():
+    signal.pause()
+    yield []
+
+
+def test_a_hanging_engine_does_not_outlive_the_bridge():
+    with serving(Engine(steps=wait_for_signal)) as (pid, driver):
+        next(driver.frames)
+        driver.connection.close()
+        assert status_of(pid) == 1
+
+
+def test_steps_that_end_by_themselves_end_the_process_with_an_error():
+    with serving(Engine()) as (pid, driver):
+        assert list(driver.frames) == [ReadyFrame()]
+        assert status_of(pid) == 1
+
+
+def test_what_an_engine_does_not_honour_is_refused():
+    with serving(Engine(steps=wait_for_signal)) as (pid, driver):
+        next(driver.frames)
+        driver.submit(Request(1, [1], 5, sampling=SamplingParameters(seed=1)))
+        (output,) = next(driver.frames).outputs
+        assert output.error.code == ParameterNotHonoured.code
+        driver.connection.close()
+        status_of(pid)
+
+
+def test_an_unexpected_error_is_coded_and_logged_but_not_shown(capfd):
+    def submit(_):
+        raise KeyError("internal detail")
+
+    with serving(Engine(submit=submit, steps=wait_for_signal)) as (pid, driver):
+        next(driver.frames)
+        driver.submit(Request(1, [1], 5))
+        (output,) = next(driver.frames).outputs
+        driver.connection.close()
+        status_of(pid)
+    assert str(output.error) == str(EngineInternalError(reason="KeyError when it was submitted"))
+    assert "request 'id-1'" in (log := capfd.readouterr().err)
+    assert "internal detail" in log
+
+
+def test_a_coded_error_while_loading_is_passed_on(monkeypatch, tmp_path):
+    def load(_):
+        raise CTranslate2Error(reason="no such file")
+
+    monkeypatch.setattr("runner.engines.mock.MockEngine", load)
+    ours, theirs = socket.socketpair()
+    with ours:
+        arguments = ["--kind", "mock", "--engine-dir", str(tmp_path), "--socket-fd", str(theirs.detach())]
+        assert main(arguments) == 1
+        ours.shutdown(socket.SHUT_WR)
+        assert next(receive(ours)) == StartFailedFrame(str(CTranslate2Error(reason="no such file")))
+
+
+def test_any_other_error_while_loading_is_coded(monkeypatch, tmp_path):
+    def load(_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("runner.engines.mock.MockEngine", load)
+    with pytest.raises(EngineStartFailed, match="ZeroDivisionError while it was loaded"):
+        load_engine("mock", tmp_path)
