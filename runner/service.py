@@ -67,11 +67,11 @@ class Service:
             ),
         )
         port = free_port()
+        self._client = TritonClient(port, self._page, settings.response_timeout)
         self._triton = TritonServer(layout, self._run_dir / "models", port, self._page)
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
         die_with_parent(self.close)
-        self._client = TritonClient(f"127.0.0.1:{port}", self._page, settings.response_timeout)
         started = time.monotonic()
         self._triton.wait_ready(self._client.is_ready, settings.engine_start_timeout)
         log.info("engine ready", engine=kind, seconds=round(time.monotonic() - started, 3))
@@ -115,6 +115,7 @@ class Service:
     def close(self) -> None:
         """End Triton and remove the run directory. May be called twice."""
         self._triton.stop()
+        self._client.close()
         shutil.rmtree(self._run_dir, ignore_errors=True)
 
 
