@@ -114,8 +114,8 @@ class Service:
 
     def close(self) -> None:
         """End Triton and remove the run directory. May be called twice."""
+        self._client.close()  # first: Triton waits for open connections
         self._triton.stop()
-        self._client.close()
         shutil.rmtree(self._run_dir, ignore_errors=True)
 
 

@@ -1,8 +1,7 @@
-#include "engine.h"
+// The engine's thread: frames from and to the process, requests from Triton, and the time.
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,112 +12,15 @@
 
 #include "clock.h"
 #include "constants.h"
-#include "delivery.h"
-#include "engine_process.h"
-#include "request_queue.h"
-#include "restarts.h"
+#include "engine_internal.h"
 #include "triton.h"
 
 #define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is seen
 #define IDLE_CHECK SECOND              // how soon an end of the process is seen that left the socket open
 #define HOLD_CHECK (2 * MILLISECOND)   // how soon it is seen that a consumer has caught up
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
-#define STOP_PATIENCE (2 * SECOND)
 
-enum { READ_SIZE = 1 << 18, LARGEST_FRAME = 1 << 26, TEXT_SIZE = 1024 };
-
-struct engine {
-  struct settings settings;
-  struct status_page status;
-  pthread_t thread;
-  struct request_queue queue;
-  int owner;  // a pidfd; -1: none
-
-  pthread_mutex_t lock;  // guards start_ended
-  pthread_cond_t start_ends;
-  bool start_ended;
-
-  // The thread's own.
-  int state;
-  struct engine_process process;
-  struct delivery delivery;
-  struct buffer in, out;
-  struct restarts restarts;
-  uint64_t checked;
-  uint64_t ready_by;    // while the process loads
-  uint64_t write_by;    // while `out` holds something
-  uint64_t restart_at;  // while it is to be started again
-  uint32_t started_again;
-  bool loading, stopped;
-  char start_error[TEXT_SIZE];  // coded
-};
-
-static void set_state(struct engine *engine, int state) {
-  engine->state = state;
-  status_page_set(&engine->status, STATUS_ENGINE_STATE, (uint32_t)state);
-  if (state == STATE_STARTING) return;
-  pthread_mutex_lock(&engine->lock);
-  engine->start_ended = true;
-  pthread_cond_signal(&engine->start_ends);
-  pthread_mutex_unlock(&engine->lock);
-}
-
-// ---- life and death of the process
-
-static void process_failed(struct engine *engine, const char *reason) {
-  if (engine->state == STATE_STARTING) {
-    if (engine->start_error[0] == '\0') {
-      snprintf(engine->start_error, TEXT_SIZE, E2407_ENGINE_START_FAILED, reason);
-    }
-    set_state(engine, STATE_GIVEN_UP);
-    return;
-  }
-  uint64_t pause;
-  bool again = restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
-  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "given up");
-  engine->restart_at = now_ns() + pause;
-  set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
-}
-
-// Ends what is left of the process; `reason` NULL: how it ended is the reason.
-static void process_died(struct engine *engine, const char *reason) {
-  char how[128], text[TEXT_SIZE];
-  engine_process_end(&engine->process, how, sizeof how);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
-  engine->loading = false;
-  engine->in.length = engine->out.length = 0;
-  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);
-  delivery_fail_all(&engine->delivery, text);
-  process_failed(engine, reason ? reason : how);
-}
-
-static void start_process(struct engine *engine) {
-  if (!engine_process_start(&engine->process, &engine->settings)) {
-    process_failed(engine, strerror(errno));
-    return;
-  }
-  engine->loading = true;
-  engine->ready_by = now_ns() + (uint64_t)(engine->settings.start_timeout_seconds * (double)SECOND);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, (uint32_t)engine->process.pid);
-}
-
-// Asks the process to end, and sees to it that it does.
-static void stop_process(struct engine *engine) {
-  char how[128], text[TEXT_SIZE];
-  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, "Triton ends");
-  delivery_fail_all(&engine->delivery, text);
-  static const uint8_t frame[] = {1, 0, 0, 0, FRAME_SHUTDOWN};
-  if (engine->out.length == 0) send(engine->process.socket, frame, sizeof frame, MSG_NOSIGNAL);
-  shutdown(engine->process.socket, SHUT_WR);
-  struct pollfd socket = {.fd = engine->process.socket, .events = POLLIN};
-  uint64_t patience = now_ns() + STOP_PATIENCE;
-  for (uint64_t now = now_ns(); now < patience; now = now_ns()) {
-    poll(&socket, 1, (int)((patience - now) / MILLISECOND) + 1);
-    if (recv(engine->process.socket, buffer_reserve(&engine->in, READ_SIZE), READ_SIZE, 0) == 0) break;
-  }
-  engine_process_end(&engine->process, how, sizeof how);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
-}
+enum { LARGEST_FRAME = 1 << 26 };
 
 // ---- frames
 

@@ -1,0 +1,49 @@
+// An engine from inside: its state, and how its process lives and dies. For the engine's thread only.
+#pragma once
+
+#include <pthread.h>
+
+#include "delivery.h"
+#include "engine.h"
+#include "engine_process.h"
+#include "request_queue.h"
+#include "restarts.h"
+
+enum { READ_SIZE = 1 << 18, TEXT_SIZE = 1024 };
+
+struct engine {
+  struct settings settings;
+  struct status_page status;
+  pthread_t thread;
+  struct request_queue queue;
+  int owner;  // a pidfd; -1: none
+
+  pthread_mutex_t lock;  // guards start_ended
+  pthread_cond_t start_ends;
+  bool start_ended;
+
+  // The thread's own.
+  int state;
+  struct engine_process process;
+  struct delivery delivery;
+  struct buffer in, out;
+  struct restarts restarts;
+  uint64_t checked;
+  uint64_t ready_by;    // while the process loads
+  uint64_t write_by;    // while `out` holds something
+  uint64_t restart_at;  // while it is to be started again
+  uint32_t started_again;
+  bool loading, stopped;
+  char start_error[TEXT_SIZE];  // coded
+};
+
+void set_state(struct engine *engine, int state);
+
+// Starts the process; it is ready when it says so.
+void start_process(struct engine *engine);
+
+// Ends what is left of the process and fails its requests; `reason` NULL: how it ended is the reason.
+void process_died(struct engine *engine, const char *reason);
+
+// Asks the process to end, and sees to it that it does.
+void stop_process(struct engine *engine);

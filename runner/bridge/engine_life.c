@@ -1,0 +1,77 @@
+// The engine process's life: started, failed, started again, stopped.
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "constants.h"
+#include "engine_internal.h"
+#include "triton.h"
+
+#define STOP_PATIENCE (2 * SECOND)
+
+void set_state(struct engine *engine, int state) {
+  engine->state = state;
+  status_page_set(&engine->status, STATUS_ENGINE_STATE, (uint32_t)state);
+  if (state == STATE_STARTING) return;
+  pthread_mutex_lock(&engine->lock);
+  engine->start_ended = true;
+  pthread_cond_signal(&engine->start_ends);
+  pthread_mutex_unlock(&engine->lock);
+}
+
+static void process_failed(struct engine *engine, const char *reason) {
+  if (engine->state == STATE_STARTING) {
+    if (engine->start_error[0] == '\0') {
+      snprintf(engine->start_error, TEXT_SIZE, E2407_ENGINE_START_FAILED, reason);
+    }
+    set_state(engine, STATE_GIVEN_UP);
+    return;
+  }
+  uint64_t pause;
+  bool again = restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
+  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "given up");
+  engine->restart_at = now_ns() + pause;
+  set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
+}
+
+void process_died(struct engine *engine, const char *reason) {
+  char how[128], text[TEXT_SIZE];
+  engine_process_end(&engine->process, how, sizeof how);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
+  engine->loading = false;
+  engine->in.length = engine->out.length = 0;
+  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);
+  delivery_fail_all(&engine->delivery, text);
+  process_failed(engine, reason ? reason : how);
+}
+
+void start_process(struct engine *engine) {
+  if (!engine_process_start(&engine->process, &engine->settings)) {
+    process_failed(engine, strerror(errno));
+    return;
+  }
+  engine->loading = true;
+  engine->ready_by = now_ns() + (uint64_t)(engine->settings.start_timeout_seconds * (double)SECOND);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, (uint32_t)engine->process.pid);
+}
+
+void stop_process(struct engine *engine) {
+  char how[128], text[TEXT_SIZE];
+  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, "Triton ends");
+  delivery_fail_all(&engine->delivery, text);
+  static const uint8_t frame[] = {1, 0, 0, 0, FRAME_SHUTDOWN};
+  if (engine->out.length == 0) send(engine->process.socket, frame, sizeof frame, MSG_NOSIGNAL);
+  shutdown(engine->process.socket, SHUT_WR);
+  struct pollfd socket = {.fd = engine->process.socket, .events = POLLIN};
+  uint64_t patience = now_ns() + STOP_PATIENCE;
+  for (uint64_t now = now_ns(); now < patience; now = now_ns()) {
+    poll(&socket, 1, (int)((patience - now) / MILLISECOND) + 1);
+    if (recv(engine->process.socket, buffer_reserve(&engine->in, READ_SIZE), READ_SIZE, 0) == 0) break;
+  }
+  engine_process_end(&engine->process, how, sizeof how);
+  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
+}

@@ -1,0 +1,61 @@
+"""`make demo`: prints the known text, and stops what it started; the same with a model of a hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.hub import Hub, Repository
+from tests.support.processes import MARK, wait_gone
+
+ROOT = Path(__file__).parents[2]
+PROMPT = json.loads((ROOT / "demo/prompts.json").read_text())[0]
+
+
+def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    mark = os.urandom(8).hex()
+    done = subprocess.run(
+        [sys.executable, "-m", "demo", *arguments],
+        cwd=ROOT,
+        env={**os.environ, MARK: mark, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert wait_gone(mark) == {}
+    return done
+
+
+def test_the_demo_prints_the_known_text():
+    done = run_demo()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PROMPT["prompt"] + PROMPT["text"] in done.stdout
+    for figure in ("time to first token", "tokens per second", "start the runner"):
+        assert figure in done.stdout
+
+
+@pytest.fixture
+def hub():
+    with Hub() as hub:
+        yield hub
+
+
+def test_the_demo_takes_a_model_of_a_hub(hub, tmp_path):
+    hub.repositories["someone/small-llama"] = Repository(ROOT / "demo/model")
+    environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    done = run_demo("--model", "someone/small-llama", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PROMPT["prompt"] + PROMPT["text"] in done.stdout
+
+
+def test_a_model_that_is_not_there_is_a_coded_error(hub, tmp_path, saw):
+    done = run_demo("--model", "someone/nothing", HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "E3100 ModelNotFound" in saw(done.stderr)
+    assert "Traceback" not in done.stderr
