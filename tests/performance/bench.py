@@ -7,12 +7,15 @@ machine. Exits with status 1 when a row misses its bound.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.performance import serving_rows
-from tests.performance.row import Row
+
+if TYPE_CHECKING:
+    from tests.performance.row import Row
 
 MODULES = (serving_rows,)
 

@@ -75,7 +75,11 @@ def rows() -> list[Row]:
     seconds = max(stream.ended_at for stream in fast) - min(stream.sent_at for stream in fast)
     name = f"{STREAMS} streams x {TOKENS} tokens at {RATE} tokens/s"
     return [
-        Row(f"{name}: slowest stream / engine", min(rate_of(one, TOKENS) for one in paced) / RATE, at_least=0.97),
+        Row(
+            f"{name}: slowest stream / engine",
+            min(rate_of(one, TOKENS) for one in paced) / RATE,
+            at_least=0.97,
+        ),
         Row(
             f"{name}: median stream / engine",
             statistics.median(rate_of(one, TOKENS) for one in paced) / RATE,
@@ -87,5 +91,9 @@ def rows() -> list[Row]:
             at_most=0.1,
         ),
         Row(f"{name}: CPU of all processes", 1e6 * used / (STREAMS * TOKENS), "us/token"),
-        Row(f"{STREAMS} streams at 2000 tokens/s each: through Cog", 4 * TOKENS * STREAMS / seconds, "tokens/s"),
+        Row(
+            f"{STREAMS} streams at 2000 tokens/s each: through Cog",
+            4 * TOKENS * STREAMS / seconds,
+            "tokens/s",
+        ),
     ]
