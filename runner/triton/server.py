@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from runner.bridge.status import EngineState
-from shared.errors import TritonFailedToStart
+from shared.errors import CogTritonError, TritonFailedToStart, from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import IO
 
     from runner.bridge.status import StatusPage
     from shared.layout import Layout
@@ -47,6 +49,7 @@ class TritonServer:
         self._environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries)}
         self._page = page
         self._stopping = threading.Event()
+        self._last_error: CogTritonError | None = None
         self._process = self._spawn()
         self._watcher: threading.Thread | None = None
 
@@ -60,11 +63,16 @@ class TritonServer:
         return self._process.poll() is None and self._page.engine_state is EngineState.READY
 
     def wait_ready(self, is_ready: Callable[[], bool], timeout: float) -> None:
-        """Wait until `is_ready`, then begin to watch over the process. Raises E4001."""
+        """Wait until `is_ready`, then begin to watch over the process.
+
+        Raises the coded error that the engine or the bridge ended with, else E4001.
+        """
         deadline = time.monotonic() + timeout
         while not is_ready():
             if self._process.poll() is not None:
-                raise TritonFailedToStart(reason=f"it ended with {_status(self._process.returncode)}")
+                self._forwarder.join()
+                reason = f"it ended with {_status(self._process.returncode)}"
+                raise self._last_error or TritonFailedToStart(reason=reason)
             if time.monotonic() > deadline:
                 self.stop()
                 raise TritonFailedToStart(reason=f"it was not ready after {timeout:g} s")
@@ -85,8 +93,27 @@ class TritonServer:
         if self._watcher is not None:
             self._watcher.join()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, env=self._environment, stdin=subprocess.DEVNULL)
+    def _spawn(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        self._forwarder = threading.Thread(
+            target=self._forward, args=(process.stderr,), name="triton-log", daemon=True
+        )
+        self._forwarder.start()
+        return process
+
+    def _forward(self, lines: IO[str]) -> None:
+        """Pass on what Triton, the bridge and the engine write; remember the last coded error in it."""
+        with lines:
+            for line in lines:
+                sys.stderr.write(line)
+                self._last_error = from_text(line.rstrip('"\n')) or self._last_error
 
     def _keep_alive(self) -> None:
         failures = 0

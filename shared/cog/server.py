@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PREDICTORS = {"builder": "run.py:Builder", "runner": "run.py:Runner"}
 _POLL_SECONDS = 0.02
+_ANSWER_SECONDS = 10
 # The servers are on this machine and speak plain HTTP: to load certificates would only take time.
 TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -86,7 +87,7 @@ class CogServer:
         """The answer of /health-check; status STARTING while the server does not listen yet."""
         try:
             answer: dict[str, object] = httpx2.get(
-                f"{self.url}/health-check", timeout=10, verify=TRUSTS_NOBODY
+                f"{self.url}/health-check", timeout=_ANSWER_SECONDS, verify=TRUSTS_NOBODY
             ).json()
         except httpx2.TransportError:
             return {"status": "STARTING"}
@@ -100,7 +101,7 @@ class CogServer:
         started = time.monotonic()
         while (waited := time.monotonic() - started) < timeout:
             answer = self.health()
-            if answer["status"] == "READY":
+            if answer["status"] == "READY" and self._has_schema():
                 return waited
             if answer["status"] in {"SETUP_FAILED", "DEFUNCT"}:
                 raise CogServerFailed(reason=_setup_log(answer))
@@ -108,6 +109,11 @@ class CogServer:
                 raise CogServerFailed(reason=f"the server ended with status {self.process.returncode}")
             time.sleep(_POLL_SECONDS)
         raise CogServerFailed(reason=f"it was not ready after {timeout:g} s")
+
+    def _has_schema(self) -> bool:
+        """Cog says READY a moment before it has read the schema, and refuses event streams until then."""
+        answer = httpx2.get(f"{self.url}/openapi.json", timeout=_ANSWER_SECONDS, verify=TRUSTS_NOBODY)
+        return answer.status_code == httpx2.codes.OK
 
     def stop(self, grace: float = 20) -> None:
         """End the server: SIGTERM, and SIGKILL for its session after `grace` seconds."""

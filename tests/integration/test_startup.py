@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
+import socket
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from shared.artifact import EngineFacts, Manifest
 from shared.cog.server import CogServer
-from shared.errors import CogServerFailed
+from shared.errors import CogServerFailed, PortInUse
 from tests.support.processes import MARK, wait_gone
 
-if TYPE_CHECKING:
-    from pathlib import Path
+MODEL = Path(__file__).parents[2] / "demo/model"
 
 
 def with_member(archive: Path, name: str) -> bytes:
@@ -72,6 +75,27 @@ def test_an_archive_that_leaves_its_directory(start, mock_archive, tmp_path):
     (tmp_path / "engine.tar").write_bytes(with_member(mock_archive(), "../evil"))
     assert "E4101 EngineArchiveUnsafe" in start(COG_WEIGHTS=str(tmp_path / "engine.tar"))
     assert not list(tmp_path.rglob("evil"))
+
+
+def test_an_engine_that_cannot_be_loaded(start, tmp_path):
+    engine = tmp_path / "engine"
+    (engine / "engine").mkdir(parents=True)
+    (engine / "engine/model.bin").write_bytes(b"no model")
+    (engine / "engine/config.json").write_text(
+        json.dumps({"max_position_embeddings": 16, "sliding_window": None})
+    )
+    shutil.copytree(MODEL, engine / "tokenizer")
+    config = {"engine": "ctranslate2", "quantization": "float32", "parallel_requests": 1}
+    config |= {"threads_per_request": 1, "max_seq_len": None}
+    (engine / "config.json").write_text(json.dumps(config))
+    facts = EngineFacts(engine="ctranslate2", model="m", config_digest="0" * 64, cog_triton_version="1")
+    (engine / "manifest.json").write_text(Manifest(**facts.model_dump(), files=()).model_dump_json())
+    assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(engine))
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortInUse):
+        CogServer("runner", port=taken.getsockname()[1])
 
 
 def test_a_setting_that_is_not_valid(start):

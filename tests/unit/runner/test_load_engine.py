@@ -1,0 +1,39 @@
+"""Which engine the settings name, and whether this image serves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.service import load_engine
+from runner.settings import Settings
+from shared.artifact import EngineFacts, PackedFile, write_archive
+from shared.errors import EngineKindMismatch, WeightsNotSet
+
+
+def settings(tmp_path, **environment: str) -> Settings:
+    return Settings.from_environment({"WEIGHTS_CACHE": str(tmp_path / "cache"), **environment})
+
+
+@pytest.fixture
+def archive(tmp_path):
+    facts = EngineFacts(engine="other", model="m", config_digest="0" * 64, cog_triton_version="1")
+    write_archive(tmp_path / "engine.tar", facts, [PackedFile("config.json", b"{}")])
+    return tmp_path / "engine.tar"
+
+
+def test_no_engine_is_named(tmp_path):
+    with pytest.raises(WeightsNotSet):
+        load_engine(settings(tmp_path), ["mock"])
+
+
+def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, archive):
+    with pytest.raises(EngineKindMismatch, match='"other" engine; this image serves: ctranslate2, mock'):
+        load_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2", "mock"])
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_weights_come_before_the_engine_directory(tmp_path, archive):
+    engine = load_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["other"])
+    assert engine.manifest.engine == "other"
+    again = load_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["other"])
+    assert again.path == engine.path
