@@ -41,8 +41,8 @@ docs: setup-dev ## Write what is generated: errors.md, config.md, environment.md
 	$(run) shared.cog.schema
 	$(run) runner.docs
 
-lock: setup-dev ## Resolve the environments anew into requirements/
-	ci/lock --upgrade
+lock: setup-dev ## Write requirements/ and nix/locks anew; fills unknown hashes (UPGRADE=1 takes what is newer)
+	@ci/lock $(if $(UPGRADE),--upgrade)
 
 setup: ## Make the environments (done by the others as needed)
 	@$(PYTHON) ci/setup.py

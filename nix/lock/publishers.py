@@ -1,0 +1,128 @@
+"""nix/locks/publishers.json: what publishers keep on indexes and sites of their own.
+
+An index names the sha256 of a file in the fragment of its link (the simple repository API, PEP 503), so a
+hash that is not known yet is read from its page; wheels of gigabytes are not downloaded for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import httpx2
+from packaging.utils import canonicalize_name
+
+from nix.lock.files import Document, LockProblem, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TIMEOUT_SECONDS = 30
+_KEPT = "nix/locks/publishers.json stays as it was."
+
+
+def check(document: Document) -> Document:
+    """The same document with every hash known, and those known before compared with the publishers' pages.
+
+    Raises LockProblem when a publisher cannot be reached, no longer has a file, does not name its sha256, or
+    names another one than the lock.
+    """
+    with httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS) as client:
+        pages: dict[str, dict[str, str]] = {}
+        rows = []
+        for row in document["artifacts"]:
+            if row["index"] is None:
+                rows.append(row if row["sha256"] else _hashed(client, row))
+                continue
+            page = f"{row['index']}/{canonicalize_name(row['name'])}/"
+            if page not in pages:
+                pages[page] = hashes(_get(client, page))
+            rows.append(_named(row, page, pages[page]))
+    return {**document, "artifacts": rows}
+
+
+def wheel_rows(document: Document, environment: str) -> list[Row]:
+    """The publishers' wheels of one environment, as rows of nix/locks/wheels."""
+    columns = ("name", "version", "file", "sha256", "size", "index")
+    return [
+        {column: row[column] for column in columns}
+        for row in document["artifacts"]
+        if row["environment"] == environment
+    ]
+
+
+def address(row: Row) -> str:
+    """Where the file of a row that stands on no index is."""
+    text: str = row["address"]
+    return text.format(file=quote(row["file"]))
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Iterable[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found += [value for name, value in attrs if name == "href" and value]
+
+
+def hashes(page: str) -> dict[str, str]:
+    """The sha256 by file name that a page of a simple index states; empty text where a link has none."""
+    links = _Links()
+    links.feed(page)
+    return {
+        unquote(urlsplit(link).path.rpartition("/")[2]): parse_qs(urlsplit(link).fragment).get(
+            "sha256", [""]
+        )[0]
+        for link in links.found
+    }
+
+
+def _named(row: Row, page: str, stated: dict[str, str]) -> Row:
+    file = row["file"]
+    if file not in stated:
+        raise LockProblem(f"{page} no longer lists {file}; pin another version. {_KEPT}")
+    if not stated[file]:
+        raise LockProblem(f"{page} names no sha256 for {file}; state it by hand from a download. {_KEPT}")
+    if row["sha256"] not in {None, stated[file]}:
+        raise LockProblem(
+            f"{page} names another sha256 for {file} than the lock: the file was replaced. "
+            f"Find out why before you trust it. {_KEPT}"
+        )
+    return {**row, "sha256": stated[file]}
+
+
+def _hashed(client: httpx2.Client, row: Row) -> Row:
+    """An archive that no index names is small enough to be downloaded for its hash."""
+    place = address(row)
+    digest, size = hashlib.sha256(), 0
+    try:
+        with client.stream("GET", place) as answer:
+            _refuse(answer, place)
+            for part in answer.iter_bytes():
+                digest.update(part)
+                size += len(part)
+    except httpx2.HTTPError as error:
+        raise _unreachable(place) from error
+    return {**row, "sha256": digest.hexdigest(), "size": size}
+
+
+def _get(client: httpx2.Client, place: str) -> str:
+    try:
+        answer = client.get(place, headers={"Accept": "text/html"})
+    except httpx2.HTTPError as error:
+        raise _unreachable(place) from error
+    _refuse(answer, place)
+    return answer.text
+
+
+def _refuse(answer: httpx2.Response, place: str) -> None:
+    if answer.status_code != httpx2.codes.OK:
+        raise LockProblem(f"{place} answers {answer.status_code}; it may have moved. {_KEPT}")
+
+
+def _unreachable(place: str) -> LockProblem:
+    return LockProblem(f"{place} cannot be reached from this machine; run `make lock` where it can. {_KEPT}")
