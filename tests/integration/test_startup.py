@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import shutil
 import socket
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from shared.artifact import EngineFacts, Manifest
+from builder.pipeline import build
+from shared.artifact import extract_archive
 from shared.cog.server import CogServer
 from shared.errors import CogServerFailed, PortInUse
 from tests.support.processes import MARK, wait_gone
@@ -78,19 +77,12 @@ def test_an_archive_that_leaves_its_directory(start, mock_archive, tmp_path):
 
 
 def test_an_engine_that_cannot_be_loaded(start, tmp_path):
-    engine = tmp_path / "engine"
-    (engine / "engine").mkdir(parents=True)
-    (engine / "engine/model.bin").write_bytes(b"no model")
-    (engine / "engine/config.json").write_text(
-        json.dumps({"max_position_embeddings": 16, "sliding_window": None})
-    )
-    shutil.copytree(MODEL, engine / "tokenizer")
-    config = {"engine": "ctranslate2", "quantization": "float32", "parallel_requests": 1}
-    config |= {"threads_per_request": 1, "max_seq_len": None}
-    (engine / "config.json").write_text(json.dumps(config))
-    facts = EngineFacts(engine="ctranslate2", model="m", config_digest="0" * 64, cog_triton_version="1")
-    (engine / "manifest.json").write_text(Manifest(**facts.model_dump(), files=()).model_dump_json())
-    assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(engine))
+    (tmp_path / "config.yaml").write_text(f"engine: ctranslate2\nmodel: {MODEL}\n")
+    build(str(tmp_path / "config.yaml"), tmp_path / "engine.tar")
+    with (tmp_path / "engine.tar").open("rb") as archive:
+        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
+    (tmp_path / "engine/engine/model.bin").write_bytes(b"no model")
+    assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(tmp_path / "engine"))
 
 
 def test_a_port_that_is_taken():
