@@ -1,0 +1,42 @@
+{
+  description = "Images that turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
+
+  # Only programs of the build come from here (nix/host-toolchain stands in for it); nothing of it is in an image.
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
+
+  outputs =
+    { self, nixpkgs }:
+    let
+      system = "x86_64-linux";
+      pkgs = nixpkgs.legacyPackages.${system};
+      revision = self.rev or null;
+      scope = import ./nix { inherit pkgs revision; };
+    in
+    {
+      lib = { inherit (scope) mkModel; };
+
+      packages.${system} = scope.images // {
+        default = scope.images.cog-triton-runner-cpu;
+      };
+
+      apps.${system} = builtins.mapAttrs (name: image: {
+        type = "app";
+        program = "${image}";
+        meta.description = "Stream ${name} for `docker load`; push, layout, digest, inspect and sbom are its verbs";
+      }) scope.images;
+
+      # The same images from locks in which stand-ins take the place of what this machine cannot reach.
+      legacyPackages.${system}.withLocks =
+        locks: (import ./nix { inherit pkgs revision locks; }).images;
+
+      checks.${system} = scope.checks;
+      formatter.${system} = pkgs.nixfmt;
+      devShells.${system}.default = pkgs.mkShell {
+        packages = [
+          pkgs.python3
+          pkgs.skopeo
+          pkgs.nixfmt
+        ];
+      };
+    };
+}

@@ -1,0 +1,111 @@
+# What comes from outside, by hash. Each result is an attribute set: where the file is (`path`, in the store),
+# and what an SBOM says of it.
+{
+  pkgs,
+  locks,
+  readJSON,
+}:
+let
+  debian = readJSON (locks + "/debian.json");
+  settings = readJSON (locks + "/settings.json");
+
+  storeName = builtins.replaceStrings [ "~" ":" "!" "%" ] [ "-" "-" "-" "-" ];
+  fileName = file: storeName (baseNameOf file);
+  filter = builtins.filter;
+
+  # Evaluation never fails: what has no hash yet fails when it is built, and says what to do.
+  unknown =
+    file:
+    pkgs.runCommand "no-hash-${fileName file}" { inherit file; } ''
+      echo "The locks hold no sha256 for $file: run 'make lock' on a machine that reaches its index." >&2
+      exit 1
+    '';
+
+  described =
+    type: locked: path:
+    {
+      inherit type path;
+      inherit (locked) name version file;
+      sha256 = if locked.sha256 == null then "" else locked.sha256;
+    };
+
+  # pip knows where wheels are, also behind a company's mirror, so that no address stands here.
+  fetchWheel =
+    python:
+    {
+      name,
+      version,
+      file,
+      sha256,
+      index ? null,
+      ...
+    }:
+    let
+      tags = builtins.match ".*-([^-]+)-([^-]+)-([^-]+)[.]whl" file;
+      abi = builtins.elemAt tags 1;
+      platforms = filter builtins.isString (builtins.split "[.]" (builtins.elemAt tags 2));
+    in
+    if sha256 == null then
+      unknown file
+    else
+      pkgs.runCommand (fileName file)
+        {
+          outputHashMode = "flat";
+          outputHashAlgo = "sha256";
+          outputHash = sha256;
+          preferLocalBuild = true;
+          nativeBuildInputs = [ (pkgs.python3.withPackages (packages: [ packages.pip ])) ];
+          SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt";
+          impureEnvVars = [
+            "http_proxy"
+            "https_proxy"
+            "no_proxy"
+            "PIP_INDEX_URL"
+            "PIP_EXTRA_INDEX_URL"
+            "PIP_CERT"
+          ];
+          requirement = "${name}==${version} --hash=sha256:${sha256}";
+          options = [
+            "--abi=${abi}"
+            "--python-version=${python}"
+            "--implementation=cp"
+          ]
+          ++ map (platform: "--platform=${platform}") platforms
+          ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
+        }
+        ''
+          echo "$requirement" > requirement.txt
+          python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary=:all: \
+            --require-hashes $options --requirement requirement.txt --dest downloaded
+          mv downloaded/*.whl "$out"
+        '';
+
+  fetchDebian =
+    { archive, file, sha256, ... }:
+    pkgs.fetchurl {
+      name = fileName file;
+      urls = (pkgs.debianUrls or (archive: file: if archive == "debian" then [ "mirror://debian/${file}" ] else [ ])) archive file ++ [
+        "${settings.debian_snapshots}/${archive}/${debian.snapshot}/${file}"
+      ];
+      inherit sha256;
+    };
+in
+{
+  # The wheels of one environment.
+  wheels =
+    environment:
+    let
+      lock = readJSON (locks + "/wheels/${environment}.json");
+    in
+    {
+      inherit (lock) python;
+      packages = map (locked: described "wheel" locked (fetchWheel lock.python locked)) lock.wheels;
+    };
+
+  # The Debian packages of one set.
+  debian =
+    set:
+    map (locked: described "debian" locked (fetchDebian locked)) (
+      filter (package: package.set == set) debian.packages
+    );
+}

@@ -1,0 +1,68 @@
+"""Fetch one file: python3 fetch.py OUTPUT URL...; the first address that has it wins.
+
+mirror://debian/ and mirror://debian-security/ stand for the mirrors that this machine's apt uses.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+ATTEMPTS = 3
+TIMEOUT_SECONDS = 60
+
+
+def mirrors(archive: str) -> list[str]:
+    """The addresses of one of Debian's archives in sources.list and sources.list.d (both formats)."""
+    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    text = "\n".join(
+        place.read_text() for place in places if place.suffix in {".list", ".sources"} and place.exists()
+    )
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    found = [url.rstrip("/") for line in lines for url in re.findall(r"https?://\S+", line)]
+    return list(dict.fromkeys(url for url in found if url.endswith(f"/{archive}")))
+
+
+def addresses(url: str) -> list[str]:
+    if not url.startswith("mirror://"):
+        return [url]
+    archive, _, path = url.removeprefix("mirror://").partition("/")
+    return [f"{mirror}/{path}" for mirror in mirrors(archive)]
+
+
+def fetch(url: str, output: Path) -> str:
+    """Fetch to `output`; return what went wrong, or nothing."""
+    for attempt in range(ATTEMPTS):
+        time.sleep(attempt)
+        try:
+            # Any scheme: the address is data of the locks, and what comes is checked against its hash.
+            with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer, output.open("wb") as file:  # noqa: S310
+                shutil.copyfileobj(answer, file, 1 << 20)
+        except HTTPError as error:
+            return f"{url}: {error}"
+        except OSError as error:
+            problem = f"{url}: {error}"
+        else:
+            return ""
+    return problem
+
+
+def main() -> int:
+    output = Path(sys.argv[1])
+    problems = []
+    for url in (address for given in sys.argv[2:] for address in addresses(given)):
+        if not (problem := fetch(url, output)):
+            return 0
+        problems.append(problem)
+    sys.stderr.write("\n".join(problems) or "apt names no mirror of Debian's archive.")
+    sys.stderr.write("\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+# An image from layers and a config; and a model's image from a runner's.
+{
+  pkgs,
+  tools,
+  revision,
+}:
+let
+  created = "1970-01-01T00:00:01Z";
+
+  mkImage =
+    {
+      name,
+      layers,
+      config,
+    }:
+    let
+      result = tools.run {
+        inherit name;
+        module = "image";
+        spec = {
+          inherit name created;
+          layers = map toString layers;
+          config = config // {
+            # "NAME=value", as OCI has it
+            Env = map (key: "${key}=${config.Env.${key}}") (builtins.attrNames config.Env);
+            Labels =
+              config.Labels
+              // {
+                "org.opencontainers.image.created" = created;
+              }
+              // (if revision == null then { } else { "org.opencontainers.image.revision" = revision; });
+          };
+          python = "${tools.python}/bin/python3";
+          skopeo = "${pkgs.skopeo}/bin/skopeo";
+        };
+        arguments = tools.library;
+      };
+    in
+    result // { inherit layers config; };
+in
+{
+  inherit mkImage;
+
+  # The runner's layers with another config: `mkModel { runner = ...; env.COG_WEIGHTS = "https://..."; }`.
+  mkModel =
+    {
+      runner,
+      name ? "${runner.name}-model",
+      env ? { },
+      labels ? { },
+    }:
+    mkImage {
+      inherit name;
+      inherit (runner) layers;
+      config = runner.config // {
+        Env = runner.config.Env // builtins.mapAttrs (_: toString) env;
+        Labels = runner.config.Labels // labels;
+      };
+    };
+}

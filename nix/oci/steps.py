@@ -1,0 +1,106 @@
+"""The steps by which a layer's files come together: JSON objects whose `do` names a function here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import debian, wheel
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .tree import Tree
+
+_CERTIFICATES = "usr/share/ca-certificates"
+_BUNDLE = "etc/ssl/certs/ca-certificates.crt"
+_MERGED = ("bin", "sbin", "lib", "lib64")
+
+
+def take(step: dict[str, Any], tree: Tree) -> None:
+    """Run one step."""
+    arguments = dict(step)
+    _STEPS[arguments.pop("do")](tree, **arguments)
+
+
+def _debian(tree: Tree, packages: list[str]) -> None:
+    for name in _MERGED:
+        tree.directory(f"usr/{name}")
+        tree.link(name, f"usr/{name}")
+    for package in packages:
+        debian.unpack(Path(package), tree)
+
+
+def _certificates(tree: Tree) -> None:
+    """What ca-certificates would make when it is installed: all authorities in one file."""
+    authorities = sorted((tree.root / _CERTIFICATES).rglob("*.crt"))
+    tree.file(_BUNDLE, b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in authorities))
+
+
+def _environment(tree: Tree, place: str, interpreter: str, version: str, wheels: list[str]) -> None:
+    wheel.make_environment(tree, place, interpreter, version)
+    for path in wheels:
+        wheel.install(tree, Path(path), place, version)
+
+
+def _extract(tree: Tree, place: str, wheels: list[str], wanted: list[str]) -> None:
+    for path in wheels:
+        wheel.extract(tree, Path(path), place, wanted)
+
+
+def _archive(tree: Tree, source: str, into: str, strip: int, wanted: list[str]) -> None:
+    """The files of a tar, without its first `strip` folders; of these, what lies below `wanted`."""
+    with tarfile.open(source) as archive:
+        for member in archive:
+            inside = "/".join(member.name.split("/")[strip:])
+            if not inside or (wanted and not any(inside.startswith(f"{folder}/") for folder in wanted)):
+                continue
+            path = f"{into}/{inside}"
+            if member.issym():
+                tree.link(path, member.linkname)
+            elif member.islnk():
+                tree.copy(path, f"{into}/{'/'.join(member.linkname.split('/')[strip:])}")
+            elif member.isreg():
+                content = archive.extractfile(member)
+                assert content is not None
+                tree.file(path, content, executable=bool(member.mode & 0o111))
+
+
+def _files(tree: Tree, source: str, into: str) -> None:
+    tree.add(Path(source), into)
+
+
+def _directories(tree: Tree, paths: list[str]) -> None:
+    for path in paths:
+        tree.directory(path)
+
+
+def _link(tree: Tree, path: str, target: str) -> None:
+    tree.link(path, target)
+
+
+def _prune(tree: Tree, program: str, sm: int) -> None:
+    """Remove the device code of other GPUs."""
+    environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "prune", "--sm", str(sm), "--tree", str(tree.root)]
+    done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise Problem(f"The device code could not be pruned to SM {sm}; the reason stands above.")
+
+
+_STEPS: dict[str, Callable[..., None]] = {
+    "debian": _debian,
+    "certificates": _certificates,
+    "environment": _environment,
+    "extract": _extract,
+    "archive": _archive,
+    "files": _files,
+    "directories": _directories,
+    "link": _link,
+    "prune": _prune,
+}

@@ -1,0 +1,75 @@
+"""A layer's files while it is made: a directory in which nothing is overwritten by accident."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import IO
+
+from .problem import Problem
+
+
+class Tree:
+    """Paths are relative to the root of the image, without a leading slash."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def directory(self, path: str) -> None:
+        place = self._place(path)
+        if not place.is_dir():
+            place.mkdir()
+
+    def link(self, path: str, target: str) -> None:
+        place = self._place(path)
+        if place.is_symlink():
+            if place.readlink().as_posix() == target:
+                return
+            raise Problem(f"Two packages hold /{path}, with different targets.")
+        place.symlink_to(target)
+
+    def file(self, path: str, content: bytes | IO[bytes], *, executable: bool = False) -> None:
+        """Write a file; one that is there already must be the same. Raises Problem when it is not."""
+        place = self._place(path)
+        source = io.BytesIO(content) if isinstance(content, bytes) else content
+        if os.path.lexists(place):
+            if place.is_symlink() or place.read_bytes() != source.read():
+                raise Problem(f"Two packages hold /{path}, with different contents.")
+            return
+        with place.open("xb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+        place.chmod(0o755 if executable else 0o644)
+
+    def copy(self, path: str, existing: str) -> None:
+        """The file `existing` once more."""
+        original = self._place(existing)
+        with original.open("rb") as content:
+            self.file(path, content, executable=os.access(original, os.X_OK))
+
+    def add(self, source: Path, into: str) -> None:
+        """All files of a folder, or one file, with their links and executable bits."""
+        if not source.is_dir():
+            with source.open("rb") as content:
+                self.file(into, content, executable=bool(source.stat().st_mode & 0o111))
+            return
+        for path in sorted(source.rglob("*")):
+            name = "/".join(part for part in (into, path.relative_to(source).as_posix()) if part)
+            if path.is_symlink():
+                self.link(name, path.readlink().as_posix())
+            elif path.is_dir():
+                self.directory(name)
+            else:
+                self.add(path, name)
+
+    def _place(self, path: str) -> Path:
+        """Where a path lies, its parents made. Raises Problem for one that leaves the tree."""
+        place = self.root / path
+        if ".." in Path(path).parts or path.startswith("/"):
+            raise Problem(f"A package holds the path {path}, which is not inside the image.")
+        if not place.parent.is_dir():
+            place.parent.mkdir(parents=True)
+        if not place.parent.resolve().is_relative_to(self.root):
+            raise Problem(f"A package holds the path {path} behind a link that leaves the image.")
+        return place

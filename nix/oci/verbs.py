@@ -1,0 +1,109 @@
+"""What `./result` does."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .archive import stream, write_layout
+from .image import Image
+from .problem import Problem
+from .push import push
+from .sbom import spdx
+
+
+def main(spec: dict[str, Any]) -> None:
+    """Run one verb; a Problem is one line on stderr and exit status 1."""
+    arguments = _parser(spec["name"]).parse_args()
+    image = Image.of(spec)
+    try:
+        match arguments.verb:
+            case "load":
+                _load(image)
+            case "push":
+                push(image, arguments.reference, spec["skopeo"], _tell)
+                print(image.manifest.digest)
+            case "layout":
+                write_layout(image, arguments.directory, _tell)
+            case "digest":
+                print(image.manifest.digest)
+            case "inspect":
+                _inspect(image)
+            case "sbom":
+                print(spdx(image, spec["created"]))
+            case _:
+                _stream(image)
+    except Problem as problem:
+        sys.exit(str(problem))
+    except BrokenPipeError:
+        # Whoever reads has gone, and has said why.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        place = error.filename or tempfile.gettempdir()
+        sys.exit(f"The disk of {place} is full: make room, or name another place for layers with TMPDIR.")
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=name, description="Without a verb: write an archive for `docker load` to standard output."
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs.add_parser("load", help="load into docker or podman, whichever is there")
+    verbs.add_parser("push", help="push to a registry, with the credentials of `docker login`").add_argument(
+        "reference", help="host/repository:tag"
+    )
+    verbs.add_parser("layout", help="write an OCI layout").add_argument("directory", type=Path)
+    verbs.add_parser("digest", help="print the digest that a push produces")
+    verbs.add_parser("inspect", help="print the layers, their sizes and what is in them")
+    verbs.add_parser("sbom", help="print the contents as SPDX 2.3 (JSON)")
+    return parser
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _stream(image: Image) -> None:
+    if sys.stdout.isatty():
+        raise Problem(f"This writes {image.name} as an archive: pipe it into `docker load`, or see --help.")
+    stream(image, sys.stdout.buffer, _tell)
+
+
+def _load(image: Image) -> None:
+    program = _container_engine()
+    with subprocess.Popen([program, "load"], stdin=subprocess.PIPE) as loading:
+        assert loading.stdin is not None
+        with loading.stdin as pipe:
+            stream(image, pipe, _tell)
+    if loading.returncode:
+        raise Problem(f"`{program} load` failed; it has said why above.")
+
+
+def _container_engine() -> str:
+    if shutil.which("docker"):
+        server = subprocess.run(["docker", "version"], capture_output=True, check=False)
+        if server.returncode == 0:
+            return "docker"
+    if shutil.which("podman"):
+        return "podman"
+    raise Problem("Neither a running docker nor podman is there: install one, or use the verb `layout`.")
+
+
+def _inspect(image: Image) -> None:
+    total = sum(layer["size"] for layer in image.layers)
+    print(f"{image.name}  {image.manifest.digest}  {total / 1e6:.1f} MB compressed")
+    for layer in image.layers:
+        sizes = f"{layer['size'] / 1e6:9.1f} MB  {layer['unpacked'] / 1e6:9.1f} MB unpacked"
+        print(f"\n{layer['name']:<28}{sizes}  {layer['digest']}")
+        for package in layer["packages"]:
+            print(f"    {package['name']} {package['version']}")

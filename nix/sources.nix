@@ -1,0 +1,39 @@
+# The parts of this repository that images are made of, each without what would rebuild it for nothing.
+let
+  root = ../.;
+  prefix = builtins.stringLength (toString root) + 1;
+
+  # The files whose path matches one pattern, in folders whose path matches another.
+  select =
+    name: folders: files:
+    builtins.path {
+      inherit name;
+      path = root;
+      filter =
+        path: type:
+        let
+          relative = builtins.substring prefix (-1) path;
+          pattern = if type == "directory" then folders else files;
+        in
+        builtins.match pattern relative != null && builtins.match ".*__pycache__" relative == null;
+    };
+in
+{
+  # The programs that make layers, and all of them: another verb does not make layers anew.
+  layerPrograms =
+    select "layer-programs" "nix|nix/oci"
+      "nix/oci/(__init__|compress|debian|layer|problem|steps|tar|tree|wheel)[.]py"
+    + "/nix";
+  programs = select "programs" "nix|nix/oci" "nix/oci/[^/]+[.]py" + "/nix";
+  prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";
+  files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
+
+  application =
+    select "application" "(shared|builder|runner|cli)(/.*)?"
+      "(shared|builder|runner|cli)/.*[.]py|(builder|runner)/[.]cog/openapi_schema[.]json";
+
+  # What the compiler reads, and the modules that the constants shared with C come from.
+  bridge =
+    select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors"
+      "runner/bridge/[^/]+[.](c|h|py)|(runner|shared)/__init__[.]py|shared/errors/[^/]+[.]py|shared/secrets[.]py|runner/engines/(__init__|base|frames)[.]py";
+}
