@@ -20,8 +20,8 @@ test: setup-dev lint ## Lint, types, unit and integration tests
 bench: setup-dev ## Every figure of speed, as ratios in one run
 	$(run) tests.performance.bench
 
-soak: setup-dev ## Load for SECONDS (120) with faults; nothing may be lost
-	$(run) tests.performance.soak --seconds $(or $(SECONDS),120)
+soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be lost
+	$(run) tests.performance.soak --seconds $(or $(DURATION),600)
 
 fuzz: setup-dev ## The property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit -m hypothesis

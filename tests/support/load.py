@@ -53,6 +53,17 @@ class Stream:
         return {"status": "cut", "error": self._rest.decode(errors="replace")}
 
 
+def request(host: str, inputs: dict) -> bytes:
+    """What to send for a prediction."""
+    body = json.dumps({"input": inputs}).encode()
+    # HTTP 1.0: the answer is not cut into transfer chunks, and ends with the connection.
+    head = (
+        f"POST /predictions HTTP/1.0\r\nHost: {host}\r\nAccept: text/event-stream\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
 def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None) -> list[Stream]:
     """Run all these predictions at the same time; `during(streams)` is called once all of them have some text."""
     address = urlsplit(url)
@@ -60,15 +71,9 @@ def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None)
     deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for stream in streams:
-            body = json.dumps({"input": stream.inputs}).encode()
-            # HTTP 1.0: the answer is not cut into transfer chunks, and ends with the connection.
-            head = (
-                f"POST /predictions HTTP/1.0\r\nHost: {address.netloc}\r\nAccept: text/event-stream\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-            )
             connection = socket.create_connection((address.hostname, address.port), timeout=10)
             stream.sent_at = time.monotonic()
-            connection.sendall(head.encode() + body)
+            connection.sendall(request(address.netloc, stream.inputs))
             connection.setblocking(False)
             selector.register(connection, selectors.EVENT_READ, stream)
         while selector.get_map():
