@@ -42,8 +42,18 @@ let
     }:
     let
       tags = builtins.match ".*-([^-]+)-([^-]+)-([^-]+)[.]whl" file;
-      abi = builtins.elemAt tags 1;
       platforms = filter builtins.isString (builtins.split "[.]" (builtins.elemAt tags 2));
+      wanted =
+        if tags == null then
+          [ "--no-binary=:all:" ]
+        else
+          [
+            "--only-binary=:all:"
+            "--implementation=cp"
+            "--python-version=${python}"
+            "--abi=${builtins.elemAt tags 1}"
+          ]
+          ++ map (platform: "--platform=${platform}") platforms;
     in
     if sha256 == null then
       unknown file
@@ -65,19 +75,13 @@ let
             "PIP_CERT"
           ];
           requirement = "${name}==${version} --hash=sha256:${sha256}";
-          options = [
-            "--abi=${abi}"
-            "--python-version=${python}"
-            "--implementation=cp"
-          ]
-          ++ map (platform: "--platform=${platform}") platforms
-          ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
+          options = wanted ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
         }
         ''
           echo "$requirement" > requirement.txt
-          python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary=:all: \
+          python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
             --require-hashes $options --requirement requirement.txt --dest downloaded
-          mv downloaded/*.whl "$out"
+          mv downloaded/* "$out"
         '';
 
   fetchDebian =
@@ -99,8 +103,30 @@ in
     in
     {
       inherit (lock) python;
+      # Paths in site-packages that several wheels write and nobody needs.
+      leftOut = map (entry: entry.path) settings.left_out;
       packages = map (locked: described "wheel" locked (fetchWheel lock.python locked)) lock.wheels;
     };
+
+  # A file that a publisher keeps on a site of its own.
+  publisher =
+    name:
+    let
+      locked = builtins.head (
+        filter (artifact: artifact.name == name) (readJSON (locks + "/publishers.json")).artifacts
+      );
+      url = builtins.replaceStrings [ "{file}" ] [ (builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file) ] locked.address;
+    in
+    described "source" locked (
+      if locked.sha256 == null then
+        unknown locked.file
+      else
+        pkgs.fetchurl {
+          name = fileName locked.file;
+          urls = [ url ];
+          inherit (locked) sha256;
+        }
+    );
 
   # The Debian packages of one set.
   debian =

@@ -1,7 +1,7 @@
 # The images: which layers, and what runs in them.
 {
   fetch,
-  layers,
+  parts,
   mkImage,
 }:
 let
@@ -10,7 +10,7 @@ let
   python = (fetch.wheels "runner").python;
   description = "Turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
 
-  config =
+  imageConfig =
     {
       name,
       predictor,
@@ -86,15 +86,15 @@ let
     mkImage {
       inherit name;
       layers = [
-        layers.base
-        layers.python
-        layers.runner
-        layers.triton
-        layers.bridge
+        parts.base
+        parts.python
+        parts.runner
+        parts.triton
+        parts.bridge
         engine
-        (layers.application "runner")
+        (parts.application "runner")
       ];
-      config = config {
+      config = imageConfig {
         inherit name gpu;
         predictor = "runner";
         class = "Runner";
@@ -109,11 +109,56 @@ let
         ];
       };
     };
+  sms = [
+    80
+    86
+    90
+  ];
+
+  # NAME-80, NAME-86, NAME-90
+  perSM =
+    prefix: engine:
+    builtins.listToAttrs (
+      map (sm: rec {
+        name = "${prefix}-${toString sm}";
+        value = mkRunner {
+          inherit name;
+          engine = engine sm;
+          gpu = true;
+        };
+      }) sms
+    );
 in
-{
+perSM "cog-triton-runner" parts.engine-tensorrt-llm
+// perSM "cog-triton-runner-vllm" parts.engine-vllm
+// {
+  cog-triton-builder = mkImage rec {
+    name = "cog-triton-builder";
+    layers = [
+      parts.base
+      parts.python
+      parts.runner
+      parts.engine-ctranslate2
+      (parts.engine-tensorrt-llm null)
+      (parts.application "builder")
+    ];
+    config = imageConfig {
+      inherit name;
+      predictor = "builder";
+      class = "Builder";
+      gpu = true;
+      environment = {
+        COG_MAX_CONCURRENCY = "1";
+        BUILDER_OUTPUT_DIR = "/src";
+        HF_HUB_CACHE = "/src/models";
+      };
+      ports = [ 5000 ];
+    };
+  };
+
   cog-triton-runner-cpu = mkRunner {
     name = "cog-triton-runner-cpu";
-    engine = layers.engine-ctranslate2;
+    engine = parts.engine-ctranslate2;
     gpu = false;
   };
 }

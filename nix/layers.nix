@@ -8,6 +8,7 @@
 let
   home = "opt/cog-triton";
   user = 1000;
+  debianPython = "python${(fetch.wheels "runner").python}";
 
   mkLayer =
     {
@@ -16,6 +17,13 @@ let
       packages ? [ ],
       attributes ? { },
     }:
+    let
+      unknown = builtins.filter (package: package.sha256 == "") packages;
+    in
+    if unknown != [ ] then
+      # Before anything else of the layer, which can be gigabytes, is fetched.
+      (builtins.head unknown).path
+    else
     tools.run {
       name = "layer-${name}";
       module = "layer";
@@ -43,6 +51,7 @@ let
           interpreter = "/usr/bin/python${wheels.python}";
           version = wheels.python;
           wheels = paths wheels.packages;
+          left_out = wheels.leftOut;
         }
       ];
     };
@@ -61,6 +70,17 @@ let
     do = "files";
     source = "${source}";
     inherit into;
+  };
+
+  link = path: target: {
+    do = "link";
+    inherit path target;
+  };
+
+  prune = sm: {
+    do = "prune";
+    program = "${sources.prune}";
+    inherit sm;
   };
 
   own = {
@@ -94,16 +114,8 @@ rec {
     name = "python";
     inherit (debian "python") packages;
     steps = (debian "python").steps ++ [
-      {
-        do = "link";
-        path = "usr/bin/python";
-        target = "python${(fetch.wheels "runner").python}";
-      }
-      {
-        do = "link";
-        path = "usr/bin/python3";
-        target = "python${(fetch.wheels "runner").python}";
-      }
+      (link "usr/bin/python" debianPython)
+      (link "usr/bin/python3" debianPython)
     ];
   };
 
@@ -138,19 +150,86 @@ rec {
     { name = "engine-ctranslate2"; } // environment "engine-ctranslate2" "${home}/engines/ctranslate2"
   );
 
+  engine-vllm =
+    sm:
+    let
+      vllm = environment "engine-vllm" "${home}/engines/vllm";
+    in
+    mkLayer {
+      name = "engine-vllm-${toString sm}";
+      inherit (vllm) packages;
+      steps = vllm.steps ++ [ (prune sm) ];
+    };
+
+  # For a runner of one SM; for the builder, which compiles for all of them, `sm` is null.
+  engine-tensorrt-llm =
+    sm:
+    let
+      mpi = debian "mpi";
+      cpython = fetch.publisher "cpython";
+      examples = fetch.publisher "tensorrt-llm-examples";
+      wheels = fetch.wheels "engine-tensorrt-llm";
+      interpreter = "${home}/python${wheels.python}";
+      library = "libpython${wheels.python}.so.1.0";
+    in
+    mkLayer {
+      name = "engine-tensorrt-llm-${if sm == null then "build" else toString sm}";
+      packages =
+        mpi.packages ++ [ cpython ] ++ wheels.packages ++ (if sm == null then [ examples ] else [ ]);
+      steps =
+        mpi.steps
+        ++ [
+          (link "usr/bin/mpirun" "mpirun.openmpi")
+          {
+            do = "archive";
+            source = "${cpython.path}";
+            into = interpreter;
+            strip = 1;
+            wanted = [ ];
+          }
+          # TensorRT-LLM's libraries ask the loader for it.
+          (link "usr/lib/x86_64-linux-gnu/${library}" "/${interpreter}/lib/${library}")
+          {
+            do = "environment";
+            place = "${home}/engines/tensorrt_llm";
+            interpreter = "/${interpreter}/bin/python${wheels.python}";
+            version = wheels.python;
+            wheels = paths wheels.packages;
+            left_out = wheels.leftOut;
+          }
+        ]
+        ++ (
+          if sm == null then
+            [
+              {
+                do = "archive";
+                source = "${examples.path}";
+                into = "${home}/tensorrt_llm";
+                strip = 1;
+                wanted = [ "examples" ];
+              }
+            ]
+          else
+            [
+              # Only building an engine needs these, one file of half a gigabyte per SM.
+              {
+                do = "remove";
+                pattern = "**/libnvinfer_builder_resource*";
+              }
+              (prune sm)
+            ]
+        );
+    };
+
   # What serves, and what the command line needs; `predictor` is the package that Cog serves.
   application =
     predictor:
     mkLayer {
-      name = "application";
+      name = "application-${predictor}";
       steps = [
         (files sources.application "src")
         (files "${sources.files}/application" "")
-        {
-          do = "link";
-          path = "src/.cog";
-          target = "${predictor}/.cog";
-        }
+        (link "src/.cog" "${predictor}/.cog")
         {
           do = "directories";
           paths = [

@@ -42,10 +42,12 @@ def _certificates(tree: Tree) -> None:
     tree.file(_BUNDLE, b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in authorities))
 
 
-def _environment(tree: Tree, place: str, interpreter: str, version: str, wheels: list[str]) -> None:
+def _environment(
+    tree: Tree, place: str, interpreter: str, version: str, wheels: list[str], left_out: list[str]
+) -> None:
     wheel.make_environment(tree, place, interpreter, version)
     for path in wheels:
-        wheel.install(tree, Path(path), place, version)
+        wheel.install(tree, Path(path), place, version, left_out)
 
 
 def _extract(tree: Tree, place: str, wheels: list[str], wanted: list[str]) -> None:
@@ -84,6 +86,11 @@ def _link(tree: Tree, path: str, target: str) -> None:
     tree.link(path, target)
 
 
+def _remove(tree: Tree, pattern: str) -> None:
+    for path in tree.root.glob(pattern):
+        path.unlink()
+
+
 def _prune(tree: Tree, program: str, sm: int) -> None:
     """Remove the device code of other GPUs."""
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -102,5 +109,6 @@ _STEPS: dict[str, Callable[..., None]] = {
     "files": _files,
     "directories": _directories,
     "link": _link,
+    "remove": _remove,
     "prune": _prune,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import configparser
 import sys
+import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -37,9 +38,15 @@ def make_environment(tree: Tree, place: str, interpreter: str, version: str) -> 
         tree.link(f"{place}/bin/{name}", interpreter)
 
 
-def install(tree: Tree, wheel: Path, place: str, version: str) -> None:
-    """Add a wheel to the environment at `place`, with the commands that it declares."""
+def install(tree: Tree, wheel: Path, place: str, version: str, left_out: list[str]) -> None:
+    """Add a wheel to the environment at `place`, with the commands that it declares.
+
+    The paths `left_out`, relative to site-packages, are not added.
+    """
     site = f"{place}/lib/python{version}/site-packages"
+    if tarfile.is_tarfile(wheel):
+        _install_sources(tree, wheel, site)
+        return
     schemes = {
         "purelib": site,
         "platlib": site,
@@ -49,6 +56,8 @@ def install(tree: Tree, wheel: Path, place: str, version: str) -> None:
     }
     with zipfile.ZipFile(wheel) as archive:
         for member, parts in _files(archive):
+            if member.filename in left_out:
+                continue
             if parts[0].endswith(".data"):
                 if parts[1] not in schemes:
                     raise Problem(f"{wheel.name} installs into {parts[1]}, which is not known here.")
@@ -64,6 +73,23 @@ def install(tree: Tree, wheel: Path, place: str, version: str) -> None:
                 _add(tree, archive, member, f"{site}/{'/'.join(parts)}")
             if parts[0].endswith(".dist-info") and parts[1:] == ["entry_points.txt"]:
                 _commands(tree, archive.read(member).decode(), place)
+
+
+def _install_sources(tree: Tree, archive: Path, site: str) -> None:
+    """Add the modules of a source distribution that has nothing to compile, as a build of it would."""
+    with tarfile.open(archive) as sources:
+        members = {member.name.partition("/")[2]: member for member in sources if member.isreg()}
+        metadata = sources.extractfile(members["PKG-INFO"])
+        assert metadata is not None
+        text = metadata.read()
+        fields = dict(line.split(": ", 1) for line in text.decode().splitlines() if ": " in line)
+        name = f"{fields['Name'].replace('-', '_')}-{fields['Version']}"
+        tree.file(f"{site}/{name}.dist-info/METADATA", text)
+        for path, member in members.items():
+            if f"{path.partition('/')[0]}/__init__.py" in members:
+                content = sources.extractfile(member)
+                assert content is not None
+                tree.file(f"{site}/{path}", content)
 
 
 def extract(tree: Tree, wheel: Path, place: str, wanted: list[str]) -> None:
