@@ -40,15 +40,15 @@ class Part:
     place: Path
     lock: Path
     make: Callable[[Part], None]
+    sources: tuple[str | Path, ...] = ()  # what it is made from beside the lock
     state: str = "waiting"
     packages: int = 0
     fetched: int = 0
 
     def recipe(self) -> str:
         """What the result depends on; it is made anew when this changes."""
-        text = self.lock.read_text() + Path(__file__).read_text() + sys.version
-        if self.name == "engine bridge":
-            text += "".join(path.read_text() for path in sorted((ROOT / "runner/bridge").glob("*.[ch]")))
+        sources = [self.lock, Path(__file__), *(ROOT / source for source in self.sources)]
+        text = "".join(source.read_text() for source in sources) + sys.version
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -109,11 +109,18 @@ def unpacked(part: Part) -> None:
 def bridge(part: Part) -> None:
     """The engine bridge, compiled with the compiler of its lock."""
     compiler = HOME / "zig"
+    shutil.rmtree(part.place, ignore_errors=True)
     unpacked(replace(part, place=compiler))
     part.state = "compiling"
     library = part.place / "engine_bridge/libtriton_engine_bridge.so"
     run(part, [sys.executable, "-m", "runner.bridge.build", "--zig-path", compiler, "--output", library])
-    shutil.rmtree(compiler)
+
+
+def bridge_sources() -> tuple[str | Path, ...]:
+    """The C sources, and the modules whose constants are compiled in."""
+    own = sorted(path for path in (ROOT / "runner/bridge").iterdir() if path.suffix in {".c", ".h", ".py"})
+    shared = ("shared/errors/serving.py", "runner/engines/base.py", "runner/engines/frames.py")
+    return (*own, *shared)
 
 
 def parts(*, dev: bool) -> list[Part]:
@@ -124,7 +131,7 @@ def parts(*, dev: bool) -> list[Part]:
         Part(
             "ctranslate2 engine", HOME / "engines/ctranslate2", locks / "engine-ctranslate2.txt", environment
         ),
-        Part("engine bridge", HOME / "bridge", locks / "bridge.txt", bridge),
+        Part("engine bridge", HOME / "bridge", locks / "bridge.txt", bridge, bridge_sources()),
     ]
 
 

@@ -122,8 +122,10 @@ class TritonServer:
             status = self._process.wait()
             if self._stopping.is_set():
                 return
-            failures = 0 if time.monotonic() - started > _STABLE_SECONDS else failures + 1
+            if time.monotonic() - started > _STABLE_SECONDS:
+                failures = 0
             pause = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
+            failures += 1
             log.error("triton ended; starting it again", status=_status(status), in_seconds=pause)
             if self._stopping.wait(pause):
                 return
