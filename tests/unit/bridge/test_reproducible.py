@@ -15,12 +15,8 @@ def test_two_build_directories_give_the_same_bytes(tmp_path):
     libraries = []
     for name in ("one", "another/and/deeper"):
         libraries.append(tmp_path / name / "libtriton_engine_bridge.so")
-        subprocess.run(
-            [sys.executable, "-m", "runner.bridge.build"]
-            + ["--zig-path", str(Layout.current().home / "zig"), "--output", str(libraries[-1])],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-        )
+        places = ["--zig-path", str(Layout.current().home / "zig"), "--output", str(libraries[-1])]
+        command = [sys.executable, "-m", "runner.bridge.build", *places]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     built = Layout.current().backend_directory / "engine_bridge/libtriton_engine_bridge.so"
     assert {library.read_bytes() for library in libraries} == {built.read_bytes()}
