@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 5000
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test bench soak fuzz lint fix docs lock setup setup-dev clean
+.PHONY: help demo serve test bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -25,6 +25,9 @@ soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be l
 
 fuzz: setup-dev ## The property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit -m hypothesis
+
+fuzz-prune: setup-dev ## 5,000 corrupt libraries against the pruner of device code
+	PRUNE_FUZZ_CASES=5000 $(run) pytest tests/unit/prune/test_fuzz.py
 
 lint: setup-dev ## Format, lint and types; changes nothing
 	@.venv/bin/ruff format --check --quiet .

@@ -1,0 +1,43 @@
+"""Reads of a file, bounded by its size."""
+
+from __future__ import annotations
+
+import os
+
+from .refused import Refused
+
+CHUNK = 1 << 20
+
+
+class Source:
+    """A file that is read by position; nothing of it is kept in memory."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self.size = os.fstat(file).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Raises Refused when the file is shorter."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise Refused("a header points past the end of the file")
+        parts = []
+        while size:
+            part = os.pread(self.file, size, offset)
+            if not part:
+                raise Refused("the file got shorter while it was read")
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def zeros_end(self, start: int, end: int) -> int:
+        """Where the run of zero bytes that begins at `start` ends; at most `end`."""
+        size = 4096
+        while start < end:
+            part = self.read(start, min(size, end - start))
+            size = min(2 * size, CHUNK)
+            rest = len(part.lstrip(b"\0"))
+            if rest:
+                return start + len(part) - rest
+            start += len(part)
+        return start

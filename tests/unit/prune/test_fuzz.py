@@ -1,0 +1,145 @@
+"""Corrupt libraries are refused, or give a file whose memory is the same outside the device code.
+
+`make fuzz-prune` tries 5,000; the seeds are numbers, so a case that failed can be tried alone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+
+from nix.prune import Outcome, prune_library
+from tests.unit.prune.libraries import (
+    CUBIN,
+    PTX,
+    A,
+    Library,
+    container,
+    entry,
+    memory_of,
+    sections_of,
+    segments_of,
+)
+
+CASES = int(os.environ.get("PRUNE_FUZZ_CASES", "200"))
+_CODE = [
+    container(*(entry(CUBIN, sm, 500, fill=sm) for sm in (80, 86, 90)), entry(PTX, 90)),
+    container(entry(CUBIN, 80, 5000), entry(CUBIN, 90, 9000, A)),
+    container(),
+    container(entry(CUBIN, 90, 7000)),
+]
+BASES = [
+    Library(_CODE).build(),
+    Library(_CODE, debug=b"\x77" * 9000).build(),
+    Library(_CODE, debug=b"\x77" * 50_000, late=b"\x66" * 99).build(),
+    Library(_CODE, section="__nv_relfatbin", relocated=[0x200, 0x10_0000]).build(),
+    Library(debug=b"\x77" * 100).build(),
+]
+_NUMBERS = [
+    0,
+    1,
+    7,
+    8,
+    16,
+    56,
+    63,
+    64,
+    255,
+    4095,
+    4096,
+    4097,
+    0x7FFF_FFFF,
+    0xFFFF_FFFF,
+    1 << 40,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+]
+
+
+def fields(data: bytes) -> list[int]:
+    """Where numbers stand that the pruner reads: all headers, the containers and their entries."""
+    places = list(range(16, 64, 2))
+    places += range(64, 64 + 56 * len(segments_of(data)), 4)
+    table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    places += range(table, table + 64 * count, 4)
+    for name in (".nv_fatbin", "__nv_relfatbin"):
+        if name in sections_of(data):
+            _, offset, size = sections_of(data)[name]
+            places += range(offset, offset + size, 4)
+            places += 20 * [
+                at for at in range(offset, offset + size - 64, 8) if data[at + 2 : at + 4] == b"\x55\xba"
+            ]
+    return [at for at in places if at + 8 <= len(data)]
+
+
+FIELDS = [fields(data) for data in BASES]
+
+
+def corrupted(seed: int) -> bytes:
+    chance = random.Random(seed)
+    which = chance.randrange(len(BASES))
+    data = bytearray(BASES[which])
+    for _ in range(chance.randint(1, 5)):
+        at = chance.choice(FIELDS[which])
+        width = chance.choice("BHIQ")
+        (old,) = struct.unpack_from(f"<{width}", data, at)
+        new = chance.choice(
+            [
+                *_NUMBERS,
+                old + 1,
+                old - 1,
+                old ^ 1 << chance.randrange(64),
+                chance.getrandbits(64),
+                chance.randrange(len(data)),
+            ]
+        )
+        struct.pack_into(f"<{width}", data, at, new % (1 << 8 * struct.calcsize(width)))
+    if chance.random() < 0.1:
+        del data[chance.randrange(len(data)) :]
+    if chance.random() < 0.05:
+        data += chance.randbytes(chance.randrange(100))
+    return bytes(data)
+
+
+def described(data: bytes) -> list[bytes]:
+    """Memory, with zeros for device code and for the ELF and program headers."""
+    blank = [
+        (address, size)
+        for name, (address, _, size) in sections_of(data).items()
+        if name in {".nv_fatbin", "__nv_relfatbin"}
+    ]
+    segments = segments_of(data)
+    parts = []
+    for start, content in memory_of(data).items():
+        part = bytearray(content)
+        table = struct.unpack_from("<Q", data, 32)[0]
+        offset = next(row[2] for row in segments if row[3] == start)
+        headers = [(start - offset, 64), (start - offset + table, 56 * len(segments))]
+        for address, size in blank + headers:
+            begin, end = max(address - start, 0), min(address - start + size, len(part))
+            if begin < end:
+                part[begin:end] = bytes(end - begin)
+        parts.append(bytes(part))
+    return parts
+
+
+def test_corrupt_libraries(tmp_path):
+    path = tmp_path / "liba.so"
+    outcomes = dict.fromkeys(Outcome, 0)
+    for seed in range(CASES):
+        before = corrupted(seed)
+        path.write_bytes(before)
+        report = prune_library(path, 86)
+        after = path.read_bytes()
+        outcomes[report.outcome] += 1
+        if report.outcome is not Outcome.PRUNED:
+            assert after == before, seed
+            continue
+        assert described(after) == described(before), seed
+        assert prune_library(path, 86).outcome is Outcome.UNCHANGED, seed
+        assert len(after) <= len(before) + 4096, seed
+    assert list(tmp_path.iterdir()) == [path]
+    # Both ends were met: some corruptions do no harm, most are refused.
+    assert outcomes[Outcome.PRUNED] > CASES // 20
+    assert outcomes[Outcome.REFUSED] > CASES // 5

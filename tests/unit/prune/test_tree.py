@@ -1,0 +1,115 @@
+"""A site-packages folder: libraries, TensorRT's builder resources, RECORD."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+
+import pytest
+
+from nix.prune import Outcome, Refused, prune_wheel_tree
+from nix.prune.__main__ import main
+from tests.unit.prune.libraries import CUBIN, Library, container, device_code_of, entry
+
+LIBRARY = Library([container(entry(CUBIN, 80), entry(CUBIN, 90))]).build()
+RESOURCES = [
+    f"tensorrt_libs/libnvinfer_builder_resource_{target}.so.10.14.1"
+    for target in ("sm80", "sm86", "sm90", "ptx", "win_sm86")
+]
+
+
+def digest(content: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def root(tmp_path):
+    files = {
+        "torch/lib/libtorch_cuda.so": LIBRARY,
+        "torch/notes, and more.txt": b"text",
+        "tensorrt_libs/libnvinfer.so.10": b"\x7fELF, of another machine" + bytes(64),
+        **dict.fromkeys(RESOURCES, LIBRARY),
+    }
+    rows = [[name, digest(content), str(len(content))] for name, content in files.items()]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "torch/lib/link.so").symlink_to("libtorch_cuda.so")
+    record = tmp_path / "torch-2.dist-info/RECORD"
+    record.parent.mkdir()
+    with record.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([*rows, ["torch-2.dist-info/RECORD", "", ""]])
+    return tmp_path
+
+
+def resources(root) -> set[str]:
+    return {path.name.split("resource_")[1].split(".")[0] for path in root.rglob("*builder_resource*")}
+
+
+def test_record_is_true(root):
+    report = prune_wheel_tree(root, 90)
+    with (root / "torch-2.dist-info/RECORD").open(newline="") as file:
+        rows = {name: (found, size) for name, found, size in csv.reader(file)}
+    assert report.records == ["torch-2.dist-info/RECORD"]
+    assert rows.pop("torch-2.dist-info/RECORD") == ("", "")
+    assert set(rows) == {
+        "torch/lib/libtorch_cuda.so",
+        "torch/notes, and more.txt",
+        "tensorrt_libs/libnvinfer.so.10",
+    }
+    for name, row in rows.items():
+        content = (root / name).read_bytes()
+        assert row == (digest(content), str(len(content)))
+
+
+def test_libraries_are_reported_by_their_path(root):
+    report = prune_wheel_tree(root, 90)
+    outcomes = {library.path: (library.outcome, library.reason) for library in report.libraries}
+    assert outcomes == {
+        "torch/lib/libtorch_cuda.so": (Outcome.PRUNED, ""),
+        "tensorrt_libs/libnvinfer.so.10": (Outcome.REFUSED, "not an ELF file for x86-64"),
+    }
+    assert device_code_of((root / "torch/lib/libtorch_cuda.so").read_bytes()) == [[(CUBIN, 90, 0xAB)]]
+    assert (root / "torch/lib/link.so").is_symlink()
+
+
+def test_a_runner_has_no_builder_resources(root):
+    report = prune_wheel_tree(root, 86)
+    assert resources(root) == set()
+    assert report.removed == dict.fromkeys(sorted(RESOURCES), len(LIBRARY))
+
+
+def test_a_builder_keeps_its_own(root):
+    prune_wheel_tree(root, 86, builder=True)
+    assert resources(root) == {"sm86", "ptx"}
+
+
+def test_a_builder_without_its_own_is_refused(root):
+    with pytest.raises(Refused, match=r"no builder resource for sm_87 here, only for sm80, sm86, sm90"):
+        prune_wheel_tree(root, 87, builder=True)
+    assert len(resources(root)) == len(RESOURCES)
+
+
+def test_a_second_run_changes_nothing(root):
+    prune_wheel_tree(root, 90)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    report = prune_wheel_tree(root, 90)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert (report.removed, report.records) == ({}, [])
+
+
+def test_a_dry_run_writes_nothing(root):
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    assert len(prune_wheel_tree(root, 90, dry_run=True).removed) == len(RESOURCES)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_command(root, capsys):
+    assert main(["--sm", "90", "--tree", str(root), "--report", "json"]) == 0
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["sm"] == 90
+    assert "removed" in report
+    assert main(["--sm", "90", "--tree", str(root)]) == 0
+    assert "libtorch_cuda.so: unchanged, device code" in capsys.readouterr().out
