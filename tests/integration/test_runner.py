@@ -39,7 +39,7 @@ def server(mock_archive, tmp_path_factory):
         "SYSTEM_PROMPT": "be brief",
         "RESPONSE_TIMEOUT": "2",
     }
-    with cog_server("runner", directory / "log", concurrency=80, **environment) as server:
+    with cog_server("runner", directory / "log", concurrency=160, **environment) as server:
         yield server
 
 
