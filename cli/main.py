@@ -63,6 +63,21 @@ def serve(
 
 
 @app.command()
+def instantiate(
+    config: Annotated[str, typer.Argument(help="The build config with the section `instantiate`.")],
+    base: Annotated[str | None, typer.Option(help="The runner image; default: `base_model`.")] = None,
+    dest: Annotated[str | None, typer.Option(help="Where to push; default: `staging_dest`.")] = None,
+) -> None:
+    """Push a model's image: `cog-triton instantiate config.yaml --base HOST/RUNNER --dest HOST/MODEL`.
+
+    The image has the runner's layers, and the weights and prompts of the config in its environment.
+    """
+    from cli.instantiate import instantiate as push_image
+
+    typer.echo(push_image(config, base, dest))
+
+
+@app.command()
 def inspect(
     archive: Annotated[Path, typer.Argument(help="An engine.tar.")],
 ) -> None:

@@ -108,3 +108,10 @@ class PackageFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive cannot be written to {path}: {reason}."
     remedy = "Check the free space and the permissions there."
+
+
+class ModelImageFailed(CogTritonError):
+    code = "E3301"
+    fixed_by = FixedBy.OPERATOR
+    message = "The model's image cannot be pushed to {dest}: {reason}."
+    remedy = "Install skopeo, `docker login` to both registries, and check both names."

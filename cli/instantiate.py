@@ -1,0 +1,128 @@
+"""A model's image from a runner image: the same layers, another config; only the config is sent.
+
+skopeo talks to the registries, with the credentials of `docker login`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.config_source import read_config, shown
+from shared.config import load_config
+from shared.errors import ConfigInvalid, ModelImageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from shared.config.models import Instantiate
+
+_INDEXES = {
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+}
+_MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
+_LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|/)")
+_DIRECTORY_VERSION = "Directory Transport Version: 1.1\n"  # of containers/image's `dir:`
+
+
+def instantiate(source: str, base: str | None, dest: str | None) -> str:
+    """Push the image that the config at `source` describes; return its digest.
+
+    `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
+    stand in for them. Raises E30xx for the config and E3301 when the image cannot be made.
+    """
+    section = load_config(read_config(source), shown(source)).instantiate
+    base = base or (section.base_model if section else None)
+    dest = dest or (section.staging_dest if section else None)
+    if section is None or base is None or dest is None:
+        reason = (
+            "an image needs the section `instantiate`, with base_model and staging_dest unless given here"
+        )
+        raise ConfigInvalid(source=shown(source), reason=reason)
+    return push_model(base, dest, model_environment(section, source))
+
+
+def model_environment(section: Instantiate, source: str) -> dict[str, str]:
+    """What the runner reads from its environment. Raises E3004 when the weights are not at a URL."""
+    if section.weights is None or "://" not in section.weights:
+        raise ConfigInvalid(
+            source=shown(source), reason="instantiate.weights must be the URL of an engine.tar"
+        )
+    texts = {
+        "COG_WEIGHTS": section.weights,
+        "SYSTEM_PROMPT": section.system_prompt,
+        "PROMPT_TEMPLATE": section.prompt_template,
+        "STOP_SEQUENCES": json.dumps(section.stop_sequences) if section.stop_sequences else None,
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
+    """Push `base` with other environment variables to `dest`; return the digest. Raises E3301."""
+    manifest = json.loads(_skopeo(["inspect", "--raw"], [base], dest))
+    if manifest.get("mediaType") in _INDEXES:
+        raise ModelImageFailed(
+            dest=dest, reason=f"{base} is a list of images; name one of them by its digest"
+        )
+    config = with_environment(
+        json.loads(_skopeo(["inspect", "--config", "--raw"], [base], dest)), environment
+    )
+    content = json.dumps(config).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    manifest["config"].update(digest=f"sha256:{digest}", size=len(content))
+    described = json.dumps(manifest).encode()
+    with tempfile.TemporaryDirectory(prefix="model-image-") as scratch:
+        directory = Path(scratch)
+        (directory / "version").write_text(_DIRECTORY_VERSION)
+        (directory / "manifest.json").write_bytes(described)
+        (directory / digest).write_bytes(content)
+        copy = ["copy", "--preserve-digests", "--retry-times", "3"]
+        try:
+            _skopeo(copy, [directory, dest], dest)
+        except ModelImageFailed as failed:
+            if "no such file" not in str(failed):
+                raise
+            # The layers are not in this repository yet, and it is not known where else: they travel once.
+            _skopeo(copy, [base, dest], dest)
+            _skopeo(copy, [directory, dest], dest)
+    return f"sha256:{hashlib.sha256(described).hexdigest()}"
+
+
+def with_environment(config: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """An OCI image config with more environment variables; those of the same name are replaced."""
+    own = config.setdefault("config", {})
+    kept = [line for line in own.get("Env") or [] if line.partition("=")[0] not in environment]
+    own["Env"] = kept + [f"{name}={value}" for name, value in environment.items()]
+    return config
+
+
+def _skopeo(command: Sequence[str], places: Sequence[str | Path], dest: str) -> str:
+    """What skopeo prints; a place is an image reference, or the directory of an image."""
+    verb, *options = command
+    plain = {
+        "inspect": ["--tls-verify=false"],
+        "copy": ["--src-tls-verify=false", "--dest-tls-verify=false"],
+    }
+    if any(isinstance(place, str) and _LOCAL.match(place) for place in places):
+        options += plain[verb]
+    named = [f"docker://{place}" if isinstance(place, str) else f"dir:{place}" for place in places]
+    try:
+        done = subprocess.run(
+            ["skopeo", "--insecure-policy", verb, *options, *named],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ModelImageFailed(dest=dest, reason="skopeo is not installed") from None
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        message = _MESSAGE.search(last)
+        raise ModelImageFailed(dest=dest, reason=message[1].replace('\\"', '"') if message else last)
+    return done.stdout
