@@ -129,10 +129,10 @@ def _check_alone(source: Source, elf: Elf, section: Section) -> None:
 def _others(elf: Elf, section: Section) -> Iterator[tuple[int, int, str]]:
     yield from elf.tables
     for other in elf.sections:
-        if other is not section and other.type:
+        if other is not section and other.type and other.file_size:
             yield other.offset, other.end, other.name
     for segment in elf.segments:
-        if segment.type not in {PT_LOAD, 0}:
+        if segment.type not in {PT_LOAD, 0} and segment.file_size:
             yield segment.offset, segment.end, "another segment"
 
 

@@ -211,14 +211,15 @@ def _check(elf: Elf, source: Source) -> None:
     for load, following in zip(loads, [*loads[1:], None], strict=True):
         if load.end > source.size or load.file_size > load.memory_size:
             raise Refused("a segment reaches past its end")
-        if (load.offset - load.address) % PAGE:
+        is_power_of_two = load.alignment & (load.alignment - 1) == 0
+        if not is_power_of_two or (load.offset - load.address) % max(load.alignment, PAGE):
             raise Refused("a segment that no loader can map")
         if following and following.offset < load.end:
             raise Refused("segments overlap in the file")
     by_address = sorted(loads, key=lambda load: load.address)
     if any(one.address_end > other.address for one, other in pairwise(by_address)):
         raise Refused("segments overlap in memory")
-    if any(section.type and section.end > source.size for section in elf.sections):
+    if any(section.type and section.file_size and section.end > source.size for section in elf.sections):
         raise Refused("a section reaches past the end of the file")
     if any(section.link >= len(elf.sections) for section in elf.sections):
         raise Refused("a section is linked to none")
