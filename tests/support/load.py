@@ -89,6 +89,8 @@ def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None)
                     stream.feed(data, now)
                     continue
                 stream.ended_at = now
+                if during:
+                    raise AssertionError(f"a stream ended before all had some text: {stream.result}")
                 selector.unregister(key.fileobj)
                 key.fileobj.close()
             if during and all(len(stream.chunks) >= 3 for stream in streams):
