@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 
+REFUSALS = 100
+
+
 @dataclass
 class Stream:
     """One prediction: its events, each with the second (of the monotonic clock) at which it arrived."""
@@ -18,6 +21,7 @@ class Stream:
     sent_at: float = 0.0
     ended_at: float = 0.0
     events: list[tuple[float, str, dict]] = field(default_factory=list)
+    refusals: int = 0
     _rest: bytes = b""
     _in_body: bool = False
 
@@ -36,6 +40,10 @@ class Stream:
             self.events.append(
                 (now, kind.removeprefix("event: "), json.loads(data_line.removeprefix("data: ")))
             )
+
+    def was_refused(self) -> bool:
+        """Whether Cog had no slot. It also says so, slots or not, when two requests come at one instant."""
+        return self._rest.startswith(b"HTTP/1.0 409 ") and self.refusals < REFUSALS
 
     @property
     def chunks(self) -> list[tuple[float, str]]:
@@ -64,36 +72,65 @@ def request(host: str, inputs: dict) -> bytes:
     return head.encode() + body
 
 
+class _Load:
+    """Streams that run at the same time, each on a connection of its own."""
+
+    def __init__(self, url: str, streams: list[Stream]) -> None:
+        self.address = urlsplit(url)
+        self.streams = streams
+        self.selector = selectors.DefaultSelector()
+
+    def open(self, stream: Stream) -> None:
+        connection = socket.create_connection((self.address.hostname, self.address.port), timeout=10)
+        stream.sent_at = time.monotonic()
+        connection.sendall(request(self.address.netloc, stream.inputs))
+        connection.setblocking(False)
+        self.selector.register(connection, selectors.EVENT_READ, stream)
+
+    def close(self, key: selectors.SelectorKey) -> None:
+        self.selector.unregister(key.fileobj)
+        key.fileobj.close()
+
+    def running(self) -> list[selectors.SelectorKey]:
+        return list(self.selector.get_map().values())
+
+    def receive(self) -> None:
+        for key, _ in self.selector.select(1):
+            stream = key.data
+            data = key.fileobj.recv(1 << 16)
+            now = time.monotonic()
+            if data:
+                stream.feed(data, now)
+                continue
+            self.close(key)
+            if stream.was_refused():
+                stream.refusals += 1
+                stream._rest = b""
+                time.sleep(0.01)
+                self.open(stream)
+            else:
+                stream.ended_at = now
+
+
 def run_streams(url: str, inputs: list[dict], timeout: float = 120, during=None) -> list[Stream]:
     """Run all these predictions at the same time; `during(streams)` is called once all of them have some text."""
-    address = urlsplit(url)
-    streams = [Stream(one) for one in inputs]
+    load = _Load(url, [Stream(one) for one in inputs])
     deadline = time.monotonic() + timeout
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            connection = socket.create_connection((address.hostname, address.port), timeout=10)
-            stream.sent_at = time.monotonic()
-            connection.sendall(request(address.netloc, stream.inputs))
-            connection.setblocking(False)
-            selector.register(connection, selectors.EVENT_READ, stream)
-        while selector.get_map():
+    try:
+        for stream in load.streams:
+            load.open(stream)
+        while load.running():
             if time.monotonic() > deadline:
-                for key in list(selector.get_map().values()):
-                    key.fileobj.close()
-                raise TimeoutError(f"{len(selector.get_map())} of {len(streams)} streams have not ended")
-            for key, _ in selector.select(1):
-                stream = key.data
-                data = key.fileobj.recv(1 << 16)
-                now = time.monotonic()
-                if data:
-                    stream.feed(data, now)
-                    continue
-                stream.ended_at = now
-                if during:
-                    raise AssertionError(f"a stream ended before all had some text: {stream.result}")
-                selector.unregister(key.fileobj)
-                key.fileobj.close()
-            if during and all(len(stream.chunks) >= 3 for stream in streams):
-                during(streams)
+                raise TimeoutError(f"{len(load.running())} of {len(load.streams)} streams have not ended")
+            load.receive()
+            if during and any(stream.ended_at for stream in load.streams):
+                ended = [stream.result for stream in load.streams if stream.ended_at]
+                raise AssertionError(f"a stream ended before all had some text: {ended}")
+            if during and all(len(stream.chunks) >= 3 for stream in load.streams):
+                during(load.streams)
                 during = None
-    return streams
+    finally:
+        for key in load.running():
+            load.close(key)
+        load.selector.close()
+    return load.streams
