@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-
 REFUSALS = 100
 
 
