@@ -38,7 +38,8 @@ def test_a_decoder_that_strips_the_end_gives_its_text_at_the_end(ids_of):
     assert detokenizer.flush() == "a a"
 
 
-@given(text=st.text())
+# Special tokens that are written out are encoded as themselves, and are no text when decoded.
+@given(text=st.text().filter(lambda text: "<s>" not in text and "</s>" not in text))
 def test_any_text_survives_byte_level(gpt, text):
     ids = gpt.encode(text)
     detokenizer = Detokenizer(gpt)
