@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import tomllib
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import parse_wheel_filename
+from uv import find_uv_bin
 
 from nix.lock.environments import PLATFORM, Environment, markers, tags
 from nix.lock.files import Document, LockProblem, Row
@@ -89,23 +89,12 @@ def ask_index(requirements: Path, python: str) -> dict[str, list[IndexFile]]:
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "pylock.toml")
-        command = [
-            sys.executable,
-            "-m",
-            "uv",
-            "pip",
-            "compile",
-            "--quiet",
-            "--no-deps",
-            "--format=pylock.toml",
-        ]
+        command = [find_uv_bin(), "pip", "compile", "--quiet", "--no-python-downloads"]
         # 2.40 is the newest glibc that uv knows a name for.
         target = [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_40"]
+        answered = ["--no-deps", "--format=pylock.toml", f"--output-file={answer}"]
         done = subprocess.run(
-            [*command, *target, str(requirements), f"--output-file={answer}"],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*command, *target, *answered, str(requirements)], capture_output=True, text=True, check=False
         )
         if done.returncode:
             reason = " ".join(done.stderr.split()[:60])

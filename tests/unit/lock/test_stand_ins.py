@@ -1,0 +1,115 @@
+import gzip
+import io
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+
+from nix.lock import stand_ins
+from nix.lock.collisions import collisions
+from nix.lock.files import LOCKS, read, text
+from shared import generated
+
+
+def test_the_list_is_fresh():
+    listed = {"nix/locks/stand-ins.json": text(stand_ins.listing())}
+
+    assert generated.stale(listed) == []
+
+
+def test_exactly_the_publishers_files_are_stood_in_for():
+    published = {row["file"] for row in read(LOCKS / "publishers.json")["artifacts"]}
+
+    assert set(stand_ins.artifacts()) == published
+
+
+@pytest.fixture(scope="module")
+def alternative(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("alternative")
+    stand_ins.write_set(directory)
+    return directory
+
+
+def test_an_alternative_set_differs_from_the_locks_in_the_stand_ins_alone(alternative):
+    published = {row["file"] for row in read(LOCKS / "publishers.json")["artifacts"]}
+    for original in LOCKS.rglob("*.json"):
+        theirs = (alternative / "locks" / original.relative_to(LOCKS)).read_text().splitlines()
+        pairs = zip(original.read_text().splitlines(), theirs, strict=True)
+        changed = [ours for ours, other in pairs if ours != other]
+        assert all(any(file in line for file in published) for line in changed)
+
+
+def test_no_hash_is_unknown_in_an_alternative_set(alternative):
+    documents = [read(path) for path in (alternative / "locks").rglob("*.json")]
+    rows = [row for document in documents for key in ("wheels", "artifacts") for row in document.get(key, ())]
+
+    assert rows
+    assert all(row["sha256"] for row in rows)
+
+
+def test_a_set_can_be_written_over_an_older_one(alternative):
+    before = (alternative / "locks/stand-ins.json").read_bytes()
+    stand_ins.write_set(alternative)
+
+    assert (alternative / "locks/stand-ins.json").read_bytes() == before
+
+
+def test_pip_finds_the_wheels_in_the_index_of_the_set(alternative, tmp_path):
+    row = next(r for r in read(alternative / "locks/publishers.json")["artifacts"] if r["name"] == "torch")
+    (tmp_path / "r.txt").write_text(f"torch=={row['version']} --hash=sha256:{row['sha256']}")
+    options = [
+        "--isolated",
+        "--disable-pip-version-check",
+        "--no-cache-dir",
+        "--no-deps",
+        "--only-binary=:all:",
+    ]
+    image = [
+        "--python-version=3.12",
+        "--implementation=cp",
+        "--abi=cp312",
+        "--platform=manylinux_2_28_x86_64",
+    ]
+    command = [sys.executable, "-m", "pip", "download", *options, *image, f"--index-url={row['index']}"]
+    subprocess.run([*command, "-r", "r.txt", "-d", "."], cwd=tmp_path, check=True, capture_output=True)
+
+    assert (tmp_path / row["file"]).exists()
+
+
+def test_stand_ins_do_not_collide(alternative):
+    assert collisions((alternative / "files").glob("*.whl")) == []
+
+
+def test_the_compiler_says_that_it_is_a_stand_in_and_fails(alternative, tmp_path):
+    wheel = next((alternative / "files").glob("tensorrt_llm-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+        points = archive.read("tensorrt_llm-1.2.1.dist-info/entry_points.txt").decode()
+    done = subprocess.run(
+        [sys.executable, "-m", "tensorrt_llm.commands.build"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "trtllm-build = tensorrt_llm.commands.build:main" in points
+    assert done.returncode == 1
+    assert done.stderr.startswith("trtllm-build is a stand-in")
+
+
+def test_the_examples_hold_both_scripts(alternative):
+    with tarfile.open(alternative / "files/v1.2.1.tar.gz") as archive:
+        scripts = [name.rpartition("/")[2] for name in archive.getnames()]
+
+    assert scripts == ["convert_checkpoint.py", "quantize.py"]
+
+
+def test_python_has_the_layout_of_the_real_one(alternative):
+    packed = next((alternative / "files").glob("cpython-*")).read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as archive:
+        python = archive.getmember("python/bin/python3.12")
+
+    assert python.mode & 0o111
