@@ -12,7 +12,7 @@ Made from `runner/settings.py` by `python -m runner.docs`; the other variables a
 variable counts as unset. A value that is not valid fails the set-up with E4002.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
-section of the config in engine.tar, the default.
+section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the default.
 
 ## The runner
 """
@@ -26,10 +26,17 @@ OTHERS = {
         ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
         ("HF_HUB_OFFLINE", "", "1: use only what is there already"),
     ],
+    "Without effect": [
+        ("PAD_ID", "", "of the original cog-triton: without beams there is nothing to pad"),
+        (
+            "TRITONSERVER_BACKEND_DIR",
+            "",
+            "of the original cog-triton: the engine bridge, below COG_TRITON_HOME, is the only backend",
+        ),
+    ],
     "Both": [
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
-        ("COG_MAX_CONCURRENCY", "1", "predictions at the same time; `cog-triton serve` sets it"),
         ("PORT", "5000", "port of the HTTP API"),
     ],
 }

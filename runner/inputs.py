@@ -1,29 +1,42 @@
-"""From the inputs of a prediction to a request for the engine: old names, ranges, defaults, the template."""
+"""The inputs of a prediction, and what they ask of the engine: old names, ranges, defaults."""
 
 from __future__ import annotations
 
+import json
+import secrets
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.engines.base import Request, SamplingParameters
-from runner.text.stop import parse_stop_sequences
-from runner.text.template import fill_template
-from shared.errors import InvalidArgument, InvalidArgumentMaxTokens, InvalidArgumentMinTokens
+from runner.engines.base import SamplingParameters
+from runner.limits import MOST_TOKENS
+from shared.errors import (
+    InvalidArgument,
+    InvalidArgumentMaxTokens,
+    InvalidArgumentMinTokens,
+    SettingInvalid,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from runner.settings import Settings
     from runner.text.tokenizer import Tokenizer
 
 DEFAULT_MAX_TOKENS = 512
 DEFAULT_TEMPLATE = "{prompt}"
 _NEUTRAL_LENGTH_PENALTY = 1.0
+_RANDOM_SEED_BITS = 32  # every reader of JSON takes them
+_SEED_BITS = 64  # the tensor `seed` is a UINT64
+_LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """What a prediction sends; None is "not sent"."""
 
-    prompt: str
+    prompt: str | None = None
+    messages: str | None = None
     system_prompt: str | None = None
     max_tokens: int = DEFAULT_MAX_TOKENS
     min_tokens: int | None = None
@@ -42,65 +55,52 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What stands in for inputs that were not sent: the environment's, else those of engine.tar."""
+    """What stands in for inputs that were not sent: from the environment, else from `instantiate`."""
 
     system_prompt: str
     prompt_template: str
     stop_sequences: str | None
     end_ids: frozenset[int]
+    random_seed: bool = False
+    """Whether a seed is chosen where none was sent, so that it can be told."""
 
     @classmethod
-    def of(cls, settings: Settings, instantiate: dict[str, object], tokenizer: Tokenizer) -> Defaults:
-        """Settle each default; `instantiate` is that section of the engine's config."""
+    def of(
+        cls,
+        settings: Settings,
+        instantiate: Mapping[str, object],
+        tokenizer: Tokenizer,
+        *,
+        random_seed: bool = False,
+    ) -> Defaults:
+        """Settle each default; `instantiate` is `Settings.instantiate`.
+
+        Raises E4002 for an END_ID that the tokenizer does not have.
+        """
 
         def settled(own: str | None, key: str) -> str | None:
             if own is not None:
                 return own
             value = instantiate.get(key)
-            return None if value is None else str(value)
+            return json.dumps(value) if isinstance(value, list) else None if value is None else str(value)
 
         end_ids = tokenizer.end_ids
         if settings.end_id is not None:
+            if settings.end_id >= tokenizer.vocab_size:
+                reason = f"the tokenizer has only the ids below {tokenizer.vocab_size}"
+                raise SettingInvalid(setting="END_ID", value=settings.end_id, reason=reason)
             end_ids = frozenset({settings.end_id} if settings.end_id >= 0 else ())
         return cls(
             system_prompt=settled(settings.system_prompt, "system_prompt") or "",
             prompt_template=settled(settings.prompt_template, "prompt_template") or DEFAULT_TEMPLATE,
             stop_sequences=settled(settings.stop_sequences, "stop_sequences"),
             end_ids=end_ids,
+            random_seed=random_seed,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request, and the sequences at which its text is cut."""
-
-    request: Request
-    stop_sequences: tuple[str, ...]
-
-
-def prepare(inputs: Inputs, defaults: Defaults, tokenizer: Tokenizer, request_id: int) -> Prepared:
-    """Check and translate the inputs.
-
-    Raises E1001, E1003 and E1004 for the prompt and its template, E1101, E1102 and E1104 for the others.
-    """
-    text = fill_template(
-        defaults.prompt_template if inputs.prompt_template is None else inputs.prompt_template,
-        inputs.prompt,
-        defaults.system_prompt if inputs.system_prompt is None else inputs.system_prompt,
-        system_prompt_sent=inputs.system_prompt is not None,
-    )
-    stops = defaults.stop_sequences if inputs.stop_sequences is None else inputs.stop_sequences
-    request = Request(
-        request_id=request_id,
-        input_token_ids=tokenizer.encode(text),
-        max_tokens=_max_tokens(inputs),
-        end_ids=defaults.end_ids,
-        sampling=_sampling(inputs),
-    )
-    return Prepared(request, parse_stop_sequences(stops))
-
-
-def _max_tokens(inputs: Inputs) -> int:
+def max_tokens_asked(inputs: Inputs) -> int:
+    """`max_tokens` under either of its names. Raises E1102."""
     if inputs.max_new_tokens is None:
         return inputs.max_tokens
     # A max_tokens that is the default was most likely filled in by Cog, not sent.
@@ -122,16 +122,41 @@ def _min_tokens(inputs: Inputs, max_tokens: int) -> int | None:
     return min_tokens
 
 
-def _sampling(inputs: Inputs) -> SamplingParameters:
-    min_tokens = _min_tokens(inputs, _max_tokens(inputs))
+def sampling_of(inputs: Inputs, max_tokens: int, *, random_seed: bool) -> SamplingParameters:
+    """How tokens are to be chosen. Raises E1101 and E1104.
+
+    `max_tokens` is how many there can be; `random_seed` has a seed chosen where it matters and none was sent.
+    """
+    min_tokens = _min_tokens(inputs, max_tokens)
     # Executors refuse a temperature or a top_p of 0; people mean "always the likeliest token".
-    greedy = inputs.temperature == 0 or inputs.top_p == 0 or inputs.top_k == 1
+    greedy = 0 in (_float32(inputs.temperature), _float32(inputs.top_p)) or inputs.top_k == 1
+    seed = inputs.seed
+    if seed is None and random_seed and not greedy:
+        seed = secrets.randbits(_RANDOM_SEED_BITS)
+    for argument, value, most in (
+        ("seed", seed, 2**_SEED_BITS - 1),
+        ("top_k", max(inputs.top_k, 0), MOST_TOKENS),
+    ):
+        if value is not None and not 0 <= value <= most:
+            raise InvalidArgument(argument=argument, value=value, reason=f"it is from 0 to {most}")
     return SamplingParameters(
         top_k=1 if greedy else max(inputs.top_k, 0),
         top_p=None if greedy else inputs.top_p,
         temperature=None if greedy else inputs.temperature,
         min_tokens=min_tokens,
-        seed=inputs.seed,
+        seed=seed,
         length_penalty=None if inputs.length_penalty == _NEUTRAL_LENGTH_PENALTY else inputs.length_penalty,
-        presence_penalty=inputs.presence_penalty or None,
+        presence_penalty=_presence_penalty(inputs.presence_penalty) or None,
     )
+
+
+def _presence_penalty(value: float) -> float:
+    if not abs(value) <= _LARGEST_FLOAT32:
+        raise InvalidArgument(argument="presence_penalty", value=value, reason="engines reckon with 32 bits")
+    return _float32(value)
+
+
+def _float32(value: float) -> float:
+    """As engines will see it; a number too small for them is 0."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded

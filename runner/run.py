@@ -9,6 +9,7 @@ from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
 
 from runner import cancellation
 from runner.inputs import Inputs
+from runner.prediction import current_prediction
 from runner.service import Service
 from runner.settings import Settings
 from shared.logs import configure_logging
@@ -38,7 +39,7 @@ class Runner(BaseRunner):
     @concurrent(max=128)
     async def run(
         self,
-        prompt: str = Input(description="Prompt to send to the model."),
+        prompt: str | None = Input(default=None, description="Prompt to send to the model."),
         system_prompt: str | None = Input(
             default=None,
             description="System prompt, for the {system_prompt} of the template. Default: SYSTEM_PROMPT.",
@@ -70,11 +71,17 @@ class Runner(BaseRunner):
         ),
         presence_penalty: float = Input(default=0.0, description="Penalty of tokens that occurred before."),
         seed: int | None = Input(
-            default=None, description="Seed of the random choice. Default: a random one."
+            default=None,
+            description="Seed of the random choice. Default: a random one, which the metric `seed` tells.",
         ),
         prompt_template: str | None = Input(
             default=None,
             description='Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
+        ),
+        messages: str | None = Input(
+            default=None,
+            description="Instead of a prompt: a conversation for the chat template, as a JSON list of "
+            "objects with role and content.",
         ),
         log_performance_metrics: bool = Input(default=False, description="Log the speed of this prediction."),
         max_new_tokens: int | None = Input(
@@ -87,6 +94,7 @@ class Runner(BaseRunner):
         """Stream the answer to a prompt."""
         inputs = Inputs(
             prompt=prompt,
+            messages=messages,
             system_prompt=system_prompt,
             max_tokens=max_tokens,
             min_tokens=min_tokens,
@@ -102,5 +110,4 @@ class Runner(BaseRunner):
             max_new_tokens=max_new_tokens,
             min_new_tokens=min_new_tokens,
         )
-        # Taken here: in the generator's thread Cog no longer knows which prediction this is.
-        return self.service.stream(inputs, self.scope.record_metric, cancellation.current_cancellation())
+        return self.service.stream(inputs, current_prediction(self.scope.record_metric))

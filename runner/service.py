@@ -14,25 +14,38 @@ from typing import TYPE_CHECKING
 import structlog
 from cog import CancelationException
 
+from runner.admission import Admission
 from runner.bridge.status import StatusPage
-from runner.inputs import Defaults, prepare
+from runner.engines.base import FinishReason, Request, SamplingParameters
 from runner.lifeline import die_with_parent
+from runner.machine import check_machine
+from runner.preparation import Preparation
+from runner.probe import Probe
 from runner.text.stream import TextStream
-from runner.text.tokenizer import Tokenizer
 from runner.triton.client import TritonClient
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import TritonServer
 from runner.weights import fetch_weights
 from shared.cog.server import free_port
-from shared.errors import EngineKindMismatch, WeightsNotSet
+from shared.errors import (
+    CogTritonError,
+    EngineKindMismatch,
+    FixedBy,
+    GenericError,
+    SettingInvalid,
+    ShuttingDown,
+    WeightsNotSet,
+)
 from shared.layout import PROJECT_ROOT, Layout
 from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from runner.cancellation import Cancellation
     from runner.inputs import Inputs
+    from runner.prediction import Prediction
+    from runner.preparation import Prepared
     from runner.settings import Settings
     from shared.artifact import EngineDirectory, Manifest
 
@@ -48,9 +61,11 @@ class Service:
         layout = Layout.current()
         engine = load_engine(settings, layout.available_engines())
         kind = engine_kind(engine.manifest)
-        self._tokenizer = Tokenizer.load(engine.tokenizer_files)
-        self._defaults = Defaults.of(settings, engine.config.get("instantiate") or {}, self._tokenizer)
+        check_machine(kind, engine.manifest)
+        _check_ranks(settings, engine)
+        self._preparation = Preparation.of(settings, kind, engine)
         self._request_ids = itertools.count(1)
+        self._admission = Admission(settings.admitted)
 
         self._run_dir = Path(tempfile.mkdtemp(prefix="cog-triton-"))
         self._page = StatusPage.create(self._run_dir / "status")
@@ -68,33 +83,59 @@ class Service:
         )
         port = free_port()
         self._client = TritonClient(port, self._page, settings.response_timeout)
+        self._probe_client = TritonClient(port, self._page, settings.probe_timeout)
+        self._probe = Probe(self._generate_one, lambda: self._client.response_count)
         self._triton = TritonServer(layout, self._run_dir / "models", port, self._page)
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
         die_with_parent(self.close)
         started = time.monotonic()
         self._triton.wait_ready(self._client.is_ready, settings.engine_start_timeout)
+        self._generate_one()
+        self._probe.start()
         log.info("engine ready", engine=kind, seconds=round(time.monotonic() - started, 3))
 
     def is_healthy(self) -> bool:
-        """Whether Triton runs, has loaded the engine, and answers."""
-        return self._triton.is_running() and self._client.is_ready()
+        """Whether Triton runs and answers, the engine generates, and new predictions are let in."""
+        return (
+            not self._admission.closed
+            and self._probe.is_alive
+            and self._triton.is_running()
+            and self._client.is_ready()
+        )
 
-    def stream(
-        self, inputs: Inputs, record_metric: Callable[[str, object], None], cancellation: Cancellation
-    ) -> Iterator[str]:
+    def stream(self, inputs: Inputs, prediction: Prediction) -> Iterator[str]:
         """Yield the text of a prediction as it comes, cut at the first stop sequence.
 
         Raises E1xxx for its inputs, E2xxx when the engine fails, and Cog's CancelationException.
         """
-        started = time.monotonic()
-        prepared = prepare(inputs, self._defaults, self._tokenizer, next(self._request_ids))
-        record_metric("input_token_count", len(prepared.request.input_token_ids))
-        text = TextStream(self._tokenizer, prepared.stop_sequences)
-        first_token: float | None = None
-        tokens = self._client.generate(prepared.request)
+        bound = log.bind(prediction_id=prediction.id)
         try:
-            cancellation.on_cancel(tokens.cancel)
+            with self._admission.enter() as ticket:
+                prepared = self._preparation.prepare(inputs, next(self._request_ids))
+                if self._settings.log_prompts:
+                    bound.info("prompt", prompt=prepared.prompt)
+                yield from self._generate(prepared, prediction, ticket)
+        except CogTritonError as error:
+            # What a user sent is not for the log, and an error of theirs may quote it.
+            text = error.code if error.fixed_by is FixedBy.USER else str(error)
+            bound.info("prediction failed", error=text)
+            raise
+        except Exception:
+            bound.exception("prediction failed")
+            raise GenericError from None
+
+    def _generate(self, prepared: Prepared, prediction: Prediction, ticket: Cancellation) -> Iterator[str]:
+        request = prepared.request
+        prediction.record_metric("input_token_count", len(request.input_token_ids))
+        if request.sampling.seed is not None:
+            prediction.record_metric("seed", request.sampling.seed)
+        text = TextStream(self._preparation.tokenizer, prepared.stop_sequences)
+        first_token: float | None = None
+        tokens = self._client.generate(request)
+        try:
+            prediction.cancellation.on_cancel(tokens.cancel)
+            ticket.on_cancel(tokens.cancel)
             for some in tokens:
                 if first_token is None:
                     first_token = time.monotonic()
@@ -102,18 +143,41 @@ class Service:
                     yield chunk
                 if text.stopped:
                     break
-            if cancellation.cancelled:
+            if prediction.cancellation.cancelled:
                 raise CancelationException
+            if ticket.cancelled and tokens.finish_reason is FinishReason.NOT_FINISHED and not text.stopped:
+                raise ShuttingDown
             if rest := text.finish():
                 yield rest
         finally:
             tokens.close()
-            record_metric("output_token_count", text.token_count)
-        if inputs.log_performance_metrics or self._settings.log_performance_metrics:
-            _log_performance(started, first_token, text.token_count)
+            prediction.record_metric("output_token_count", text.token_count)
+        if prepared.log_performance or self._settings.log_performance_metrics:
+            _log_performance(prediction, first_token, text.token_count)
+
+    def _generate_one(self) -> None:
+        """Get one token, whatever it is. Raises E2xxx when none comes in time."""
+        request = Request(
+            request_id=next(self._request_ids),
+            input_token_ids=self._preparation.tokenizer.encode("a") or [0],
+            max_tokens=1,
+            sampling=SamplingParameters(top_k=1),
+        )
+        tokens = self._probe_client.generate(request)
+        try:
+            for _ in tokens:
+                pass
+        finally:
+            tokens.close()
+
+    def drain(self, grace: float) -> None:
+        """Refuse new predictions; return when the others have ended, or after `grace` seconds."""
+        self._admission.drain(grace)
 
     def close(self) -> None:
         """End Triton and remove the run directory. May be called twice."""
+        self._probe.stop()
+        self._probe_client.close()
         self._client.close()  # first: Triton waits for open connections
         self._triton.stop()
         shutil.rmtree(self._run_dir, ignore_errors=True)
@@ -151,14 +215,23 @@ def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     return engine
 
 
-def _log_performance(started: float, first_token: float | None, token_count: int) -> None:
+def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
+    """Raise E4002 when WORLD_SIZE is not what the engine needs."""
+    ranks = None if engine.manifest is None else engine.manifest.ranks
+    if settings.world_size is not None and ranks is not None and settings.world_size != ranks:
+        reason = f"the engine is served by {ranks} processes"
+        raise SettingInvalid(setting="WORLD_SIZE", value=settings.world_size, reason=reason)
+
+
+def _log_performance(prediction: Prediction, first_token: float | None, token_count: int) -> None:
     ended = time.monotonic()
     first = ended if first_token is None else first_token
     generating = ended - first
     log.info(
         "prediction",
-        time_to_first_token=round(first - started, 4),
-        request_latency=round(ended - started, 4),
+        prediction_id=prediction.id,
+        time_to_first_token=round(first - prediction.received_at, 4),
+        request_latency=round(ended - prediction.received_at, 4),
         output_sequence_length=token_count,
         output_token_throughput_per_user=round((token_count - 1) / generating, 1) if generating > 0 else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,11 @@ class Settings(BaseModel):
         alias="ENGINE_DIR",
         description="directory of an unpacked engine; used when COG_WEIGHTS is not set",
     )
+    config_file: Path | None = Field(
+        None,
+        alias="COG_TRITON_CONFIG",
+        description="YAML file whose section `instantiate` comes before that of the config in engine.tar",
+    )
     weights_cache: Path = Field(
         Path.home() / ".cache/cog-triton/weights",
         alias="WEIGHTS_CACHE",
@@ -51,8 +56,43 @@ class Settings(BaseModel):
         alias="END_ID",
         description="the token that ends a text, instead of the model's own; -1: none",
     )
+    max_sequence_length: int | None = Field(
+        None,
+        ge=2,
+        alias="MAX_SEQUENCE_LENGTH",
+        description="most tokens of prompt and answer together, where the engine takes more",
+    )
+    world_size: int | None = Field(
+        None,
+        ge=1,
+        alias="WORLD_SIZE",
+        description="processes that serve the engine together; the engine says it too, and has to agree",
+    )
+    cog_slots: int = Field(
+        1,
+        ge=1,
+        alias="COG_MAX_CONCURRENCY",
+        description="predictions that Cog takes at the same time; `cog-triton serve` sets it",
+    )
+    max_predictions: int | None = Field(
+        None,
+        ge=1,
+        alias="MAX_PREDICTIONS",
+        description="predictions that run or wait at the same time: more are refused with E2106; not set: "
+        "four fifths of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
+    )
     log_performance_metrics: bool = Field(
         False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction"
+    )
+    log_prompts: bool = Field(
+        False, alias="LOG_PROMPTS", description="log the formatted prompt of every prediction"
+    )
+    metrics_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        alias="METRICS_PORT",
+        description="port on loopback for Prometheus; not set: none",
     )
     engine_start_timeout: float = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"
@@ -63,6 +103,12 @@ class Settings(BaseModel):
         alias="RESPONSE_TIMEOUT",
         description="seconds without a token after which a prediction fails",
     )
+    probe_timeout: float = Field(
+        5,
+        gt=0,
+        alias="PROBE_TIMEOUT",
+        description="seconds without any token after which the engine counts as hung (UNHEALTHY)",
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -72,3 +118,35 @@ class Settings(BaseModel):
         except ValidationError as invalid:
             first = invalid.errors()[0]
             raise SettingInvalid(setting=first["loc"][0], value=first["input"], reason=first["msg"]) from None
+
+    @property
+    def admitted(self) -> int:
+        """Predictions that may run or wait at the same time."""
+        return self.max_predictions or max(1, self.cog_slots * 4 // 5)
+
+    def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
+        """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
+
+        Raises E4002 for a file that cannot be read or is not valid, E3001 and E3002 for one that is no YAML.
+        """
+        section = dict(engine_config.get("instantiate") or {})
+        return section | self._file_section()
+
+    def _file_section(self) -> dict[str, Any]:
+        path = self.config_file
+        if path is None:
+            return {}
+        from shared.config import Instantiate
+        from shared.config.document import parse
+
+        try:
+            data = parse(path.read_text(encoding="utf-8"), str(path)).data
+            section = Instantiate.model_validate(data.get("instantiate") or {})
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = f"it cannot be read: {type(problem).__name__}"
+        except ValidationError as invalid:
+            first = invalid.errors()[0]
+            reason = f"instantiate.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        else:
+            return section.model_dump(mode="json", exclude_unset=True)
+        raise SettingInvalid(setting="COG_TRITON_CONFIG", value=str(path), reason=reason)

@@ -24,6 +24,10 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
 }
 
 
+# The engines that choose by the seed of a request, for those who cannot ask the engine's own class.
+SEEDED = frozenset({"mock", "tensorrt_llm", "vllm"})
+
+
 def check_honoured(kind: str, honours: frozenset[str], sampling: SamplingParameters) -> None:
     """Raise E1103 for a parameter that asks for something which the engine does not follow."""
     for field in fields(sampling):

@@ -6,6 +6,8 @@ from string import Formatter
 
 from shared.errors import BadPromptTemplate, PromptRequired, PromptTemplateError
 
+_MOST_CHARACTERS = 1 << 22
+
 
 def fill_template(
     template: str, prompt: str, system_prompt: str = "", *, system_prompt_sent: bool = False
@@ -18,6 +20,9 @@ def fill_template(
 
     Raises E1001 PromptRequired, E1003 BadPromptTemplate, E1004 PromptTemplateError.
     """
+    if (length := _longest(template, prompt, system_prompt)) > _MOST_CHARACTERS:
+        reason = f"filled in, it could have {length} characters, and {_MOST_CHARACTERS} are taken"
+        raise BadPromptTemplate(reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     filled = []
     fields = set()
@@ -44,3 +49,9 @@ def fill_template(
     if not formatted.strip():
         raise PromptRequired
     return formatted
+
+
+def _longest(template: str, prompt: str, system_prompt: str) -> int:
+    """At most so many characters come of it: a short template may repeat a long prompt."""
+    fields = (("{prompt}", prompt), ("{system_prompt}", system_prompt))
+    return len(template) + sum(template.count(field) * len(value) for field, value in fields)

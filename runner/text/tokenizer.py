@@ -78,15 +78,17 @@ class Tokenizer:
             end_ids=frozenset(end_ids),
         )
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The tokens of a prompt, with the special ones that the model expects around it.
 
-        A BOS that the text itself begins with (many prompt templates do) is not doubled.
+        A BOS that the text itself begins with (many prompt templates do) is not doubled. A text that holds
+        all its special tokens already, as one from a chat template does, gets none with
+        `add_special_tokens` false.
         Raises E2102 TritonTokenizerError for text that the tokenizer has no tokens for.
         """
         with _coded("it cannot encode the prompt"):
-            ids: list[int] = self._tokenizer.encode(text).ids
-        if self._bos_id is None:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        if self._bos_id is None or not add_special_tokens:
             return ids
         written = ids[1:2] if self._processor_adds_bos else ids[:1]
         wanted = self._add_bos and written != [self._bos_id]

@@ -21,7 +21,7 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from runner.bridge.status import Slot, StatusPage
     from runner.engines.base import Request
@@ -42,6 +42,8 @@ class TritonClient:
         self._port = port
         self._page = page
         self._response_timeout = response_timeout
+        self.response_count = 0
+        """Responses so far, to all requests."""
         self._idle: list[GrpcConnection] = []
 
     def is_ready(self) -> bool:
@@ -78,7 +80,7 @@ class TritonClient:
             if slot is not None:
                 slot.release()
             raise TritonUnavailable(reason=error.details) from None
-        return TokenStream(connection, slot, self._response_timeout, self._take_back)
+        return TokenStream(connection, slot, self._response_timeout, self)
 
     def close(self) -> None:
         """Close the connections that no stream uses."""
@@ -95,11 +97,16 @@ class TritonClient:
                 return connection
             connection.close()
 
-    def _take_back(self, connection: GrpcConnection) -> None:
+    def take_back(self, connection: GrpcConnection) -> None:
+        """Keep a connection for the next request, if it can be used again."""
         if connection.is_usable():
             self._idle.append(connection)
         else:
             connection.close()
+
+    def count_response(self) -> None:
+        """Count one; that two threads may count only one between them does not matter."""
+        self.response_count += 1
 
 
 class TokenStream:
@@ -114,12 +121,12 @@ class TokenStream:
         connection: GrpcConnection,
         slot: Slot | None,
         response_timeout: float,
-        give_back: Callable[[GrpcConnection], object],
+        client: TritonClient,
     ) -> None:
         self._connection = connection
         self._slot = slot
         self._response_timeout = response_timeout
-        self._give_back = give_back
+        self._client = client
         self._cancelled = False
         self._closed = False
         self._consumed = 0
@@ -141,6 +148,7 @@ class TokenStream:
             raise StopIteration
         # Counting up tells the bridge that this consumer keeps up; it merges responses when it does not.
         self._consumed += 1
+        self._client.count_response()
         if self._slot is not None:
             self._slot.consumed(self._consumed)
         return self._tokens(message)
@@ -157,7 +165,7 @@ class TokenStream:
         self._closed = True
         if self._slot is not None:
             self._slot.release()
-        self._give_back(self._connection)
+        self._client.take_back(self._connection)
 
     def _tokens(self, message: bytes) -> Sequence[int]:
         tokens = array("i")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .base import CogTritonError, FixedBy, State
+from .base import CogTritonError, FixedBy
 
 
 class GenericError(CogTritonError):
     code = "E1000"
-    state = State.RESERVED
     fixed_by = FixedBy.US
     message = "An unexpected error."
     remedy = "Report it with the log of this prediction."
@@ -41,6 +40,20 @@ class PromptTemplateError(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The prompt template has no place for what was sent: {reason}."
     remedy = "Add the field to prompt_template, or leave the input away."
+
+
+class MessagesInvalid(CogTritonError):
+    code = "E1005"
+    fixed_by = FixedBy.USER
+    message = "The messages cannot be used: {reason}."
+    remedy = 'Send a JSON list of objects like {{"role": "user", "content": "..."}}, and no prompt.'
+
+
+class ChatTemplateMissing(CogTritonError):
+    code = "E1006"
+    fixed_by = FixedBy.USER
+    message = "Messages were sent, but the model of this engine has no chat template."
+    remedy = "Send a prompt, with a prompt_template if need be."
 
 
 class InvalidArgumentMinTokens(CogTritonError):

@@ -50,10 +50,9 @@ class TritonUnavailable(CogTritonError):
 
 class Overloaded(CogTritonError):
     code = "E2106"
-    state = State.LATER
     fixed_by = FixedBy.USER
-    message = "Too many predictions are waiting."
-    remedy = "Try again later."
+    message = "{limit} predictions run or wait already, and no more are taken."
+    remedy = "Try again in a few seconds; the operator may raise MAX_PREDICTIONS."
 
 
 class PredictionFailed(CogTritonError):
@@ -61,6 +60,13 @@ class PredictionFailed(CogTritonError):
     fixed_by = FixedBy.USER
     message = "Cog refused or failed the prediction: {reason}."
     remedy = "Mend what is named there."
+
+
+class ShuttingDown(CogTritonError):
+    code = "E2108"
+    fixed_by = FixedBy.USER
+    message = "This runner is shutting down."
+    remedy = "Send the prediction again, to another runner."
 
 
 class VllmUnknownError(CogTritonError):

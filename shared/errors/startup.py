@@ -26,6 +26,41 @@ class SettingInvalid(CogTritonError):
     remedy = "See docs/environment.md."
 
 
+class GpusMissing(CogTritonError):
+    code = "E4010"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine needs {needed} GPUs, and this machine shows {found}: {reason}."
+    remedy = "Run the container with GPUs (--gpus all), or check CUDA_VISIBLE_DEVICES and nvidia-smi."
+
+
+class GpuMismatch(CogTritonError):
+    code = "E4011"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine was built for SM {engine_sm}; GPU {index} is a {gpu} with SM {gpu_sm}."
+    remedy = "Run it on the GPU that it was built for, or build it again on this one."
+
+
+class DriverTooOld(CogTritonError):
+    code = "E4012"
+    fixed_by = FixedBy.OPERATOR
+    message = "The NVIDIA driver {driver} supports CUDA {driver_cuda}; this image needs CUDA {needed_cuda}."
+    remedy = "Install a newer driver on the host."
+
+
+class SharedMemoryTooSmall(CogTritonError):
+    code = "E4013"
+    fixed_by = FixedBy.OPERATOR
+    message = "Shared memory has {available} MiB free; an engine on {ranks} GPUs needs {needed} MiB."
+    remedy = "Run the container with more (--shm-size=1g)."
+
+
+class LockedMemoryTooSmall(CogTritonError):
+    code = "E4014"
+    fixed_by = FixedBy.OPERATOR
+    message = "At most {limit} MiB may be locked in memory; an engine on {ranks} GPUs needs {needed} MiB."
+    remedy = "Run the container with --ulimit memlock=-1."
+
+
 class EngineArchiveMalformed(CogTritonError):
     code = "E4100"
     fixed_by = FixedBy.OPERATOR

@@ -59,6 +59,16 @@ def test_a_death_in_the_middle_fails_every_stream_with_a_code_and_service_resume
     wait_for(lambda: server.health()["status"] == "READY")
 
 
+def test_a_hung_engine_shows_and_so_does_its_recovery(server):
+    engine = pid_of(server.mark, "runner.engines.process")
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        wait_for(lambda: server.health()["status"] == "UNHEALTHY", 15)
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: server.health()["status"] == "READY")
+
+
 @pytest.mark.parametrize("victim", ["cog.server.http", "coglet.server._run_worker"])
 def test_killing_cog_leaves_nothing_running(mock_archive, tmp_path, victim):
     mark = os.urandom(8).hex()

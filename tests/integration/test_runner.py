@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -11,13 +14,17 @@ import pytest
 from shared.cog.client import PredictionClient
 from shared.errors import (
     BadPromptTemplate,
+    ChatTemplateMissing,
     EngineInternalError,
     InvalidArgument,
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
+    MessagesInvalid,
+    Overloaded,
     PredictionFailed,
     PromptRequired,
     PromptTemplateError,
+    PromptTooLong,
     TritonTimeout,
 )
 from tests.integration.conftest import cog_server, wait_for
@@ -38,6 +45,7 @@ def server(mock_archive, tmp_path_factory):
         "WEIGHTS_CACHE": str(directory / "weights"),
         "SYSTEM_PROMPT": "be brief",
         "RESPONSE_TIMEOUT": "2",
+        "MAX_PREDICTIONS": "64",
     }
     with cog_server("runner", directory / "log", concurrency=160, **environment) as server:
         yield server
@@ -89,6 +97,11 @@ def test_old_names_still_work(client):
     ("inputs", "error"),
     [
         ({"prompt": " "}, PromptRequired),
+        ({}, PromptRequired),
+        ({"prompt": "x " * 4096}, PromptTooLong),
+        ({"messages": '[{"role": "user", "content": "x"}]'}, ChatTemplateMissing),
+        ({"messages": "[]", "prompt": "x"}, MessagesInvalid),
+        ({"prompt": "x", "seed": -1}, InvalidArgument),
         ({"prompt": "x", "prompt_template": "{prompt.__class__}"}, BadPromptTemplate),
         ({"prompt": "x", "prompt_template": "no place"}, PromptTemplateError),
         ({"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"}, PromptTemplateError),
@@ -105,6 +118,39 @@ def test_bad_inputs_are_coded_errors(client, inputs, error):
         client.predict(inputs)
 
 
+def test_a_failed_prediction_says_so_in_the_form_of_cog(client):
+    last = list(client.events({"prompt": "x", "max_tokens": 1, "min_tokens": 2}))[-1].data
+    assert last["status"] == "failed"
+    assert last["error"] == (
+        "Prediction failed: Generator iteration error: InvalidArgument: E1104 InvalidArgument: "
+        "min_tokens is 2, but max_tokens is only 1. Send a value in that range."
+    )
+
+
+def test_max_tokens_is_cut_to_what_the_engine_has_room_for(client):
+    events = client.events({"prompt": "x " * 4090, "max_tokens": 3000})
+    assert "".join(event.data["chunk"] for event in events if event.kind == "output") == counted(6)
+
+
+def test_a_random_seed_is_told_and_can_be_sent_again(client):
+    seed = client.predict({"prompt": "x", "max_tokens": 1})["metrics"]["seed"]
+    assert client.predict({"prompt": "x", "max_tokens": 1, "seed": seed})["metrics"]["seed"] == seed
+    assert client.predict({"prompt": "x", "max_tokens": 1, "seed": 0})["metrics"]["seed"] == 0
+
+
+def test_a_prediction_too_many_is_refused_at_once(server, client):
+    refused = []
+
+    def one_more(_streams):
+        with pytest.raises(Overloaded) as error:
+            client.predict({"prompt": "x"})
+        refused.append(error)
+
+    streams = run_streams(server.url, [{"prompt": "x", "max_tokens": 200}] * 64, during=one_more)
+    assert refused
+    assert {stream.text for stream in streams} == {counted(200)}
+
+
 def test_an_error_half_way_keeps_the_text_before_it(client):
     events = list(client.events({"prompt": "<error>", "max_tokens": 10}))
     text = "".join(event.data["chunk"] for event in events if event.kind == "output")
@@ -118,6 +164,16 @@ def test_leaving_the_stream_stops_the_engine(server, client):
         body = {"input": {"prompt": "x", "max_tokens": 5000}}
         with http.sse("/predictions", method="POST", json=body) as source:
             assert next(event for event in source if event.event == "output")
+    wait_for(lambda: engine_is_idle(server))
+
+
+def test_dropping_a_plain_post_stops_the_engine(server):
+    address = urlsplit(server.url)
+    body = json.dumps({"input": {"prompt": "x", "max_tokens": 4000}}).encode()
+    head = f"POST /predictions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(head.encode() + body)
+        wait_for(lambda: not engine_is_idle(server))
     wait_for(lambda: engine_is_idle(server))
 
 

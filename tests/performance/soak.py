@@ -120,10 +120,10 @@ def memory(mark: str) -> int:
 
 
 def wait_slots_free(url: str, seconds: float) -> bool:
-    """Whether all slots come back: as many predictions at once as there are clients succeed."""
+    """Whether all slots come back: half as many predictions again as there are clients succeed at once."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        streams = run_streams(url, [{"prompt": "x", "max_tokens": 3}] * 2 * CLIENTS)
+        streams = run_streams(url, [{"prompt": "x", "max_tokens": 3}] * (CLIENTS * 3 // 2))
         if all(stream.result["status"] == "succeeded" for stream in streams):
             return True
         time.sleep(0.5)

@@ -14,7 +14,7 @@ def test_the_runner_streams_and_takes_the_inputs_of_the_original_with_their_rang
     document = json.loads(schema.rendered("runner"))
     assert document["paths"]["/predictions"]["post"]["x-cog-streaming"] is True
     inputs = document["components"]["schemas"]["Input"]
-    assert inputs["required"] == ["prompt"]
+    assert "required" not in inputs
     limits = {
         name: tuple(entry.get(key) for key in ("type", "default", "minimum", "maximum"))
         for name, entry in inputs["properties"].items()
@@ -22,6 +22,7 @@ def test_the_runner_streams_and_takes_the_inputs_of_the_original_with_their_rang
     assert limits == {
         "prompt": ("string", None, None, None),
         "system_prompt": ("string", None, None, None),
+        "messages": ("string", None, None, None),
         "max_tokens": ("integer", 512, 1, None),
         "min_tokens": ("integer", None, -1, None),
         "temperature": ("number", 0.7, 0, 5),

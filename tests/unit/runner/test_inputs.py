@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from builder.engines.mock import counting_tokenizer
 from runner.engines.base import SamplingParameters
-from runner.inputs import Defaults, Inputs, prepare
+from runner.inputs import Defaults, Inputs
+from runner.limits import Limits
+from runner.preparation import Preparation
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer
-from shared.errors import InvalidArgument, InvalidArgumentMaxTokens, InvalidArgumentMinTokens
+from shared.errors import (
+    BadPromptTemplate,
+    ChatTemplateMissing,
+    InvalidArgument,
+    InvalidArgumentMaxTokens,
+    InvalidArgumentMinTokens,
+    MessagesInvalid,
+    PromptRequired,
+    PromptTooLong,
+    SettingInvalid,
+)
 
 TOKENIZER = Tokenizer(counting_tokenizer(), end_ids=frozenset({1}))
 DEFAULTS = Defaults.of(Settings.from_environment({}), {}, TOKENIZER)
 
 
-def prepared(**inputs):
-    return prepare(Inputs(prompt="1 2 3", **inputs), DEFAULTS, TOKENIZER, 1)
+def prepared(defaults=DEFAULTS, limits=None, **inputs):
+    preparation = Preparation(TOKENIZER, defaults, limits or Limits())
+    return preparation.prepare(Inputs(**{"prompt": "1 2 3", **inputs}), 1)
 
 
 def sampling(**inputs) -> SamplingParameters:
@@ -38,6 +53,71 @@ def test_top_k_minus_one_is_no_limit():
 
 def test_zero_is_a_seed():
     assert sampling(seed=0).seed == 0
+
+
+def test_a_seed_that_was_not_sent_is_random_where_the_engine_chooses_by_it():
+    seeded = Defaults.of(Settings.from_environment({}), {}, TOKENIZER, random_seed=True)
+    seeds = {prepared(seeded).request.sampling.seed for _ in range(20)}
+    assert len(seeds) > 15
+    assert all(0 <= seed < 2**32 for seed in seeds)
+    assert prepared(seeded, seed=7).request.sampling.seed == 7
+    assert prepared(seeded, temperature=0).request.sampling.seed is None
+    assert sampling().seed is None
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"seed": -1},
+        {"seed": 2**64},
+        {"top_k": 2**31},
+        {"presence_penalty": 1e39},
+        {"presence_penalty": float("nan")},
+        {"max_tokens": 2**31},
+        {"stop_sequences": "a" * 20_000},
+    ],
+)
+def test_what_no_engine_can_be_told_is_refused(inputs):
+    with pytest.raises(InvalidArgument, match=next(iter(inputs))):
+        prepared(**inputs)
+
+
+@pytest.mark.parametrize("inputs", [{"temperature": 1e-60}, {"top_p": 1e-60}])
+def test_what_is_zero_to_engines_means_greedy(inputs):
+    assert sampling(**inputs) == SamplingParameters(top_k=1)
+
+
+def test_max_tokens_is_what_the_prompt_leaves_room_for():
+    assert prepared(limits=Limits(10, 9)).request.max_tokens == 7
+    with pytest.raises(InvalidArgument, match="max_tokens is only 7"):
+        prepared(limits=Limits(10, 9), min_tokens=8)
+
+
+def test_a_prompt_that_is_too_long():
+    assert prepared(limits=Limits(10, 3)).request.max_tokens == 7
+    with pytest.raises(PromptTooLong, match="has 3 tokens; this engine takes at most 2"):
+        prepared(limits=Limits(10, 2))
+
+
+@pytest.mark.parametrize("prompt", [None, "", " "])
+def test_no_prompt(prompt):
+    with pytest.raises(PromptRequired):
+        prepared(prompt=prompt)
+
+
+def test_a_template_that_repeats_a_prompt_too_often():
+    with pytest.raises(BadPromptTemplate, match="characters"):
+        prepared(prompt="1" * 10_000, prompt_template="{prompt}" * 1000)
+
+
+def test_messages_without_a_chat_template():
+    with pytest.raises(ChatTemplateMissing):
+        prepared(prompt=None, messages="[]")
+
+
+def test_messages_beside_a_prompt():
+    with pytest.raises(MessagesInvalid, match="beside"):
+        prepared(messages="[]")
 
 
 def test_penalties_that_change_nothing_are_not_sent():
@@ -68,21 +148,56 @@ def test_max_tokens_under_its_old_name():
         prepared(max_new_tokens=7, max_tokens=8)
 
 
-# The order is: input, environment, engine.tar, default.
+# What a key is at each place; the first that has it counts. The default is the last.
+PLACES = ("sent", "environment", "config file", "engine.tar")
+PRECEDENCE = {
+    "prompt_template": (*(f"{place} {{prompt}}" for place in PLACES), "{prompt}"),
+    "system_prompt": (*PLACES, ""),
+    "stop_sequences": (*PLACES, None),
+}
+
+
+@pytest.mark.parametrize("first", range(len(PLACES) + 1))
+@pytest.mark.parametrize("key", PRECEDENCE)
+def test_precedence(key, first, tmp_path):
+    *values, default = PRECEDENCE[key]
+    sent, environment, in_file, in_engine = (
+        value if place >= first else None for place, value in enumerate(values)
+    )
+    if isinstance(in_engine, str) and key == "stop_sequences":
+        in_engine, in_file = [in_engine], in_file and [in_file]
+    (tmp_path / "config.yaml").write_text(json.dumps({"instantiate": {key: in_file} if in_file else {}}))
+    variables = {"COG_TRITON_CONFIG": str(tmp_path / "config.yaml"), key.upper(): environment or ""}
+    settings = Settings.from_environment(variables)
+    instantiate = settings.instantiate({"instantiate": {key: in_engine} if in_engine else None})
+    defaults = Defaults.of(settings, instantiate, TOKENIZER)
+    template = {} if key == "prompt_template" else {"prompt_template": "{system_prompt} {prompt}"}
+    prepared = Preparation(TOKENIZER, defaults).prepare(Inputs(prompt="1", **template, **{key: sent}), 1)
+    expected = values[first] if first < len(values) else default
+    match key:
+        case "prompt_template":
+            assert prepared.prompt == expected.format(prompt="1")
+        case "system_prompt":
+            assert prepared.prompt == f"{expected} 1"
+        case "stop_sequences":
+            assert prepared.stop_sequences == (() if expected is None else (expected,))
+
+
 @pytest.mark.parametrize(
-    ("sent", "environment", "engine", "tokens"),
+    ("content", "reason"),
     [
-        (None, None, None, 3),
-        (None, None, "e {prompt}", 4),
-        (None, "e e {prompt}", "e {prompt}", 5),
-        ("e e e {prompt}", "e e {prompt}", "e {prompt}", 6),
+        ("instantiate: {system_promt: x}", "system_promt"),
+        ("instantiate: {system_prompt: [x]}", "system_prompt"),
+        (None, "it cannot be read: FileNotFoundError"),
     ],
 )
-def test_where_the_prompt_template_comes_from(sent, environment, engine, tokens):
-    settings = Settings.from_environment({"PROMPT_TEMPLATE": environment} if environment else {})
-    defaults = Defaults.of(settings, {"prompt_template": engine}, TOKENIZER)
-    request = prepare(Inputs(prompt="1 2 3", prompt_template=sent), defaults, TOKENIZER, 1).request
-    assert len(request.input_token_ids) == tokens
+def test_a_config_file_that_is_not_valid(tmp_path, content, reason):
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_text(content)
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": str(path)})
+    with pytest.raises(SettingInvalid, match=f"COG_TRITON_CONFIG.*{reason}"):
+        settings.instantiate({})
 
 
 @pytest.mark.parametrize(("end_id", "ids"), [(None, {1}), ("7", {7}), ("-1", set())])
@@ -91,7 +206,12 @@ def test_the_end_id_of_the_environment_comes_before_the_tokenizers(end_id, ids):
     assert Defaults.of(settings, {}, TOKENIZER).end_ids == ids
 
 
-def test_stop_sequences_of_the_engine_are_used_when_none_are_sent():
-    defaults = Defaults.of(Settings.from_environment({}), {"stop_sequences": "a,b"}, TOKENIZER)
-    assert prepare(Inputs(prompt="1"), defaults, TOKENIZER, 1).stop_sequences == ("a", "b")
-    assert prepare(Inputs(prompt="1", stop_sequences=""), defaults, TOKENIZER, 1).stop_sequences == ()
+def test_an_end_id_that_the_tokenizer_does_not_have():
+    with pytest.raises(SettingInvalid, match="END_ID"):
+        Defaults.of(Settings.from_environment({"END_ID": "99999"}), {}, TOKENIZER)
+
+
+def test_stop_sequences_that_are_sent_empty_are_none():
+    defaults = Defaults.of(Settings.from_environment({}), {"stop_sequences": ["a,b", "c"]}, TOKENIZER)
+    assert prepared(defaults).stop_sequences == ("a,b", "c")
+    assert prepared(defaults, stop_sequences="").stop_sequences == ()

@@ -1,0 +1,122 @@
+"""What an engine needs of the machine, checked before it is loaded: then its own errors would be riddles."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shared.errors import DriverTooOld, GpuMismatch, GpusMissing, LockedMemoryTooSmall, SharedMemoryTooSmall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.artifact import Manifest
+
+# The CUDA version that each engine's wheels are built for (requirements/engine-*.txt).
+NEEDED_CUDA = {"tensorrt_llm": (13, 0), "vllm": (13, 0)}
+# What the ranks of one engine exchange tokens and buffers through, by NCCL; a container has 64 MiB of shared
+# memory unless told otherwise, which is known to be too little (NCCL's user guide, "Troubleshooting").
+_SHARED_MIB_PER_RANK = 64
+_LOCKED_MIB_PER_RANK = 8
+_MIB = 1 << 20
+
+
+class Gpu(NamedTuple):
+    """One that this process may use. `sm` is its compute capability: 90 for 9.0."""
+
+    name: str
+    sm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What matters of it."""
+
+    gpus: tuple[Gpu, ...]
+    driver: str
+    cuda: tuple[int, int]
+    """The newest CUDA that the driver supports."""
+    shared_mib: int
+    locked_mib: int | None
+    """How much memory may be locked; None: as much as there is."""
+
+
+def check_machine(kind: str, manifest: Manifest | None, read: Callable[[int], Machine] | None = None) -> None:
+    """Refuse a machine on which the engine cannot run. Engines for CPUs run everywhere.
+
+    `read` gets the number of GPUs that are needed, and tells of the machine. Raises E4010 to E4014.
+    """
+    if kind not in NEEDED_CUDA:
+        return
+    ranks = 1 if manifest is None else manifest.ranks
+    machine = (read or read_machine)(ranks)
+    if len(machine.gpus) < ranks:
+        raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="there are no more")
+    if machine.cuda < (needed := NEEDED_CUDA[kind]):
+        raise DriverTooOld(
+            driver=machine.driver, driver_cuda=_version(machine.cuda), needed_cuda=_version(needed)
+        )
+    engine_sm = None if manifest is None else manifest.sm
+    for index, gpu in enumerate(machine.gpus[:ranks]):
+        if engine_sm not in (None, gpu.sm):
+            raise GpuMismatch(engine_sm=engine_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
+    if ranks == 1:
+        return
+    if machine.shared_mib < (mib := _SHARED_MIB_PER_RANK * ranks):
+        raise SharedMemoryTooSmall(available=machine.shared_mib, ranks=ranks, needed=mib)
+    if machine.locked_mib is not None and machine.locked_mib < (mib := _LOCKED_MIB_PER_RANK * ranks):
+        raise LockedMemoryTooSmall(limit=machine.locked_mib, ranks=ranks, needed=mib)
+
+
+def read_machine(needed: int) -> Machine:
+    """The machine this runs on. Raises E4010, which names `needed`, when the driver does not answer."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+            driver = pynvml.nvmlSystemGetDriverVersion()
+            gpus = _gpus(pynvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise GpusMissing(needed=needed, found=0, reason=f"the driver says {error}") from None
+    shared = os.statvfs("/dev/shm")  # noqa: S108 - where NCCL keeps its segments
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return Machine(
+        gpus=gpus,
+        driver=driver,
+        cuda=(cuda // 1000, cuda % 1000 // 10),
+        shared_mib=shared.f_bavail * shared.f_frsize // _MIB,
+        locked_mib=None if locked == resource.RLIM_INFINITY else locked // _MIB,
+    )
+
+
+def _gpus(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA will show this process, in its order; NVML shows all.
+
+    CUDA_VISIBLE_DEVICES lists indices or (beginnings of) UUIDs, and ends at the first that does not exist.
+    """
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    if visible is not None:
+        names = [(str(index), nvml.nvmlDeviceGetUUID(handle)) for index, handle in enumerate(handles)]
+        chosen = []
+        for wanted in filter(None, visible.split(",")):
+            found = [i for i, (index, uuid) in enumerate(names) if wanted == index or uuid.startswith(wanted)]
+            if not found:
+                break
+            chosen.append(handles[found[0]])
+        handles = chosen
+    return tuple(_gpu(nvml, handle) for handle in handles)
+
+
+def _gpu(nvml: Any, handle: Any) -> Gpu:
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return Gpu(nvml.nvmlDeviceGetName(handle), 10 * major + minor)
+
+
+def _version(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

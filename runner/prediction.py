@@ -1,0 +1,32 @@
+"""What Cog knows of a prediction."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runner.cancellation import Cancellation, current_cancellation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ID_VARIABLE = "_coglet_prediction_id"  # by which Cog's server finds whose log a line belongs to
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One prediction, while its `run` is being called and after."""
+
+    record_metric: Callable[[str, object], None]
+    id: str = ""
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    received_at: float = field(default_factory=time.monotonic)
+
+
+def current_prediction(record_metric: Callable[[str, object], None]) -> Prediction:
+    """The prediction whose `run` is being called: later, in another thread, Cog no longer knows."""
+    context = contextvars.copy_context()
+    ids = (value for variable, value in context.items() if variable.name == _ID_VARIABLE)
+    return Prediction(record_metric, str(next(ids, "")), current_cancellation())

@@ -1,0 +1,121 @@
+"""The chat template that a model is published with: from messages to the text of a prompt.
+
+Jinja2, sandboxed, with what templates are written for: the settings and additions of `apply_chat_template` in
+Hugging Face's transformers (utils/chat_template_utils.py).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from shared.errors import MessagesInvalid, TritonTokenizerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+TEMPLATE_FILE = "chat_template.jinja"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
+_MOST_OUTPUT = 1 << 22  # characters
+
+
+class Message(BaseModel):
+    """One turn of a conversation; what else a template knows (name, tool_calls, ...) is passed on."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    role: str = Field(min_length=1)
+    content: str
+
+
+_MESSAGES = TypeAdapter(list[Message])
+
+
+def parse_messages(text: str) -> list[dict[str, Any]]:
+    """The messages in a JSON list. Raises E1005."""
+    try:
+        messages = [message.model_dump() for message in _MESSAGES.validate_json(text)]
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        where = "".join(f"[{part!r}]" for part in first["loc"])
+        raise MessagesInvalid(reason=f"messages{where}: {first['msg']}") from None
+    if not messages:
+        raise MessagesInvalid(reason="the list is empty")
+    return messages
+
+
+class ChatTemplate:
+    """One model's template."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        """Raises E2102 for a template that is not valid."""
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateSyntaxError as invalid:
+            raise TritonTokenizerError(reason=f"its chat template is not valid: {invalid}") from None
+        self._special_tokens = special_tokens
+
+    @classmethod
+    def load(cls, directory: Path) -> Self | None:
+        """The template in chat_template.jinja, else that of tokenizer_config.json; None where there is none.
+
+        Raises E2102.
+        """
+        path = directory / _TOKENIZER_CONFIG
+        try:
+            config = json.loads(path.read_bytes()) if path.is_file() else {}
+            own = directory / TEMPLATE_FILE
+            source = own.read_text(encoding="utf-8") if own.is_file() else config.get("chat_template")
+            if isinstance(source, list):  # several, by name
+                source = {one["name"]: one["template"] for one in source}.get("default")
+            if source is None:
+                return None
+            return cls(source, {name: _text(config[name]) for name in _SPECIAL_TOKENS if config.get(name)})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise TritonTokenizerError(reason=f"its chat template cannot be read: {problem!r}") from None
+
+    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The prompt that asks for the next turn. Raises E1005 for messages that the template refuses."""
+        parts = []
+        length = 0
+        try:
+            for part in self._template.generate(
+                messages=messages, add_generation_prompt=True, tools=None, **self._special_tokens
+            ):
+                length += len(part)
+                if length > _MOST_OUTPUT:
+                    raise MessagesInvalid(reason=f"the prompt has more than {_MOST_OUTPUT} characters")
+                parts.append(part)
+        except MessagesInvalid:
+            raise
+        except Exception as refused:  # a template is a program: it raises what it likes
+            raise MessagesInvalid(reason=f"the model's chat template refuses them: {refused}") from None
+        return "".join(parts)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise TemplateError(reason)
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    # Not Jinja's own filter, which escapes for HTML.
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _text(token: Any) -> str:
+    """A special token: a string, or an object whose `content` is that string."""
+    return str(token["content"] if isinstance(token, dict) else token)

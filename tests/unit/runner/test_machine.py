@@ -1,0 +1,91 @@
+"""Machines that cannot run an engine are refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from runner.machine import Gpu, Machine, _gpus, check_machine, read_machine
+from shared.artifact import Manifest
+from shared.errors import DriverTooOld, GpuMismatch, GpusMissing, LockedMemoryTooSmall, SharedMemoryTooSmall
+
+H200 = Gpu("NVIDIA H200", 90)
+MACHINE = Machine(gpus=(H200, H200), driver="580.65", cuda=(13, 0), shared_mib=1024, locked_mib=None)
+
+
+def manifest(**facts) -> Manifest:
+    digest = "0" * 64
+    return Manifest(
+        engine="x", model="m", config_digest=digest, cog_triton_version="1", files=(), sm=90, ranks=2, **facts
+    )
+
+
+def check(kind: str = "tensorrt_llm", **changes) -> None:
+    check_machine(kind, manifest(), lambda _: replace(MACHINE, **changes))
+
+
+def test_a_machine_that_has_everything():
+    check()
+    check(kind="vllm")
+
+
+@pytest.mark.parametrize("kind", ["mock", "ctranslate2"])
+def test_engines_for_cpus_run_everywhere(kind):
+    check_machine(kind, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"gpus": (H200,)}, GpusMissing, "needs 2 GPUs, and this machine shows 1"),
+        ({"gpus": (H200, Gpu("NVIDIA A40", 86))}, GpuMismatch, "SM 90; GPU 1 is a NVIDIA A40 with SM 86"),
+        ({"cuda": (12, 8)}, DriverTooOld, "580.65 supports CUDA 12.8; this image needs CUDA 13.0"),
+        ({"shared_mib": 64}, SharedMemoryTooSmall, "64 MiB free; an engine on 2 GPUs needs 128"),
+        ({"locked_mib": 0}, LockedMemoryTooSmall, "At most 0 MiB"),
+    ],
+)
+def test_what_is_missing_is_named(changes, error, text):
+    with pytest.raises(error, match=text):
+        check(**changes)
+
+
+def test_an_engine_without_a_manifest_needs_one_gpu():
+    check_machine("tensorrt_llm", None, lambda _: replace(MACHINE, gpus=(Gpu("any", 80),), shared_mib=0))
+    with pytest.raises(GpusMissing):
+        check_machine("tensorrt_llm", None, lambda _: replace(MACHINE, gpus=()))
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, ["a", "b", "c"]),
+        ("", []),
+        ("2,0", ["c", "a"]),
+        ("1,7,0", ["b"]),
+        ("GPU-b", ["b"]),
+        ("-1", []),
+    ],
+)
+def test_cuda_visible_devices(visible, names):
+    gpus = ["a", "b", "c"]
+    nvml = SimpleNamespace(
+        nvmlDeviceGetCount=lambda: len(gpus),
+        nvmlDeviceGetHandleByIndex=gpus.__getitem__,
+        nvmlDeviceGetUUID=lambda name: f"GPU-{name}1234",
+        nvmlDeviceGetName=lambda name: name,
+        nvmlDeviceGetCudaComputeCapability=lambda _: (9, 0),
+    )
+    assert [gpu.name for gpu in _gpus(nvml, visible)] == names
+
+
+def test_a_driver_that_does_not_answer(monkeypatch):
+    import pynvml
+
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    with pytest.raises(GpusMissing, match="needs 4 GPUs, and this machine shows 0: the driver says"):
+        read_machine(4)

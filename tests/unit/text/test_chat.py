@@ -1,0 +1,116 @@
+"""Chat templates, as models are published with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runner.text.chat import ChatTemplate, parse_messages
+from shared.errors import MessagesInvalid, TritonTokenizerError
+
+CHATML = (
+    "{% for message in messages %}\n"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' -}}\n"
+    "{% endfor %}\n"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+ALTERNATES = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %}{{ m.content }}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+)
+HELLO = [{"role": "user", "content": "Hello {{ 7 * 7 }}"}]
+
+
+def test_chatml():
+    messages = [{"role": "system", "content": "Be brief."}, *HELLO]
+    assert ChatTemplate(CHATML, {}).render(messages) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nHello {{ 7 * 7 }}<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_special_tokens_and_what_a_template_refuses():
+    template = ChatTemplate(ALTERNATES, {"bos_token": "<s>", "eos_token": "</s>"})
+    assert template.render(HELLO) == "<s>[INST] Hello {{ 7 * 7 }} [/INST]"
+    with pytest.raises(MessagesInvalid, match="roles must alternate"):
+        template.render(HELLO * 2)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ ''.__class__.__base__.__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{{ 'x' * 5000000 }}",
+        "{{ missing.attribute }}",
+    ],
+)
+def test_a_template_stays_in_its_sandbox(template):
+    with pytest.raises(MessagesInvalid):
+        ChatTemplate(template, {}).render(HELLO)
+
+
+def test_additions_of_transformers():
+    template = "{{ messages | tojson }}{% for m in messages %}{% break %}{% endfor %}{{ strftime_now('%%') }}"
+    assert ChatTemplate(template, {}).render([{"role": "a", "content": "<é>"}]) == (
+        '[{"role": "a", "content": "<é>"}]%'
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "file", "rendered"),
+    [
+        ({"chat_template": "config"}, None, "config"),
+        ({"chat_template": "config"}, "file", "file"),
+        ({"chat_template": [{"name": "default", "template": "named"}]}, None, "named"),
+        ({"chat_template": "{{ bos_token }}", "bos_token": {"content": "<s>"}}, None, "<s>"),
+    ],
+)
+def test_where_the_template_is_found(tmp_path, config, file, rendered):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    if file:
+        (tmp_path / "chat_template.jinja").write_text(file)
+    assert ChatTemplate.load(tmp_path).render(HELLO) == rendered
+
+
+def test_a_model_without_a_template(tmp_path):
+    assert ChatTemplate.load(tmp_path) is None
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert ChatTemplate.load(tmp_path) is None
+
+
+@pytest.mark.parametrize("config", ['{"chat_template": "{% if %}"}', '{"chat_template": 1}', "[]", "{"])
+def test_a_template_that_is_not_valid(tmp_path, config):
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    with pytest.raises(TritonTokenizerError, match="chat template"):
+        ChatTemplate.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        "{}",
+        '["x"]',
+        '[{"role": "user"}]',
+        '[{"role": "", "content": "x"}]',
+        '[{"role": "user", "content": 1}]',
+        "[" * 100_000,
+    ],
+)
+def test_messages_that_are_none(text):
+    with pytest.raises(MessagesInvalid):
+        parse_messages(text)
+
+
+def test_further_keys_reach_the_template():
+    message = {"role": "user", "content": "x", "name": "Ann"}
+    assert parse_messages(json.dumps([message])) == [message]
