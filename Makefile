@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 5000
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
+.PHONY: help demo serve test image test-images bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -16,6 +16,12 @@ serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
 
 test: setup-dev lint ## Lint, types, unit and integration tests
 	$(run) pytest --all-errors-met
+
+image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and check it there
+	@ci/check-image $(or $(IMAGE),cog-triton-runner-cpu)
+
+test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
+	$(run) pytest tests/images
 
 bench: setup-dev ## Every figure of speed, as ratios in one run
 	$(run) tests.performance.bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -35,7 +36,7 @@ def main(spec: dict[str, Any]) -> None:
             case "digest":
                 print(image.manifest.digest)
             case "inspect":
-                _inspect(image)
+                _inspect(image, as_json=arguments.json)
             case "sbom":
                 print(spdx(image, spec["created"]))
             case _:
@@ -44,13 +45,16 @@ def main(spec: dict[str, Any]) -> None:
         sys.exit(str(problem))
     except BrokenPipeError:
         # Whoever reads has gone, and has said why.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         sys.exit(1)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        place = error.filename or tempfile.gettempdir()
-        sys.exit(f"The disk of {place} is full: make room, or name another place for layers with TMPDIR.")
+        _forget_output()
+        sys.exit(
+            f"A disk is full: make room where the output goes, and in {tempfile.gettempdir()}, "
+            "where layers are made (TMPDIR names another place)."
+        )
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -64,9 +68,15 @@ def _parser(name: str) -> argparse.ArgumentParser:
     )
     verbs.add_parser("layout", help="write an OCI layout").add_argument("directory", type=Path)
     verbs.add_parser("digest", help="print the digest that a push produces")
-    verbs.add_parser("inspect", help="print the layers, their sizes and what is in them")
+    inspect = verbs.add_parser("inspect", help="print the layers, their sizes and what is in them")
+    inspect.add_argument("--json", action="store_true", help="for programs")
     verbs.add_parser("sbom", help="print the contents as SPDX 2.3 (JSON)")
     return parser
+
+
+def _forget_output() -> None:
+    """Nothing more is written to standard output, nor complained about, when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(line: str) -> None:
@@ -99,7 +109,12 @@ def _container_engine() -> str:
     raise Problem("Neither a running docker nor podman is there: install one, or use the verb `layout`.")
 
 
-def _inspect(image: Image) -> None:
+def _inspect(image: Image, *, as_json: bool) -> None:
+    if as_json:
+        shown = ("name", "digest", "size", "diff_id", "unpacked", "packages")
+        layers = [{key: layer[key] for key in shown} for layer in image.layers]
+        print(json.dumps({"name": image.name, "digest": image.manifest.digest, "layers": layers}, indent=2))
+        return
     total = sum(layer["size"] for layer in image.layers)
     print(f"{image.name}  {image.manifest.digest}  {total / 1e6:.1f} MB compressed")
     for layer in image.layers:

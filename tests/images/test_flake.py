@@ -1,0 +1,102 @@
+"""What Nix says of the images, and that their bytes depend on the locks alone."""
+
+import json
+import os
+import shutil
+import tarfile
+
+from tests.support.images import BUILDER, CPU, ROOT, build_image, run
+
+NAMES = {
+    BUILDER,
+    CPU,
+    *(f"cog-triton-runner{engine}-{sm}" for engine in ("", "-vllm") for sm in (80, 86, 90)),
+}
+LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
+# As a user's own flake has it, except for where it comes from.
+MODEL = """{{
+  inputs.cog-triton.url = "git+file://{root}";
+  inputs.cog-triton.inputs.nixpkgs.url = "path:{root}/nix/host-toolchain";
+  outputs = {{ cog-triton, ... }}: {{
+    packages.x86_64-linux.default = cog-triton.lib.mkModel {{
+      runner = cog-triton.packages.x86_64-linux.{runner};
+      env.COG_WEIGHTS = "https://example.com/engine.tar";
+    }};
+  }};
+}}
+"""
+ENGINE = 5  # its place among the layers
+
+
+def nix(*arguments, check=True, **environment):
+    return run(ROOT / "ci/nix", *arguments, check=check, env={**os.environ, **environment})
+
+
+def evaluated(**environment):
+    """The layers of each image."""
+    shown = nix("eval", "--json", ".#packages.x86_64-linux", "--apply", LAYERS, **environment)
+    return json.loads(shown.stdout)
+
+
+def test_every_image_evaluates():
+    assert evaluated().keys() - {"default"} == NAMES
+
+
+def test_runners_differ_in_the_engine_layer_alone(stand_in_locks):
+    images = evaluated(COG_TRITON_LOCKS=str(stand_in_locks))
+    runners = [layers for name, layers in images.items() if "runner" in name]
+    assert len({tuple(layers[:ENGINE] + layers[ENGINE + 1 :]) for layers in runners}) == 1
+    assert len({layers[ENGINE] for layers in runners}) == len(NAMES) - 1
+
+
+def test_the_flake_can_be_shown():
+    nix("flake", "show")
+
+
+def test_an_unknown_hash_names_the_command_that_fills_it(tmp_path):
+    shutil.copytree(ROOT / "nix/locks", tmp_path / "locks")
+    path = tmp_path / "locks/wheels/runner.json"
+    lock = json.loads(path.read_text())
+    lock["wheels"][0]["sha256"] = None
+    path.write_text(json.dumps(lock))
+    refused = nix("build", f".#{CPU}", "--no-link", check=False, COG_TRITON_LOCKS=str(tmp_path / "locks"))
+    assert refused.returncode
+    assert "The locks hold no sha256 for" in refused.stderr
+    assert "run 'make lock'" in refused.stderr
+
+
+def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
+    flake = tmp_path / "flake/flake.nix"
+    flake.parent.mkdir()
+    flake.write_text(MODEL.format(root=ROOT, runner=CPU))
+    model = tmp_path / "model"
+    nix("build", f"path:{flake.parent}", "--out-link", model)
+    own, base = (json.loads(run(result, "inspect", "--json").stdout) for result in (model, cpu))
+    assert own["layers"] == base["layers"]
+    assert own["digest"] != base["digest"]
+
+
+def test_another_python_and_zlib_make_the_same_image(cpu, tmp_path):
+    """The other toolchain is the Debian release in the image itself, started by its own loader."""
+    run(cpu, "layout", tmp_path / "layout")
+    root = tmp_path / "root"
+    for layer in json.loads(run(cpu, "inspect", "--json").stdout)["layers"][:2]:
+        with tarfile.open(tmp_path / "layout/blobs" / layer["digest"].replace(":", "/")) as archive:
+            archive.extractall(root, filter="tar")
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    python = tmp_path / "toolchain/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        "#!/bin/bash\n"
+        f'exec {libraries}/ld-linux-x86-64.so.2 --argv0 "$0" --library-path {libraries} {root}/usr/bin/python3.13 "$@"\n'
+    )
+    python.chmod(0o755)
+    (tmp_path / "toolchain/lib").symlink_to(root / "usr/lib")
+    versions = "import sys, zlib; print(sys.version_info[:2], zlib.ZLIB_RUNTIME_VERSION)"
+    assert run(python, "-c", versions).stdout != run("/usr/bin/python3", "-c", versions).stdout
+    shutil.copytree(ROOT / "nix/host-toolchain", tmp_path / "flake")
+    flake = tmp_path / "flake/flake.nix"
+    flake.write_text(flake.read_text().replace("{ }", f'{{ root = "{python.parent.parent}"; }}'))
+    other = build_image(CPU, tmp_path / "other", TOOLCHAIN=str(tmp_path / "flake"))
+    assert other.resolve() != cpu.resolve()
+    assert run(other, "digest").stdout == run(cpu, "digest").stdout

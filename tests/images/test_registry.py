@@ -1,0 +1,130 @@
+"""Pushing: to a registry on loopback, with all that can go wrong there."""
+
+import base64
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.images import CPU, build_image, registry, run
+
+CODE_CHANGE_BYTES = 300_000
+MODEL_BYTES = 20_000
+# bcrypt of "secret"
+HTPASSWD = "user:$2y$05$jgidEhSlbjN.X7B/4QQ22u7neymJrqcxSRi3GtG/ihF9m81vMIJTq\n"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """Where the registry keeps what it has."""
+    return tmp_path_factory.mktemp("registry")
+
+
+@pytest.fixture(scope="module")
+def host(directory, cpu):
+    """A registry that has the runner already."""
+    with registry(directory) as address:
+        run(cpu, "push", f"{address}/runner:1")
+        yield address
+
+
+def pulled_manifest(reference):
+    return run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{reference}").stdout
+
+
+def stored_bytes(directory):
+    return sum(path.stat().st_size for path in directory.rglob("data"))
+
+
+def test_the_digest_is_that_of_the_image_before_and_after(cpu, host):
+    pushed = run(cpu, "push", f"{host}/runner:again").stdout.strip()
+    manifest = pulled_manifest(f"{host}/runner:1")
+    assert (
+        pushed
+        == run(cpu, "digest").stdout.strip()
+        == f"sha256:{hashlib.sha256(manifest.encode()).hexdigest()}"
+    )
+
+
+def test_what_is_pulled_back_is_what_was_written(cpu, host, tmp_path):
+    run(cpu, "layout", tmp_path / "written")
+    pulled = tmp_path / "pulled"
+    options = ["--insecure-policy", "copy", "--src-tls-verify=false"]
+    run("skopeo", *options, f"docker://{host}/runner:1", f"oci:{pulled}")
+    names = sorted(path.name for path in pulled.glob("blobs/sha256/*"))
+    assert names == sorted(path.name for path in (tmp_path / "written").glob("blobs/sha256/*"))
+    assert all(
+        hashlib.sha256((pulled / "blobs/sha256" / name).read_bytes()).hexdigest() == name for name in names
+    )
+
+
+def test_a_change_of_code_sends_the_application_layer_alone(cpu, host, checkout, directory, tmp_path):
+    before = stored_bytes(directory)
+    module = checkout / "runner/inputs.py"
+    module.write_text(module.read_text() + "\n# changed\n")
+    changed = build_image(CPU, tmp_path / "changed", root=checkout)
+    told = run(changed, "push", f"{host}/runner:2").stderr
+    assert [line for line in told.splitlines() if "sending" in line] == [
+        line for line in told.splitlines() if line.startswith("application-runner: sending")
+    ]
+    assert 0 < stored_bytes(directory) - before <= CODE_CHANGE_BYTES
+
+
+def test_a_push_that_was_interrupted_is_completed_by_the_next(cpu, tmp_path):
+    with registry(tmp_path) as host:
+        command = [cpu, "push", f"{host}/runner:1"]
+        first = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+        while not stored_bytes(tmp_path):
+            assert first.poll() is None
+            time.sleep(0.01)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+        pushed = run(*command).stdout.strip()
+        assert hashlib.sha256(pulled_manifest(f"{host}/runner:1").encode()).hexdigest() in pushed
+
+
+def test_a_wrong_password_is_named(cpu, tmp_path):
+    (tmp_path / "htpasswd").write_text(HTPASSWD)
+    access = {"auth": {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}}
+    with registry(tmp_path, **access) as host:
+        login = {"auths": {host: {"auth": base64.b64encode(b"user:wrong").decode()}}}
+        (tmp_path / "auth.json").write_text(json.dumps(login))
+        environment = {**os.environ, "REGISTRY_AUTH_FILE": str(tmp_path / "auth.json")}
+        refused = run(cpu, "push", f"{host}/runner:1", env=environment, check=False)
+        assert refused.returncode == 1
+        assert f"{host} refused the credentials: `docker login {host}`" in refused.stderr.splitlines()[-1]
+
+
+def test_a_registry_that_is_not_there_is_named(cpu):
+    refused = run(cpu, "push", "127.0.0.1:1/runner:1", check=False)
+    assert (refused.returncode, refused.stderr.startswith("127.0.0.1:1 cannot be reached")) == (1, True)
+
+
+def test_a_full_disk_is_named(cpu):
+    with Path("/dev/full").open("wb") as full:
+        refused = subprocess.run([cpu], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (refused.returncode, refused.stderr.splitlines()[-1].startswith("A disk is full:")) == (1, True)
+
+
+def test_a_models_image_is_pushed_as_a_config(host, directory, tmp_path):
+    before = stored_bytes(directory)
+    config = {
+        "engine": "ctranslate2",
+        "model": "owner/name",
+        "instantiate": {"weights": "https://example.com/engine.tar", "system_prompt": "Be brief."},
+    }
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    names = ["--base", f"{host}/runner:1", "--dest", f"{host}/model:1"]
+    run(".venv/bin/cog-triton", "instantiate", tmp_path / "config.yaml", *names)
+    manifest = json.loads(pulled_manifest(f"{host}/model:1"))
+    base = json.loads(pulled_manifest(f"{host}/runner:1"))
+    assert manifest["layers"] == base["layers"]
+    assert stored_bytes(directory) - before < MODEL_BYTES
+    inspected = ["skopeo", "inspect", "--config", "--tls-verify=false", f"docker://{host}/model:1"]
+    environment = json.loads(run(*inspected).stdout)["config"]["Env"]
+    assert {"COG_WEIGHTS=https://example.com/engine.tar", "SYSTEM_PROMPT=Be brief."} < set(environment)

@@ -1,0 +1,107 @@
+"""Images built as users build them, containers in podman, and a registry on loopback."""
+
+import json
+import os
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from shared.cog.server import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = "cog-triton-runner-cpu"
+BUILDER = "cog-triton-builder"
+READY_SECONDS = 120
+# Works in virtual machines without systemd, too.
+PODMAN = ["podman", "--cgroup-manager=cgroupfs", "--events-backend=file", "--runtime=runc"]
+LIMITS = ["--ulimit=nofile=10000:10000", "--ulimit=nproc=10000:10000"]
+
+
+def run(*command, check=True, **options):
+    """A program that has ended; its output is text. With `check`, a failure shows what it said."""
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, **options
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def podman(*arguments, **options):
+    return run(*PODMAN, *arguments, **options)
+
+
+def build_image(name, link, *, root=ROOT, **environment):
+    """Build an image of the flake in `root`; the result, an executable file."""
+    run(root / "ci/nix", "build", f".#{name}", "--out-link", link, env={**os.environ, **environment})
+    return link
+
+
+def shared_directory(factory, name):
+    """A folder that the user of a container reaches: pytest's own are closed to others."""
+    directory = factory.mktemp(name)
+    for folder in (directory, *directory.parents[:3]):
+        if folder.stat().st_mode & 0o055 != 0o055 and folder != Path("/"):
+            folder.chmod(0o755)
+    return directory
+
+
+class Container:
+    """A running container that serves on `url`."""
+
+    def __init__(self, name, port):
+        self.name = name
+        self.url = f"http://127.0.0.1:{port}"
+
+    def wait_ready(self):
+        """The health of a container that has been set up, well or not."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            answer = run("curl", "--silent", f"{self.url}/health-check", check=False).stdout
+            if answer and (health := json.loads(answer))["status"] in {"READY", "SETUP_FAILED"}:
+                return health
+            assert self.is_running(), self.logs()
+            time.sleep(0.2)
+        raise AssertionError(self.logs())
+
+    def is_running(self):
+        return podman("inspect", self.name, "--format={{.State.Running}}").stdout.strip() == "true"
+
+    def exec(self, *command, **options):
+        return podman("exec", self.name, *command, **options).stdout
+
+    def logs(self):
+        done = podman("logs", self.name)
+        return done.stdout + done.stderr
+
+
+@contextmanager
+def container(image, *options, command=()):
+    """A container of a loaded image, with a read-only root."""
+    port = free_port()
+    fixed = ["--network=host", "--read-only", "--tmpfs=/tmp", f"--env=PORT={port}", *LIMITS]
+    name = podman("run", "--detach", *fixed, *options, image, *command).stdout.strip()
+    try:
+        yield Container(name, port)
+    finally:
+        podman("rm", "--force", "--volumes", name)
+
+
+@contextmanager
+def registry(directory, **settings):
+    """A registry on loopback that keeps its blobs in `directory`: host:port."""
+    address = f"127.0.0.1:{free_port()}"
+    config = directory / "registry.yml"
+    storage = {"filesystem": {"rootdirectory": str(directory / "blobs")}}
+    document = {"version": "0.1", "storage": storage, "http": {"addr": address}, **settings}
+    config.write_text(json.dumps(document))
+    with (directory / "registry.log").open("w") as log:
+        server = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
+    try:
+        while run("curl", "--silent", f"http://{address}/v2/", check=False).returncode:
+            assert server.poll() is None
+            time.sleep(0.05)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
