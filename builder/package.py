@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from builder.download import TOKENIZER_FILES
+from builder.generation_config import GENERATION_CONFIG, generation_config
 from shared import VERSION
 from shared.artifact import EngineFacts, PackedFile, write_archive
+from shared.errors import PackageFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,20 +35,26 @@ class Package:
         config = json.dumps(self.config, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
         facts = EngineFacts(
             engine=self.engine,
-            engine_version=build.engine_version,
             model=build.model.name if build.model else self.engine,
             revision=build.model.revision if build.model else None,
             config_digest=hashlib.sha256(config).hexdigest(),
             cog_triton_version=VERSION,
+            **asdict(build.built_with),
         )
         tokenizer = build.model.path if build.model else build.tokenizer_dir
+        copied = [name for name in TOKENIZER_FILES if name != GENERATION_CONFIG]
         files = [
             PackedFile("config.json", config),
             *(_packed("engine", build.engine_dir, path) for path in build.engine_dir.rglob("*")),
-            *(_packed("tokenizer", tokenizer, tokenizer / name) for name in TOKENIZER_FILES),
+            *(_packed("tokenizer", tokenizer, tokenizer / name) for name in copied),
         ]
+        if (generation := generation_config(tokenizer)) is not None:
+            files.append(PackedFile(f"tokenizer/{GENERATION_CONFIG}", generation))
         present = [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
         total = sum(file.size() for file in present)
+        if total > (free := shutil.disk_usage(build.output.parent).free):
+            reason = f"it needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there"
+            raise PackageFailed(path=build.output, reason=reason)
         build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
 
 

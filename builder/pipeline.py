@@ -47,6 +47,7 @@ def build(
     _check_surroundings(plan.engine, output)
     with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
+        state.log.unlink(missing_ok=True)
         for step in plan.steps:
             _log.info("step started", step=step.name)
             started = time.monotonic()

@@ -42,7 +42,7 @@ def _ctranslate2(config: CTranslate2Config) -> tuple[Step, ...]:
 def _mock(config: MockConfig) -> tuple[Step, ...]:
     if config.model is None:
         return (MakeMock(),)
-    return Download(config.model, config.revision, weights=False), MakeMock()
+    return Download(config.model, config.revision, weights=()), MakeMock()
 
 
 _ENGINES: dict[str, Callable[[Any], tuple[Step, ...]]] = {"ctranslate2": _ctranslate2, "mock": _mock}

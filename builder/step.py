@@ -21,6 +21,20 @@ class Model:
     path: Path
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltWith:
+    """What made an engine, and where it works; the fields of `EngineFacts` with these names."""
+
+    engine_version: str | None = None
+    tensorrt_llm_version: str | None = None
+    tensorrt_version: str | None = None
+    cuda_version: str | None = None
+    driver_version: str | None = None
+    gpu_name: str | None = None
+    sm: int | None = None
+    ranks: int = 1
+
+
 @dataclass(slots=True)
 class Build:
     """What the steps of one build hand on."""
@@ -29,13 +43,19 @@ class Build:
     output: Path
     hf_token: str | None = field(repr=False)
     model: Model | None = None
-    engine_version: str | None = None
+    built_with: BuiltWith = BuiltWith()
     manifest: Manifest | None = None
+    engine_dir: Path = field(init=False)
+    """Becomes engine/ of the archive."""
+
+    def __post_init__(self) -> None:
+        """A step whose tool chooses another place sets `engine_dir` to that."""
+        self.engine_dir = self.work_dir / "engine"
 
     @property
-    def engine_dir(self) -> Path:
-        """Becomes engine/ of the archive."""
-        return self.work_dir / "engine"
+    def log(self) -> Path:
+        """What the tools of TensorRT-LLM say; beside the archive, and kept when the build fails."""
+        return self.output.with_name(f"{self.output.name}.log")
 
     @property
     def tokenizer_dir(self) -> Path:

@@ -67,6 +67,11 @@ class EngineFacts(_Part):
     engine_version: str | None = None
     tensorrt_llm_version: str | None = None
     tensorrt_version: str | None = None
+    cuda_version: str | None = None
+    """Of the CUDA runtime that built it."""
+    driver_version: str | None = None
+    gpu_name: str | None = None
+    """Of the GPU that built it."""
     sm: int | None = None
     """Compute capability of the GPU that built it, 86 for 8.6; None where the engine fits every machine."""
     ranks: Annotated[int, Field(ge=1)] = 1

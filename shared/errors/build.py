@@ -82,6 +82,20 @@ class ModelFilesMissing(CogTritonError):
     remedy = "Use a checkpoint in safetensors with a tokenizer.json."
 
 
+class NotEnoughSpace(CogTritonError):
+    code = "E3105"
+    fixed_by = FixedBy.OPERATOR
+    message = "The disk is too small: {reason}."
+    remedy = "Free space there, or set HF_HOME (models) or TMPDIR (what is built) to a larger disk."
+
+
+class ModelCorrupt(CogTritonError):
+    code = "E3106"
+    fixed_by = FixedBy.OPERATOR
+    message = "{file} of the model {model!r} did not arrive as the hub has it: {reason}."
+    remedy = "Build again: it was removed and will be downloaded anew. Look at the disk if that goes on."
+
+
 class UnsupportedArchitecture(CogTritonError):
     code = "E3200"
     fixed_by = FixedBy.OPERATOR
@@ -101,6 +115,55 @@ class ConversionFailed(CogTritonError):
     fixed_by = FixedBy.US
     message = 'The step "{step}" failed: {reason}.'
     remedy = "See the log of the step."
+
+
+class HostMemoryExhausted(CogTritonError):
+    code = "E3203"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The step "{step}" was killed by signal 9 (SIGKILL), likely because the memory ran out.'
+    remedy = "Use a machine with more memory, or fewer workers."
+
+
+class GpuMemoryExhausted(CogTritonError):
+    code = "E3204"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The step "{step}" ran out of GPU memory: {reason}.'
+    remedy = "Lower max_batch_size, max_num_tokens or max_seq_len, quantize, or use more or larger GPUs."
+
+
+class NotSupportedOnGpu(CogTritonError):
+    code = "E3205"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument}: {value} is not supported on GPUs of SM {sm}."
+    remedy = "Leave that argument out, or build on another kind of GPU."
+
+
+class ToolArgumentsRefused(CogTritonError):
+    code = "E3206"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The tool of the step "{step}" refuses its arguments: {reason}.'
+    remedy = "Mend them in the config."
+
+
+class GpuNotFound(CogTritonError):
+    code = "E3207"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The step "{step}" found no GPU: {reason}.'
+    remedy = "Give the builder an NVIDIA GPU and its driver (docker run --gpus all)."
+
+
+class EngineEnvironmentBroken(CogTritonError):
+    code = "E3208"
+    fixed_by = FixedBy.OPERATOR
+    message = "The environment of TensorRT-LLM does not work: {reason}."
+    remedy = "Use the builder image as it is, with what it pins."
+
+
+class EngineVersionMismatch(CogTritonError):
+    code = "E3209"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The step "{step}" met a file that another version wrote: {reason}.'
+    remedy = "Let every step run in one build, and leave out timing caches and checkpoints of other versions."
 
 
 class PackageFailed(CogTritonError):

@@ -52,6 +52,10 @@ class Hub:
         self.tokens: set[str] = set()  # every token that was sent
         self.failing = False  # answer everything with 503
         self.cut_after: int | None = None  # bytes of the next stored file before the connection breaks, once
+        self.fails_after_cut = False  # then answer that file with 503 from then on
+        self._broken: set[str] = set()
+        self.ranges: list[str] = []  # the Range headers that were sent
+        self.tampered: dict[str, bytes] = {}  # what is sent instead of these files
         self._stores_answer = threading.Event()
         self._stores_answer.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -101,7 +105,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             self.sent_token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if self.sent_token:
                 hub.tokens.add(self.sent_token)
-            if hub.failing:
+            if hub.failing or (hub.fails_after_cut and self.path in hub._broken):
                 self._send(503, b"")
             elif path.startswith("/stored/"):
                 hub._stores_answer.wait(60)
@@ -120,10 +124,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             else:
                 name, _, revision = path.partition("/revision/")
                 if repository := self._repository(name, revision or "main"):
-                    siblings = [
-                        {"rfilename": file, "size": (repository.directory / file).stat().st_size}
-                        for file in repository.files()
-                    ]
+                    siblings = [_sibling(repository, file) for file in repository.files()]
                     self._json({"id": name, "sha": repository.commit, "siblings": siblings, "private": False})
 
         def _resolve(self, path: str) -> None:
@@ -161,10 +162,11 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             return repository
 
         def _file(self, path: Path, headers: dict[str, str]) -> None:
-            content = path.read_bytes()
+            content = hub.tampered.get(path.name) or path.read_bytes()
             headers |= {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "Accept-Ranges": "bytes"}
             status = 200
             if wanted := self.headers.get("Range"):
+                hub.ranges.append(wanted)
                 start = int(wanted.removeprefix("bytes=").partition("-")[0])
                 headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
                 content = content[start:]
@@ -185,12 +187,19 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command == "HEAD":
                 return
-            if hub.cut_after is not None and "/stored/" in self.path:
+            if hub.cut_after is not None and "/stored/" in self.path and len(body) > hub.cut_after:
                 body, hub.cut_after = body[: hub.cut_after], None
+                if hub.fails_after_cut:
+                    hub._broken.add(self.path)
                 self.close_connection = True
             self.wfile.write(body)
 
     return Handler
+
+
+def _sibling(repository: Repository, file: str) -> dict[str, object]:
+    entry = _tree_entry(repository, file)
+    return {"rfilename": file, "size": entry["size"], "blobId": entry["oid"]}
 
 
 def _tree_entry(repository: Repository, file: str) -> dict[str, object]:
@@ -199,7 +208,7 @@ def _tree_entry(repository: Repository, file: str) -> dict[str, object]:
         "type": "file",
         "path": file,
         "size": len(content),
-        "oid": hashlib.sha1(content).hexdigest(),
+        "oid": hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest(),
     }
     if file.endswith(".safetensors"):
         entry["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}

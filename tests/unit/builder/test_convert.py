@@ -1,4 +1,5 @@
 import ctypes
+import signal
 import sys
 import threading
 import time
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.convert import run_child
-from shared.errors import CheckpointInvalid, ConversionFailed
+from shared.errors import CheckpointInvalid, ConversionFailed, HostMemoryExhausted
 
 
 def run(program, tmp_path, on_line=lambda line: None):
@@ -51,9 +52,9 @@ def test_silent_failure(tmp_path):
         run("raise SystemExit(3)", tmp_path)
 
 
-@pytest.mark.parametrize(("number", "words"), [(9, "likely because the memory ran out"), (11, "SIGSEGV")])
-def test_signal_is_named(tmp_path, number, words):
-    with pytest.raises(ConversionFailed, match=words):
+@pytest.mark.parametrize(("number", "error"), [(9, HostMemoryExhausted), (11, ConversionFailed)])
+def test_signal_is_named(tmp_path, number, error):
+    with pytest.raises(error, match=signal.Signals(number).name):
         run(f"import os; os.kill(os.getpid(), {number})", tmp_path)
 
 

@@ -1,20 +1,27 @@
+import errno
 import io
+import os
+import shutil
 import tarfile
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 
 from builder.download import Download
 from shared.errors import (
     DownloadFailed,
+    ModelCorrupt,
     ModelFilesMissing,
     ModelGated,
     ModelNotFound,
+    NotEnoughSpace,
     RevisionNotFound,
 )
 from tests.unit.builder.conftest import FILES
+
+CUT = 300_000
 
 
 def ignore(done, total=None):
@@ -31,7 +38,7 @@ def test_takes_weights_and_tokenizer_only(hub, model_dir, state):
 
 
 def test_takes_no_weights_when_the_tokenizer_is_enough(hub, state):
-    Download("someone/tiny", weights=False).run(state, ignore)
+    Download("someone/tiny", weights=()).run(state, ignore)
     assert not (state.model.path / "model.safetensors").exists()
     assert (state.model.path / "tokenizer.json").exists()
 
@@ -58,10 +65,81 @@ def test_progress_counts_bytes(hub, state):
     assert shown[-1] == (size, size)
 
 
-def test_broken_transfer_is_resumed(hub, state):
-    hub.cut_after = 1000
+def test_broken_transfer_is_resumed(hub, state, monkeypatch):
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", CUT // 3)  # what the library writes at once
+    hub.cut_after = CUT
+    Download("someone/tiny").run(state, ignore)
+    assert hub.ranges == [f"bytes={CUT}-"]
+    assert (state.model.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+def test_what_was_whole_when_a_download_failed_is_kept(hub, state, model_dir):
+    (model_dir / "model.safetensors").rename(model_dir / "model-00002-of-00002.safetensors")
+    (model_dir / "model-00001-of-00002.safetensors").write_bytes(b"first")
+    (model_dir / "model.safetensors.index.json").write_text("{}")
+    hub.cut_after, hub.fails_after_cut = CUT, True
+    with pytest.raises(DownloadFailed):
+        Download("someone/tiny").run(state, ignore)
+    hub.fails_after_cut = False
+    before = len(hub.requests)
+    Download("someone/tiny").run(state, ignore)
+    again = [request for request in hub.requests[before:] if "/stored/" in request]
+    assert again == ["GET /stored/someone--tiny/model-00002-of-00002.safetensors"]
+    assert len(list(state.model.path.glob("*.safetensors"))) == 2
+
+
+def test_a_corrupted_file_is_refused_and_not_kept(hub, state):
+    content = bytearray(FILES["model.safetensors"])
+    content[1000] ^= 1
+    hub.tampered["model.safetensors"] = bytes(content)
+    with pytest.raises(ModelCorrupt, match=r"model\.safetensors .* its sha256 is"):
+        Download("someone/tiny").run(state, ignore)
+    assert state.model is None
+    hub.tampered.clear()
     Download("someone/tiny").run(state, ignore)
     assert (state.model.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+def test_a_cut_file_in_the_cache_does_not_pass_for_the_whole(hub, state):
+    Download("someone/tiny").run(state, ignore)
+    path = state.model.path / "model.safetensors"
+    path.resolve().write_bytes(b"half")
+    Download("someone/tiny").run(state, ignore)
+    assert path.read_bytes() == FILES["model.safetensors"]
+
+
+def test_a_disk_that_is_too_small_is_noticed_first(hub, state, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(NotEnoughSpace, match=r"0\.0 GB are to be downloaded"):
+        Download("someone/tiny").run(state, ignore)
+    assert hub.file_requests() == []
+
+
+def test_a_cached_model_needs_no_space(hub, state, monkeypatch):
+    Download("someone/tiny").run(state, ignore)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 0))
+    Download("someone/tiny").run(state, ignore)
+
+
+def test_a_disk_that_fills_up_meanwhile(hub, state, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(file_download, "http_get", full)
+    with pytest.raises(NotEnoughSpace, match="someone/tiny"):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_safetensors_are_preferred(hub, model_dir, state):
+    (model_dir / "pytorch_model.bin").write_bytes(b"pickle")
+    Download("someone/tiny", weights=("safetensors", "bin")).run(state, ignore)
+    assert not (state.model.path / "pytorch_model.bin").exists()
+
+
+def test_other_weights_are_taken_where_there_are_no_safetensors(hub, model_dir, state):
+    (model_dir / "model.safetensors").rename(model_dir / "pytorch_model.bin")
+    Download("someone/tiny", weights=("safetensors", "bin")).run(state, ignore)
+    assert (state.model.path / "pytorch_model.bin").exists()
 
 
 def test_gated(hub, state):
@@ -138,7 +216,7 @@ def test_offline_without_the_model(hub, state, monkeypatch):
 
 
 def test_offline_with_half_of_the_model(hub, state, monkeypatch):
-    Download("someone/tiny", weights=False).run(state, ignore)
+    Download("someone/tiny", weights=()).run(state, ignore)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(DownloadFailed, match="not all in the cache"):
         Download("someone/tiny").run(state, ignore)

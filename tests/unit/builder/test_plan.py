@@ -13,7 +13,7 @@ def test_ctranslate2():
     download, convert, package = plan(
         "{engine: ctranslate2, model: a/b, revision: v1, quantization: int8}"
     ).steps
-    assert (download.model, download.revision, download.weights) == ("a/b", "v1", True)
+    assert (download.model, download.revision, download.weights) == ("a/b", "v1", ("safetensors",))
     assert (convert.engine, convert.quantization) == ("ctranslate2", "int8")
     assert (package.engine, package.config["quantization"]) == ("ctranslate2", "int8")
 

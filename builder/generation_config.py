@@ -1,0 +1,48 @@
+"""generation_config.json with every token that ends a text: models name them in three places."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GENERATION_CONFIG = "generation_config.json"
+
+
+def generation_config(model: Path) -> bytes | None:
+    """The generation_config.json for an engine of the checkpoint in `model`; None where nothing is to say.
+
+    To the end ids that it has are added those of config.json and the `eos_token` of tokenizer_config.json.
+    """
+    own = _read(model / GENERATION_CONFIG)
+    known = _ids(own.get("eos_token_id"))
+    found = [*known, *_ids(_read(model / "config.json").get("eos_token_id")), *_id_of_eos_token(model)]
+    every = list(dict.fromkeys(found))
+    if every == known:
+        return (model / GENERATION_CONFIG).read_bytes() if own else None
+    return json.dumps(own | {"eos_token_id": every}, indent=2).encode() + b"\n"
+
+
+def _id_of_eos_token(model: Path) -> list[int]:
+    token = _read(model / "tokenizer_config.json").get("eos_token")
+    if isinstance(token, dict):  # with the flags of an added token
+        token = token.get("content")
+    added = _read(model / "tokenizer.json").get("added_tokens", [])
+    return [entry["id"] for entry in added if token is not None and entry["content"] == token]
+
+
+def _ids(value: object) -> list[int]:
+    """`eos_token_id` is a number, a list of them, or null."""
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, int)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; an empty one where there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,219 @@
+"""A model of the Hugging Face hub.
+
+Its files live in the hub library's own cache (HF_HOME, HF_HUB_CACHE); HF_ENDPOINT, HF_HUB_OFFLINE and
+HF_TOKEN mean what they mean to it. A fetch of a model that is there downloads nothing; a cut connection is
+taken up where it broke, and of a fetch that failed the files that were whole are kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from huggingface_hub import HfApi, constants, try_to_load_from_cache
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils.tqdm import tqdm
+
+from shared.errors import (
+    CogTritonError,
+    DownloadFailed,
+    ModelCorrupt,
+    ModelFilesMissing,
+    ModelGated,
+    ModelNotFound,
+    NotEnoughSpace,
+    RevisionNotFound,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from huggingface_hub.hf_api import RepoSibling
+
+    from shared.progress import StepProgress
+
+_POLL_SECONDS = 0.2
+# A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).
+_FOLDERS = "*/*"
+_NOT_CACHED = "HF_HUB_OFFLINE is set, and it is not all in the cache"
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """One revision of one model; `token` None means what the library finds by itself."""
+
+    name: str
+    revision: str | None
+    token: str | None = field(repr=False)
+
+    def fetch(self, wanted: Callable[[Collection[str]], list[str]], progress: StepProgress) -> Path:
+        """The directory of the model's files, named by its commit. `wanted` gets the names of all files that
+        the model has, raises to refuse it, and returns patterns of those to take.
+
+        Raises E3100 to E3103, E3105 before anything is moved when the disk is too small, and E3106.
+        """
+        api = HfApi(token=self.token)
+        try:
+            if constants.is_offline_mode():
+                return self._from_cache(api, wanted)
+            info = api.model_info(self.name, revision=self.revision, files_metadata=True)
+            files = {file.rfilename: file for file in info.siblings or ()}
+            patterns = wanted(files)
+            taken = [file for name, file in files.items() if _takes(patterns, name)]
+            missing = [file for file in taken if not self._has(file, str(info.sha))]
+            _check_space(missing)
+            path = self._download(api, patterns, progress)
+            if missing:
+                self._verify(api, path)
+            return path
+        except CogTritonError:
+            raise
+        except Exception as error:
+            raise self._translated(error) from None
+
+    def _from_cache(self, api: HfApi, wanted: Callable[[Collection[str]], list[str]]) -> Path:
+        some = Path(self._snapshot(api, ["config.json", "tokenizer.json"], local_files_only=True))
+        try:
+            patterns = wanted({file.name for file in some.iterdir()})
+        except ModelFilesMissing:
+            raise DownloadFailed(model=self.name, reason=_NOT_CACHED) from None
+        return Path(self._snapshot(api, patterns, local_files_only=True))
+
+    def _has(self, file: RepoSibling, commit: str) -> bool:
+        """Whether the cache has `file`. One of another size is taken out: it would pass for the file."""
+        path = try_to_load_from_cache(self.name, file.rfilename, revision=commit)
+        if not isinstance(path, str):
+            return False
+        if file.size in (None, Path(path).stat().st_size):
+            return True
+        _remove(Path(path))
+        return False
+
+    def _download(self, api: HfApi, patterns: list[str], progress: StepProgress) -> Path:
+        """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk."""
+        cancelled = threading.Event()
+
+        def show(done: int, total: int) -> None:
+            if cancelled.is_set():
+                raise _CancelledError
+            progress(done, total)
+
+        with ThreadPoolExecutor(1) as executor:
+            future = executor.submit(self._snapshot, api, patterns, tqdm_class=_byte_counter(show))
+            try:
+                while True:
+                    try:
+                        return Path(future.result(_POLL_SECONDS))
+                    except TimeoutError:
+                        if future.done():
+                            raise
+            finally:
+                cancelled.set()
+
+    def _snapshot(self, api: HfApi, patterns: list[str], **options: Any) -> str:
+        snapshot: str = api.snapshot_download(
+            self.name, revision=self.revision, allow_patterns=patterns, ignore_patterns=_FOLDERS, **options
+        )
+        return snapshot
+
+    def _verify(self, api: HfApi, path: Path) -> None:
+        """The library compares sizes alone; what differs from the hub is taken out of the cache again."""
+        found = api.verify_repo_checksums(self.name, revision=path.name)
+        for mismatch in found.mismatches:
+            _remove(path / mismatch["path"])
+        if found.mismatches:
+            first = found.mismatches[0]
+            reason = f"its {first['algorithm']} is {first['actual']} instead of {first['expected']}"
+            raise ModelCorrupt(file=first["path"], model=self.name, reason=reason)
+
+    def _translated(self, error: Exception) -> CogTritonError:
+        """Say in our words what the hub library raised; its own texts hold addresses and paths."""
+        match error:
+            case HFValidationError():
+                reason = "that is neither owner/name on the hub, nor a path that starts with / or ./"
+                return ModelNotFound(model=self.name, reason=reason + self._directory_hint())
+            case GatedRepoError():
+                return ModelGated(model=self.name)
+            case RepositoryNotFoundError():
+                reason = "the hub does not know it, or it is private"
+                return ModelNotFound(model=self.name, reason=reason + self._directory_hint())
+            case RevisionNotFoundError():
+                return RevisionNotFound(model=self.name, revision=self.revision or "main")
+            case LocalEntryNotFoundError() if constants.is_offline_mode():
+                reason = _NOT_CACHED
+            case LocalEntryNotFoundError() if isinstance(error.__cause__, Exception):
+                return self._translated(error.__cause__)
+            case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:
+                return ModelNotFound(model=self.name, reason="the hub does not accept this hf_token")
+            case HfHubHTTPError():
+                reason = f"the hub answered {error.response.status_code}"
+            case httpx2.ConnectError():
+                reason = "no connection to the hub"
+            case httpx2.TimeoutException():
+                reason = "the hub did not answer in time"
+            case OSError(errno=errno.ENOSPC):
+                return NotEnoughSpace(reason=f"it was full before all of {self.name} was there")
+            case OSError(strerror=str(text)):
+                reason = text
+            case _:
+                reason = f"the transfer broke ({type(error).__name__})"
+        return DownloadFailed(model=self.name, reason=reason)
+
+    def _directory_hint(self) -> str:
+        return "; a directory is written with ./ before it" if Path(self.name).is_dir() else ""
+
+
+def _takes(patterns: Collection[str], name: str) -> bool:
+    return not fnmatch(name, _FOLDERS) and any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _check_space(files: Collection[RepoSibling]) -> None:
+    """Refuse what does not fit, before anything is moved."""
+    cache = Path(constants.HF_HUB_CACHE)
+    place = next(path for path in (cache, *cache.parents) if path.exists())
+    needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
+    if needed > free:
+        reason = f"{needed / 1e9:.1f} GB are to be downloaded, and {free / 1e9:.1f} GB are free at {cache}"
+        raise NotEnoughSpace(reason=reason)
+
+
+def _remove(path: Path) -> None:
+    """Take a file out of the cache, where `path` is a link to it."""
+    path.resolve().unlink()
+    path.unlink(missing_ok=True)
+
+
+class _CancelledError(Exception):
+    """Ends the transfers of a cancelled build."""
+
+
+def _byte_counter(show: Callable[[int, int], None]) -> type[tqdm]:
+    """A progress bar for the hub library that draws nothing and passes the bytes on."""
+
+    class Counter(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            # Beside the bytes written, the library counts files, and the bytes of the wire.
+            self._shown = str(kwargs.get("desc")).startswith("Reconstructing")
+            self._done = 0
+            super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            self._done += int(n or 0)
+            if self._shown:
+                show(self._done, int(self.total or 0))
+
+    return Counter

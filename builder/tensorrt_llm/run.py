@@ -1,0 +1,111 @@
+"""The steps that run a tool of TensorRT-LLM: in the environment of the engine, in the work directory."""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from builder.child import PASSED_ON, environment, follow_child
+from builder.tensorrt_llm.commands import MODEL_DIR, RunTool
+from builder.tensorrt_llm.failures import coded
+from shared.errors import ConversionFailed
+from shared.layout import Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.step import Build
+    from shared.progress import StepProgress
+
+_log = structlog.get_logger()
+
+_KEPT_LINES = 400  # a traceback with those of its workers
+# The tools load TensorRT-LLM itself, look for GPUs, and quantize.py for its calibration data. No token.
+_PASSED_ON = (
+    *PASSED_ON,
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "OPAL_PREFIX", "TLLM_LOG_LEVEL",
+    "BUILDER_FORCE_NUM_PROFILES", "FORCE_DETERMINISTIC", "FORCE_ALL_REDUCE_DETERMINISTIC",
+    "FORCE_ALLREDUCE_KERNEL_WORKSPACE_SIZE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_DATASETS_CACHE",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """Run `tool` and set `Build.engine_dir` to what it wrote: that of the last tool is the engine."""
+
+    tool: RunTool
+
+    @property
+    def name(self) -> str:
+        """The step's name in the config."""
+        return self.tool.name
+
+    def run(self, build: Build, progress: StepProgress) -> None:
+        """Append its output to `Build.log`, with the seconds and the memory it took.
+
+        Raises E3105, E3200 to E3209, and E4000 when the environment of the engine is missing.
+        """
+        assert build.model is not None
+        _link_model(build)
+        output = build.work_dir / self.tool.output_dir
+        lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        with build.log.open("a", encoding="utf-8", buffering=1) as log:
+            log.write(f"== {self.name}: {self.tool.tool} {shlex.join(self.tool.arguments)}\n")
+
+            def on_line(line: str) -> None:
+                lines.append(line)
+                log.write(f"{line}\n")
+                _log.info(self.name, line=line)
+
+            ended = follow_child(
+                _command(self.tool),
+                cwd=build.work_dir,
+                env=environment(_PASSED_ON) | {"PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
+                on_line=on_line,
+                on_poll=lambda: progress(_size(output)),
+            )
+            took = f"{ended.seconds:.1f} s, {ended.peak_memory / 1e6:.0f} MB of memory"
+            log.write(f"== {self.name}: ended with status {ended.status} after {took}\n")
+        _log.info(
+            "tool ended", step=self.name, seconds=round(ended.seconds, 3), peak_memory=ended.peak_memory
+        )
+        if ended.status:
+            raise coded(self.name, ended.status, lines)
+        if not (output / "config.json").is_file():
+            raise ConversionFailed(
+                step=self.name, reason=f"it wrote no config.json into {self.tool.output_dir}"
+            )
+        build.engine_dir = output
+
+
+def _command(tool: RunTool) -> list[str]:
+    python = Layout.current().engine_python("tensorrt_llm")
+    program = python.with_name(tool.tool)
+    if tool.script is not None:
+        program = python.parent.parent / "examples" / tool.script
+    # Through the interpreter: the first line of a program names one, which need not be this one.
+    return [str(python), str(program), *tool.arguments]
+
+
+def _link_model(build: Build) -> None:
+    """Let the tools find the checkpoint at its place in the work directory."""
+    assert build.model is not None
+    place = build.work_dir / MODEL_DIR
+    if not place.exists():
+        place.symlink_to(build.model.path, target_is_directory=True)
+
+
+def _size(directory: Path) -> int:
+    """Bytes of the files in `directory`, which is being written."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.lstat().st_size
+        except FileNotFoundError:
+            continue
+    return total

@@ -1,0 +1,46 @@
+"""An engine environment with the stand-in, as the builder finds it in an installation."""
+
+from __future__ import annotations
+
+import site
+import sys
+from pathlib import Path
+
+from . import VERSION
+from .tool import FAIL
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = {"tensorrt_llm": VERSION, "tensorrt_cu13": "10.14.1.48.post1", "nvidia_cuda_runtime": "13.0.48"}
+_TOOL = "import sys\nfrom tensorrt_llm.{module} import {call}\nsys.exit({call}({arguments}))\n"
+
+
+def install(home: Path) -> Path:
+    """Put the stand-in under the installation `home`; return the environment."""
+    place = home / "engines/tensorrt_llm"
+    packages = place / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    packages.mkdir(parents=True)
+    (place / "bin").mkdir()
+    (place / "bin/python").symlink_to(Path(sys.executable).resolve())
+    (place / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    # NumPy and safetensors are those of the tests.
+    (packages / "stand-in.pth").write_text("\n".join([str(_ROOT), *site.getsitepackages()]))
+    for name, version in _PACKAGES.items():
+        (packages / f"{name}-{version}.dist-info").mkdir()
+        (packages / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    _tool(place / "bin/trtllm-build", "build", "main")
+    _tool(place / "examples/quantization/quantize.py", "convert", "quantize")
+    for family in ("llama", "gpt", "qwen"):
+        path = place / f"examples/models/core/{family}/convert_checkpoint.py"
+        _tool(path, "convert", "convert", repr(family))
+    return place
+
+
+def fail(environment: Path, tool: str, failure: str) -> None:
+    """Let `tool` fail in one of the ways of `tool.FAILURES`."""
+    (environment / FAIL).write_text(f"{tool} {failure}")
+
+
+def _tool(path: Path, module: str, call: str, arguments: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_TOOL.format(module=module, call=call, arguments=arguments))
+    path.chmod(0o755)
