@@ -1,7 +1,36 @@
-# `nix flake check`: what can be said of the images without running them.
+# `nix flake check`: what can be said of images without running them, of the one that anyone can build.
 {
   pkgs,
   images,
   mkModel,
 }:
-{ }
+let
+  runner = images.cog-triton-runner-cpu;
+
+  model = mkModel {
+    inherit runner;
+    env.COG_WEIGHTS = "https://example.com/engine.tar";
+  };
+
+  check =
+    name: script:
+    pkgs.runCommand "check-${name}" { nativeBuildInputs = [ pkgs.python3 ]; } ''
+      ${script}
+      touch "$out"
+    '';
+in
+{
+  contents-are-listed = check "contents-are-listed" ''
+    ${runner} sbom | python3 -c '
+    import json, sys
+    names = {package["name"] for package in json.load(sys.stdin)["packages"]}
+    assert {"cog", "ctranslate2", "libc6", "nvidia-pytriton"} <= names, names
+    '
+  '';
+
+  model-has-the-runners-layers = check "model-has-the-runners-layers" ''
+    layers() { "$1" inspect --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["layers"])'; }
+    [ "$(layers ${runner})" = "$(layers ${model})" ]
+    [ "$(${runner} digest)" != "$(${model} digest)" ]
+  '';
+}
