@@ -1,13 +1,12 @@
 """What the tests of the images share. They need root, and the programs that .ci/run installs."""
 
 import json
-import shutil
 import sys
 
 import pytest
 
 from builder.pipeline import build
-from tests.support.images import CPU, ROOT, build_image, run, shared_directory
+from tests.support.images import CPU, ROOT, build_image, copy_repository, run, shared_directory
 
 
 @pytest.fixture(scope="session")
@@ -45,11 +44,7 @@ def mock(tmp_path_factory):
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory):
     """A copy of the repository that a test may change."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in run("git", "ls-files", cwd=ROOT).stdout.splitlines():
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    return copy
+    return copy_repository(tmp_path_factory.mktemp("checkout"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.images import CPU, build_image, registry, run
+from tests.support.images import CPU, build_image, registry, run, stored_bytes
 
 CODE_CHANGE_BYTES = 300_000
 MODEL_BYTES = 20_000
@@ -35,10 +35,6 @@ def host(directory, cpu):
 
 def pulled_manifest(reference):
     return run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{reference}").stdout
-
-
-def stored_bytes(directory):
-    return sum(path.stat().st_size for path in directory.rglob("data"))
 
 
 def test_the_digest_is_that_of_the_image_before_and_after(cpu, host):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from contextlib import contextmanager
@@ -35,6 +36,19 @@ def build_image(name, link, *, root=ROOT, **environment):
     """Build an image of the flake in `root`; the result, an executable file."""
     run(root / "ci/nix", "build", f".#{name}", "--out-link", link, env={**os.environ, **environment})
     return link
+
+
+def copy_repository(into):
+    """What git knows of the repository, as it is now."""
+    for name in run("git", "ls-files", cwd=ROOT).stdout.splitlines():
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, into / name, follow_symlinks=False)
+    return into
+
+
+def stored_bytes(directory):
+    """What the registry in `directory` keeps."""
+    return sum(path.stat().st_size for path in directory.rglob("data"))
 
 
 def shared_directory(factory, name):
