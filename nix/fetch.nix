@@ -29,6 +29,13 @@ let
       sha256 = if locked.sha256 == null then "" else locked.sha256;
     };
 
+  # Whom TLS trusts: a distribution that is its own toolchain knows.
+  authorities =
+    if pkgs ? cacert then
+      { SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt"; }
+    else
+      { };
+
   # pip knows where wheels are, also behind a company's mirror, so that no address stands here.
   fetchWheel =
     python:
@@ -59,24 +66,26 @@ let
       unknown file
     else
       pkgs.runCommand (fileName file)
-        {
-          outputHashMode = "flat";
-          outputHashAlgo = "sha256";
-          outputHash = sha256;
-          preferLocalBuild = true;
-          nativeBuildInputs = [ (pkgs.python3.withPackages (packages: [ packages.pip ])) ];
-          SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt";
-          impureEnvVars = [
-            "http_proxy"
-            "https_proxy"
-            "no_proxy"
-            "PIP_INDEX_URL"
-            "PIP_EXTRA_INDEX_URL"
-            "PIP_CERT"
-          ];
-          requirement = "${name}==${version} --hash=sha256:${sha256}";
-          options = wanted ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
-        }
+        (
+          authorities
+          // {
+            outputHashMode = "flat";
+            outputHashAlgo = "sha256";
+            outputHash = sha256;
+            preferLocalBuild = true;
+            nativeBuildInputs = [ (pkgs.python3.withPackages (packages: [ packages.pip ])) ];
+            impureEnvVars = [
+              "http_proxy"
+              "https_proxy"
+              "no_proxy"
+              "PIP_INDEX_URL"
+              "PIP_EXTRA_INDEX_URL"
+              "PIP_CERT"
+            ];
+            requirement = "${name}==${version} --hash=sha256:${sha256}";
+            options = wanted ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
+          }
+        )
         ''
           echo "$requirement" > requirement.txt
           python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
@@ -84,13 +93,22 @@ let
           mv downloaded/* "$out"
         '';
 
+  # nixpkgs knows the mirrors of Debian's main archive; the host's toolchain those of updates, too.
+  mirrors = pkgs.debianMirrors or [ "debian" ];
+
+  # The mirror drops what was superseded; the snapshot archive never does.
   fetchDebian =
-    { archive, file, sha256, ... }:
+    {
+      archive,
+      file,
+      sha256,
+      ...
+    }:
     pkgs.fetchurl {
       name = fileName file;
-      urls = (pkgs.debianUrls or (archive: file: if archive == "debian" then [ "mirror://debian/${file}" ] else [ ])) archive file ++ [
-        "${settings.debian_snapshots}/${archive}/${debian.snapshot}/${file}"
-      ];
+      urls =
+        (if builtins.elem archive mirrors then [ "mirror://${archive}/${file}" ] else [ ])
+        ++ [ "${settings.debian_snapshots}/${archive}/${debian.snapshot}/${file}" ];
       inherit sha256;
     };
 in
@@ -115,7 +133,8 @@ in
       locked = builtins.head (
         filter (artifact: artifact.name == name) (readJSON (locks + "/publishers.json")).artifacts
       );
-      url = builtins.replaceStrings [ "{file}" ] [ (builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file) ] locked.address;
+      quoted = builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file;
+      url = builtins.replaceStrings [ "{file}" ] [ quoted ] locked.address;
     in
     described "source" locked (
       if locked.sha256 == null then

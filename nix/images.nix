@@ -5,9 +5,11 @@
   mkImage,
 }:
 let
-  version = builtins.head (builtins.match ".*VERSION = \"([^\"]+)\".*" (builtins.readFile ../shared/__init__.py));
-  cog = builtins.head (builtins.filter (package: package.name == "cog") (fetch.wheels "runner").packages);
-  python = (fetch.wheels "runner").python;
+  version = builtins.head (
+    builtins.match ".*VERSION = \"([^\"]+)\".*" (builtins.readFile ../shared/__init__.py)
+  );
+  runner = fetch.wheels "runner";
+  cog = builtins.head (builtins.filter (package: package.name == "cog") runner.packages);
   description = "Turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
 
   imageConfig =
@@ -29,7 +31,7 @@ let
       Cmd = [
         "python"
         "-m"
-        "cog.server.http"
+        (if predictor == "runner" then "runner.supervisor" else "cog.server.http")
       ];
       ExposedPorts = builtins.listToAttrs (
         map (port: {
@@ -69,7 +71,7 @@ let
         "run.cog.config" = builtins.toJSON {
           build = {
             inherit gpu;
-            python_version = python;
+            python_version = runner.python;
           };
           predict = "${predictor}/run.py:${class}";
         };

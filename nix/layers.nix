@@ -24,15 +24,15 @@ let
       # Before anything else of the layer, which can be gigabytes, is fetched.
       (builtins.head unknown).path
     else
-    tools.run {
-      name = "layer-${name}";
-      module = "layer";
-      programs = sources.layerPrograms;
-      spec = {
-        inherit name steps attributes;
-        packages = map (package: removeAttrs package [ "path" ]) packages;
+      tools.run {
+        name = "layer-${name}";
+        module = "layer";
+        programs = sources.layerPrograms;
+        spec = {
+          inherit name steps attributes;
+          packages = map (package: removeAttrs package [ "path" ]) packages;
+        };
       };
-    };
 
   paths = map (package: "${package.path}");
 

@@ -33,7 +33,13 @@ in
       "(shared|builder|runner|cli)/.*[.]py|(builder|runner)/[.]cog/openapi_schema[.]json";
 
   # What the compiler reads, and the modules that the constants shared with C come from.
-  bridge =
-    select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors"
-      "runner/bridge/[^/]+[.](c|h|py)|(runner|shared)/__init__[.]py|shared/errors/[^/]+[.]py|shared/secrets[.]py|runner/engines/(__init__|base|frames)[.]py";
+  bridge = select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors" (
+    builtins.concatStringsSep "|" [
+      "runner/bridge/[^/]+[.](c|h|py)"
+      "runner/engines/(__init__|base|frames)[.]py"
+      "(runner|shared)/__init__[.]py"
+      "shared/errors/[^/]+[.]py"
+      "shared/secrets[.]py"
+    ]
+  );
 }

@@ -33,11 +33,13 @@ in
 {
   python3 = program root;
   skopeo = program "/usr";
-  cacert = program "/usr/share/ca-certificates";
   inherit runCommand;
 
-  # nixpkgs knows no mirrors of Debian's security updates; apt does.
-  debianUrls = archive: file: [ "mirror://${archive}/${file}" ];
+  # The archives whose mirrors apt knows.
+  debianMirrors = [
+    "debian"
+    "debian-security"
+  ];
 
   fetchurl =
     {
