@@ -77,10 +77,11 @@ let
     inherit path target;
   };
 
-  prune = sm: {
+  # Leaves the device code of one GPU architecture.
+  prune = sm: place: version: {
     do = "prune";
     program = "${sources.prune}";
-    inherit sm;
+    inherit sm place version;
   };
 
   own = {
@@ -153,12 +154,13 @@ rec {
   engine-vllm =
     sm:
     let
-      vllm = environment "engine-vllm" "${home}/engines/vllm";
+      place = "${home}/engines/vllm";
+      vllm = environment "engine-vllm" place;
     in
     mkLayer {
       name = "engine-vllm-${toString sm}";
       inherit (vllm) packages;
-      steps = vllm.steps ++ [ (prune sm) ];
+      steps = vllm.steps ++ [ (prune sm place (fetch.wheels "engine-vllm").python) ];
     };
 
   # For a runner of one SM; for the builder, which compiles for all of them, `sm` is null.
@@ -169,6 +171,7 @@ rec {
       cpython = fetch.publisher "cpython";
       examples = fetch.publisher "tensorrt-llm-examples";
       wheels = fetch.wheels "engine-tensorrt-llm";
+      place = "${home}/engines/tensorrt_llm";
       interpreter = "${home}/python${wheels.python}";
       library = "libpython${wheels.python}.so.1.0";
     in
@@ -191,7 +194,7 @@ rec {
           (link "usr/lib/x86_64-linux-gnu/${library}" "/${interpreter}/lib/${library}")
           {
             do = "environment";
-            place = "${home}/engines/tensorrt_llm";
+            inherit place;
             interpreter = "/${interpreter}/bin/python${wheels.python}";
             version = wheels.python;
             wheels = paths wheels.packages;
@@ -210,14 +213,7 @@ rec {
               }
             ]
           else
-            [
-              # Only building an engine needs these, one file of half a gigabyte per SM.
-              {
-                do = "remove";
-                pattern = "**/libnvinfer_builder_resource*";
-              }
-              (prune sm)
-            ]
+            [ (prune sm place wheels.python) ]
         );
     };
 

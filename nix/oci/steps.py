@@ -86,15 +86,11 @@ def _link(tree: Tree, path: str, target: str) -> None:
     tree.link(path, target)
 
 
-def _remove(tree: Tree, pattern: str) -> None:
-    for path in tree.root.glob(pattern):
-        path.unlink()
-
-
-def _prune(tree: Tree, program: str, sm: int) -> None:
-    """Remove the device code of other GPUs."""
+def _prune(tree: Tree, program: str, sm: int, place: str, version: str) -> None:
+    """Remove the device code of other GPUs from the environment at `place`."""
+    site = tree.root / wheel.site_packages(place, version)
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "prune", "--sm", str(sm), "--tree", str(tree.root)]
+    command = [sys.executable, "-m", "prune", "--sm", str(sm), "--tree", str(site)]
     done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
     if done.returncode:
         raise Problem(f"The device code could not be pruned to SM {sm}; the reason stands above.")
@@ -109,6 +105,5 @@ _STEPS: dict[str, Callable[..., None]] = {
     "files": _files,
     "directories": _directories,
     "link": _link,
-    "remove": _remove,
     "prune": _prune,
 }

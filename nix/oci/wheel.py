@@ -27,6 +27,11 @@ sys.exit({call}())
 """
 
 
+def site_packages(place: str, version: str) -> str:
+    """Where the environment at `place` keeps its packages."""
+    return f"{place}/lib/python{version}/site-packages"
+
+
 def make_environment(tree: Tree, place: str, interpreter: str, version: str) -> None:
     """Make a virtual environment at `place` (no leading slash) for an `interpreter` (absolute path)."""
     tree.file(
@@ -43,7 +48,7 @@ def install(tree: Tree, wheel: Path, place: str, version: str, left_out: list[st
 
     The paths `left_out`, relative to site-packages, are not added.
     """
-    site = f"{place}/lib/python{version}/site-packages"
+    site = site_packages(place, version)
     if tarfile.is_tarfile(wheel):
         _install_sources(tree, wheel, site)
         return
