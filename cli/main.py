@@ -57,7 +57,7 @@ def serve(
     refuse_used_port(port)
     weights = engine if "://" in engine else str(Path(engine).resolve())
     environment = {**os.environ, **server_environment("runner", port, concurrency), "COG_WEIGHTS": weights}
-    command = server_command(host)
+    command = server_command("runner", host)
     os.chdir(PROJECT_ROOT / "runner")
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 

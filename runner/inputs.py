@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_TOKENS = 512
 DEFAULT_TEMPLATE = "{prompt}"
 _NEUTRAL_LENGTH_PENALTY = 1.0
+_INTEGERS = ("max_tokens", "min_tokens", "top_k", "seed", "max_new_tokens", "min_new_tokens")
 _RANDOM_SEED_BITS = 32  # every reader of JSON takes them
 _SEED_BITS = 64  # the tensor `seed` is a UINT64
 _LARGEST_FLOAT32 = 3.4028234663852886e38
@@ -51,6 +52,12 @@ class Inputs:
     log_performance_metrics: bool = False
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """To JSON Schema, 3.0 is an integer too."""
+        for name in _INTEGERS:
+            if isinstance(value := getattr(self, name), float):
+                object.__setattr__(self, name, int(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from runner.inputs import Inputs
 from runner.prediction import current_prediction
 from runner.service import Service
 from runner.settings import Settings
+from runner.supervised import report_ready
 from shared.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Runner(BaseRunner):
         """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
         configure_logging()
         cancellation.install()
-        self.service = Service(Settings.from_environment(os.environ))
+        settings = Settings.from_environment(os.environ)
+        self.service = Service(settings)
+        report_ready(self.service.drain, settings.drain_seconds)
 
     def healthcheck(self) -> bool:
         """Whether predictions can be answered now."""

@@ -109,6 +109,12 @@ class Settings(BaseModel):
         alias="PROBE_TIMEOUT",
         description="seconds without any token after which the engine counts as hung (UNHEALTHY)",
     )
+    drain_seconds: float = Field(
+        25,
+        ge=0,
+        alias="DRAIN_SECONDS",
+        description="seconds that predictions may go on after SIGTERM; new ones get E2108 meanwhile",
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

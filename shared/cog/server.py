@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PREDICTORS = {"builder": "run.py:Builder", "runner": "run.py:Runner"}
+# A runner has its server watched over, and drained before it ends.
+SERVERS = {"builder": "cog.server.http", "runner": "runner.supervisor"}
 _POLL_SECONDS = 0.02
 _ANSWER_SECONDS = 10
 # The servers are on this machine and speak plain HTTP: to load certificates would only take time.
 TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def server_command(host: str) -> list[str]:
-    """The program that serves the predictor of the working directory."""
-    return [sys.executable, "-m", "cog.server.http", "--host", host]
+def server_command(package: str, host: str) -> list[str]:
+    """The program that serves the predictor of `package`, which is the working directory."""
+    return [sys.executable, "-m", SERVERS[package], "--host", host]
 
 
 def server_environment(package: str, port: int, concurrency: int) -> dict[str, str]:
@@ -70,7 +72,7 @@ class CogServer:
             refuse_used_port(port)
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
-            server_command("127.0.0.1"),
+            server_command(package, "127.0.0.1"),
             cwd=PROJECT_ROOT / package,
             env={
                 **os.environ,

@@ -9,7 +9,7 @@ import pytest
 
 from shared.cog.client import PredictionClient
 from shared.cog.server import CogServer
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, ShuttingDown
 from tests.integration.conftest import READY_SECONDS, cog_server, wait_for
 from tests.support.load import run_streams
 from tests.support.processes import MARK, marked, pid_of, wait_gone
@@ -70,7 +70,21 @@ def test_a_hung_engine_shows_and_so_does_its_recovery(server):
 
 
 @pytest.mark.parametrize("victim", ["cog.server.http", "coglet.server._run_worker"])
-def test_killing_cog_leaves_nothing_running(mock_archive, tmp_path, victim):
+def test_cog_comes_back_after_the_death_of_its_server_or_its_worker(server, victim):
+    before = marked(server.mark)
+    stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
+    assert next(stream) == "0"
+    os.kill(pid_of(server.mark, victim), signal.SIGKILL)
+    wait_for(lambda: server.health()["status"] != "READY")
+    server.wait_ready(READY_SECONDS)
+    assert "".join(PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
+    now = marked(server.mark)
+    assert sorted(now.values()) != sorted(before.values())  # other directories and ports
+    assert len(now) == len(before)
+    assert len(now.keys() & before.keys()) == 1  # the supervisor
+
+
+def test_killing_the_supervisor_leaves_nothing_running(mock_archive, tmp_path):
     mark = os.urandom(8).hex()
     environment = {MARK: mark, "COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "weights")}
     with (
@@ -82,9 +96,27 @@ def test_killing_cog_leaves_nothing_running(mock_archive, tmp_path, victim):
         # With a prediction under way: a busy worker must end too.
         stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
         assert next(stream) == "0"
-        os.kill(pid_of(mark, victim), signal.SIGKILL)
-        if victim == "coglet.server._run_worker":
-            left = wait_for(lambda: not any("cog.server.http" not in c for c in marked(mark).values()))
-            assert left
-        else:
-            assert wait_gone(mark) == {}
+        os.kill(pid_of(mark, "runner.supervisor"), signal.SIGKILL)
+        assert wait_gone(mark) == {}
+
+
+@pytest.mark.parametrize(("seconds", "status"), [("20", "succeeded"), ("0.5", "failed")])
+def test_a_shutdown_lets_predictions_finish_and_refuses_new_ones(
+    mock_archive, tmp_path, saw, seconds, status
+):
+    settings = {
+        "COG_WEIGHTS": str(mock_archive(tokens_per_second=50)),
+        "WEIGHTS_CACHE": str(tmp_path / "weights"),
+    }
+    with cog_server("runner", tmp_path / "log", concurrency=4, DRAIN_SECONDS=seconds, **settings) as server:
+        client = PredictionClient(server.url)
+        events = client.events({"prompt": "x", "max_tokens": 150})
+        assert next(event for event in events if event.kind == "output")
+        server.process.terminate()
+        wait_for(lambda: server.health()["status"] == "UNHEALTHY")
+        with pytest.raises(ShuttingDown):
+            client.predict({"prompt": "x"})
+        last = list(events)[-1].data
+        assert last["status"] == status
+        assert ("E2108" in saw(last.get("error", ""))) == (status == "failed")
+        assert server.process.wait(20) == 0
