@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +36,7 @@ def build(
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     configure_logging()
+    signal.signal(signal.SIGTERM, _end)
     manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
     typer.echo(f"{output}: {manifest.engine} engine of {manifest.model}, {manifest.total_size / 1e6:.1f} MB")
 
@@ -79,19 +81,21 @@ def instantiate(
 
 @app.command()
 def inspect(
-    archive: Annotated[Path, typer.Argument(help="An engine.tar.")],
+    engine: Annotated[str, typer.Argument(help="Path or http(s) URL of an engine.tar.")],
 ) -> None:
-    """Print the manifest of an engine: `cog-triton inspect engine.tar`."""
-    from shared.artifact import read_manifest
-    from shared.errors import WeightsNotFound
+    """Print the manifest of an engine: `cog-triton inspect engine.tar`.
 
-    try:
-        stream = archive.open("rb")
-    except OSError as missing:
-        raise WeightsNotFound(source=archive) from missing
-    with stream:
-        manifest = read_manifest(stream)
+    Of what a URL names only the beginning is fetched.
+    """
+    from cli.inspect import manifest_of
+
+    manifest = manifest_of(engine)
     typer.echo("no manifest" if manifest is None else manifest.model_dump_json(indent=2))
+
+
+def _end(number: int, _frame: object) -> None:
+    """Unwind: what a build started and wrote is ended and removed on the way."""
+    sys.exit(128 + number)
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ class EngineArchiveTooLarge(CogTritonError):
 class WeightsUnreachable(CogTritonError):
     code = "E4200"
     fixed_by = FixedBy.OPERATOR
-    message = "COG_WEIGHTS={source} cannot be fetched: {reason}."
+    message = "The engine {source} cannot be fetched: {reason}."
     remedy = "Check the address and that this machine reaches it."
 
 
