@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from shared.artifact import extract_archive
-from shared.errors import CogTritonError, DownloadFailed
+from shared.errors import CogTritonError, DownloadFailed, NotEnoughSpace
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _TIMEOUTS = httpx2.Timeout(60.0, connect=10.0)  # s; the first holds for each wa
 def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
 
-    Raises E3103; then nothing is left at `destination`.
+    Raises E3103 and E3105; then nothing is left at `destination`.
     """
 
     def check(manifest: Manifest | None) -> None:
@@ -38,8 +39,9 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
         ):
             response.raise_for_status()
             body = _Body(response, progress)
+            _check_space(body.total or 0, destination.parent)
             extract_archive(body, destination, check=check, max_bytes=_MAX_BYTES)
-    except DownloadFailed:
+    except (DownloadFailed, NotEnoughSpace):
         raise
     except CogTritonError as error:
         # It speaks of an engine archive; what is wrong with the tar is among its details.
@@ -53,12 +55,19 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
         raise DownloadFailed(model=public_address(url), reason=reason) from None
 
 
+def _check_space(size: int, place: Path) -> None:
+    free = shutil.disk_usage(place).free
+    if size > free:
+        reason = f"the tar of the model has {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free at {place}"
+        raise NotEnoughSpace(reason=reason)
+
+
 class _Body:
     """The body of a response as a stream that can be read."""
 
     def __init__(self, response: httpx2.Response, progress: StepProgress) -> None:
         length = response.headers.get("Content-Length", "")
-        self._total = int(length) if length.isdecimal() else None
+        self.total = int(length) if length.isdecimal() else None
         self._chunks: Iterator[bytes] = response.iter_bytes()
         self._rest = b""
         self._done = 0
@@ -69,5 +78,5 @@ class _Body:
         chunk = self._rest or next(self._chunks, b"")
         self._rest = chunk[size:]
         self._done += min(size, len(chunk))
-        self._progress(self._done, self._total)
+        self._progress(self._done, self.total)
         return chunk[:size]

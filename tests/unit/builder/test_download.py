@@ -308,3 +308,12 @@ def test_missing_tar_hides_the_signature(web, state):
     with pytest.raises(DownloadFailed, match="answered 404") as caught:
         Download(f"{url}/tiny.tar?signature=abc").run(state, ignore)
     assert "signature" not in str(caught.value)
+
+
+def test_a_tar_that_does_not_fit_is_not_fetched(web, state, monkeypatch):
+    url, directory = web
+    pack(directory / "tiny.tar", FILES)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(NotEnoughSpace, match="the tar of the model"):
+        Download(f"{url}/tiny.tar").run(state, ignore)
+    assert list(state.work_dir.iterdir()) == []

@@ -1,4 +1,5 @@
 import json
+import shutil
 import tarfile
 from dataclasses import dataclass
 from typing import ClassVar
@@ -88,6 +89,13 @@ def test_output_that_cannot_be_written_is_noticed_first(tmp_path, hub):
     with pytest.raises(PackageFailed):
         build("data:,{engine: mock, model: someone/tiny}", tmp_path / "missing/engine.tar")
     assert hub.requests == []
+
+
+def test_an_archive_that_does_not_fit_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 9, 9))
+    with pytest.raises(PackageFailed, match=r"it needs 0\.0 GB"):
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_engine_environment_is_noticed_first(tmp_path, hub, monkeypatch):
