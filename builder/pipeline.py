@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from builder.config_source import read_config, shown
+from builder.check.source import check_source
 from builder.plan import make_plan
 from builder.step import Build, Step
-from shared.config import load_config
 from shared.errors import CogTritonError, ConversionFailed, PackageFailed
 from shared.layout import Layout
 from shared.logs import register_secret
@@ -38,12 +37,16 @@ def build(
 
     `source` is a URL, a data: URL or a path. `work_dir` (default: the machine's temporary directory) needs
     room for the engine; what is made there is removed in every case, and `output` appears whole or not at
-    all. Raises E3xxx, and E4000 when the engine's environment is missing.
+    all. What the tools of a TensorRT-LLM build say is kept beside it, as `output` with `.log` behind it.
+    Raises E3xxx, and E4000 when the engine's environment is missing.
     """
     if hf_token:
         register_secret(hf_token)
     progress = progress or SilentProgress()
-    plan = make_plan(load_config(read_config(source), shown(source)))
+    report = check_source(source)
+    plan = make_plan(report.build_config())
+    for one in report.diagnostics:
+        _log.warning("config", found=str(one))
     _check_surroundings(plan.engine, output)
     with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
         state = Build(Path(directory), output, hf_token)

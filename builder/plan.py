@@ -9,13 +9,17 @@ from builder.convert import Convert
 from builder.download import Download
 from builder.engines.mock import MakeMock
 from builder.package import Package
-from shared.config import BuildConfig, CTranslate2Config, MockConfig, dump_config
+from builder.tensorrt_llm.describe import Describe
+from builder.tensorrt_llm.planning import commands, model_of
+from builder.tensorrt_llm.run import ToolStep
+from shared.config import BuildConfig, CogTRTLLMConfig, CTranslate2Config, MockConfig, dump_config
 from shared.errors import EngineNotInImage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from builder.step import Step
+    from shared.config import TensorRTLLMConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +30,8 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-def make_plan(config: BuildConfig) -> Plan:
-    """The plan for `config`. Raises E3005 for an engine that this image cannot build."""
+def make_plan(config: BuildConfig | CogTRTLLMConfig) -> Plan:
+    """The plan for `config`. Raises E3005 for an engine that nothing builds, E3010 for arguments."""
     steps_for = _ENGINES.get(config.engine)
     if steps_for is None:
         raise EngineNotInImage(engine=config.engine, available=", ".join(_ENGINES))
@@ -45,4 +49,13 @@ def _mock(config: MockConfig) -> tuple[Step, ...]:
     return Download(config.model, config.revision, weights=()), MakeMock()
 
 
-_ENGINES: dict[str, Callable[[Any], tuple[Step, ...]]] = {"ctranslate2": _ctranslate2, "mock": _mock}
+def _tensorrt_llm(config: TensorRTLLMConfig | CogTRTLLMConfig) -> tuple[Step, ...]:
+    tools = [ToolStep(command) for command in commands(config)]
+    return Download(*model_of(config)), *tools, Describe()
+
+
+_ENGINES: dict[str, Callable[[Any], tuple[Step, ...]]] = {
+    "ctranslate2": _ctranslate2,
+    "mock": _mock,
+    "tensorrt_llm": _tensorrt_llm,
+}

@@ -42,6 +42,21 @@ def build(
 
 
 @app.command()
+def check(
+    config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
+    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
+) -> None:
+    """Say all that is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
+
+    Of the model only the headers of its weights are read. Exit status 1 when a build cannot succeed.
+    """
+    from cli.check import check as check_config
+
+    raise typer.Exit(check_config(config, as_json=json, gpus=gpus, token=os.environ.get("HF_TOKEN")))
+
+
+@app.command()
 def serve(
     engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
     port: Annotated[int, typer.Option(help="The port of the HTTP API.")] = 5000,

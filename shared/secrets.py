@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit, urlunsplit
 
-# `token` only as the last word, and not the first one of an output: `max_tokens`, `tokenizer`,
-# `input_token_count` and `time_to_first_token` are none.
+# `token` only as the last word, and not one of many: `max_tokens`, `tokenizer`, `input_token_count`,
+# `time_to_first_token` and `per_token` are none.
 _SECRET_NAME = re.compile(
-    r"secret|passw(or)?d|api_?key|authorization|credential|(^|(?<!first)[_-])token$", re.IGNORECASE
+    r"secret|passw(or)?d|api_?key|authorization|credential"
+    r"|(^|(?<!first)(?<!^per)(?<!_per)[_-])token$",
+    re.IGNORECASE,
 )
 
 

@@ -1,6 +1,6 @@
 """The build config: YAML in, a checked and frozen model out."""
 
-from .load import ENGINES, dump_config, load_config
+from .load import ENGINES, AnyConfig, dump_config, load_config
 from .models import (
     BuildConfig,
     CTranslate2Config,
@@ -12,14 +12,18 @@ from .models import (
     TensorRTLLMConfig,
     VLLMConfig,
 )
+from .old import CogTRTLLMConfig, OfficialConfig
 
 __all__ = [
     "ENGINES",
+    "AnyConfig",
     "BuildConfig",
     "CTranslate2Config",
+    "CogTRTLLMConfig",
     "EngineConfig",
     "Instantiate",
     "MockConfig",
+    "OfficialConfig",
     "Server",
     "ServerArguments",
     "TensorRTLLMConfig",

@@ -14,6 +14,7 @@ from shared import generated
 
 from .load import ENGINES
 from .models import BuildConfig
+from .old import CogTRTLLMConfig, OfficialConfig
 
 EXAMPLES = {
     "ctranslate2": """\
@@ -50,6 +51,39 @@ engine_args:
   gpu_memory_utilization: 0.9
 """,
 }
+OLD_EXAMPLES = {
+    CogTRTLLMConfig: """\
+model_id: meta-llama/Llama-2-7b-chat-hf
+example_name: llama
+convert_to_ft:
+  executable: python
+  script: convert_checkpoint.py
+  output_dir: ./c-model/llama
+  args:
+    model_dir: /src/models/meta-llama/Llama-2-7b-chat-hf
+    output_dir: ./c-model/llama
+    dtype: float16
+    use_weight_only:
+    weight_only_precision: int8
+build:
+  executable: trtllm-build
+  output_dir: ./engine_outputs
+  args:
+    checkpoint_dir: ./c-model/llama
+    output_dir: ./engine_outputs
+    gemm_plugin: float16
+    max_batch_size: 64
+""",
+    OfficialConfig: """\
+build:
+  config: models/llama-2-7b-chat/build_config.yaml
+instantiate:
+  base_model: registry.example/cog-triton-runner-90
+  staging_dest: registry.example/llama-2-7b-chat
+  weights: https://weights.example/engine.tar
+  prompt_template: "[INST] {prompt} [/INST]"
+""",
+}
 SCHEMA_LINE = "# yaml-language-server: $schema=config.schema.json\n"
 
 INTRO = f"""\
@@ -65,13 +99,26 @@ An editor that knows the YAML language server completes and checks keys when the
 (with the path or URL of [config.schema.json](config.schema.json)):
 
     {SCHEMA_LINE}
-Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}.
+Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
+[CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read as they are.
+
+`cog-triton check config.yaml` says all that is wrong with a config, with the place and what to do, before
+anything is fetched. A build begins with the same check. It knows the arguments of TensorRT-LLM's tools from
+sources near 1.2.1: what they only may not know is a warning, and the build goes on.
+"""
+
+OLD_FORM = """
+Every path counts from the work directory of the build; `/src` is another name for it, and
+`/src/models/<model_id>` is the model. Scripts and arguments of older releases are replaced by those of 1.2.1,
+with a warning that names both. A step reads what an earlier one wrote; where none makes the
+checkpoint that `build` reads, a conversion is added.
 """
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a build config."""
-    made = TypeAdapter(Annotated[BuildConfig, Field(discriminator="engine")]).json_schema()
+    forms = Annotated[BuildConfig, Field(discriminator="engine")] | CogTRTLLMConfig | OfficialConfig
+    made = TypeAdapter[Any](forms).json_schema()
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "cog-triton build config"}
     return head | made
 
@@ -81,10 +128,13 @@ def page() -> str:
     definitions = schema()["$defs"]
     parts = [INTRO]
     for name, kind in ENGINES.items():
-        example = "".join(f"    {line}\n" for line in (SCHEMA_LINE + EXAMPLES[name]).splitlines())
-        parts.append(f"## Engine {name}\n\n{_table(definitions[kind.__name__])}\n{example}")
+        parts.append(f"## Engine {name}\n\n{_table(definitions[kind.__name__])}\n{_indented(EXAMPLES[name])}")
+    for old, example in OLD_EXAMPLES.items():
+        more = OLD_FORM if old is CogTRTLLMConfig else ""
+        table = _table(definitions[old.__name__])
+        parts.append(f"## {old.__name__}\n\n{table}{more}\n{_indented(example)}")
     # Sections in the order in which the tables name them.
-    sections = ("Instantiate", "Server", "ServerArguments")
+    sections = ("ToolSection", "BuiltConfig", "Instantiate", "Server", "ServerArguments")
     parts += [f"## {name}\n\n{_table(definitions[name])}" for name in sections]
     return "\n".join(parts)
 
@@ -92,6 +142,10 @@ def page() -> str:
 def documents() -> dict[str, str]:
     """Both documents, by path in the checkout."""
     return {"docs/config.md": page(), "docs/config.schema.json": json.dumps(schema(), indent=2) + "\n"}
+
+
+def _indented(example: str) -> str:
+    return "".join(f"    {line}\n" for line in (SCHEMA_LINE + example).splitlines())
 
 
 def _table(definition: dict[str, Any]) -> str:

@@ -1,11 +1,11 @@
-"""YAML text to plain JSON data, with the line of every value, and refusals instead of surprises."""
+"""YAML text to plain JSON data, with the place of every value, and refusals instead of surprises."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -28,12 +28,25 @@ _JSON_TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "s
 _MERGE = _TAG + "merge"
 
 
+class Position(NamedTuple):
+    """Where something stands in the text, both counted from 1."""
+
+    line: int
+    column: int
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The data of a config, and the line of each value, counted from 1."""
+    """The data of a config, and where each key, or item of a list, stands."""
 
     data: dict[str, Any]
-    lines: Mapping[Place, int]
+    positions: Mapping[Place, Position]
+
+    def position(self, place: Place) -> Position:
+        """Of `place`, or of the nearest mapping or list around it that is there."""
+        while place not in self.positions:
+            place = place[:-1]
+        return self.positions[place]
 
 
 def parse(text: str, source: str) -> Document:
@@ -47,29 +60,35 @@ def parse(text: str, source: str) -> Document:
         if not isinstance(root, yaml.MappingNode):
             found = "is empty" if root is None else "holds no mapping"
             raise ConfigNotYaml(source=source, reason=f"it {found}; it must be lines like `engine: mock`")
-        lines: dict[Place, int] = {}
+        positions: dict[Place, Position] = {}
         for place, node in _walk((), root):
-            if len(lines) == MAX_VALUES:
+            if len(positions) == MAX_VALUES:
                 raise _too_many(node)
-            lines[place] = node.start_mark.line + 1
-        return Document(loader.construct_document(root), lines)
+            positions[place] = _position(node.start_mark)
+        return Document(loader.construct_document(root), positions)
     except _Twice as error:
         raise ConfigDuplicateKey(
-            source=source, key=error.key, first=error.first, second=error.second
+            source=source,
+            key=error.key,
+            first=error.first.line,
+            second=error.second.line,
+            position=error.second,
         ) from None
     except RecursionError:
         raise ConfigNotYaml(source=source, reason="it is nested too deep") from None
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}" if error.problem_mark else None
-        reason = ": ".join(part for part in (line, error.context, error.problem) if part)
-        raise ConfigNotYaml(source=source, reason=reason) from error
+        position = _position(error.problem_mark) if error.problem_mark else Position(1, 1)
+        reason = ": ".join(part for part in (f"line {position.line}", error.context, error.problem) if part)
+        raise ConfigNotYaml(source=source, reason=reason, position=position) from error
     except yaml.reader.ReaderError as error:
-        number = text.count("\n", 0, error.position) + 1
-        raise ConfigNotYaml(source=source, reason=f"line {number}: a character is not allowed") from error
+        line = text.count("\n", 0, error.position) + 1
+        position = Position(line, error.position - text.rfind("\n", 0, error.position))
+        reason = f"line {line}: a character is not allowed"
+        raise ConfigNotYaml(source=source, reason=reason, position=position) from error
 
 
 class _Twice(Exception):
-    def __init__(self, key: str, first: int, second: int) -> None:
+    def __init__(self, key: str, first: Position, second: Position) -> None:
         super().__init__(key)
         self.key, self.first, self.second = key, first, second
 
@@ -100,14 +119,14 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Refuse keys that are not text, or stand twice."""
         mapping = super().compose_mapping_node(anchor)
-        lines: dict[str, int] = {}
+        seen: dict[str, Position] = {}
         for key, _ in mapping.value:
-            line = key.start_mark.line + 1
             if key.tag not in {_TAG + "str", _MERGE}:
                 raise _refusal(key, "a key must be text; write it in quotes")
-            if key.value in lines:
-                raise _Twice(key.value, lines[key.value], line)
-            lines[key.value] = line
+            position = _position(key.start_mark)
+            if key.value in seen:
+                raise _Twice(key.value, seen[key.value], position)
+            seen[key.value] = position
         return mapping
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -130,14 +149,18 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _walk(place: Place, node: yaml.Node) -> Iterator[tuple[Place, yaml.Node]]:
-    """Every value under `node`, aliases followed each time they stand there."""
-    yield place, node
+def _position(mark: yaml.Mark) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _walk(place: Place, node: yaml.Node, key: yaml.Node | None = None) -> Iterator[tuple[Place, yaml.Node]]:
+    """The key (in a list: the item) of every value under `node`, aliases followed each time."""
+    yield place, key or node
     if len(place) > MAX_DEPTH:
         raise _refusal(node, f"it is nested deeper than {MAX_DEPTH} levels")
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield from _walk((*place, key.value), value)
+        for name, value in node.value:
+            yield from _walk((*place, name.value), value, name)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _walk((*place, index), value)

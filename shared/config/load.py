@@ -11,40 +11,71 @@ from shared.errors import ConfigInvalid
 from . import problems
 from .document import parse
 from .models import BuildConfig
+from .old import CogTRTLLMConfig, OfficialConfig
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+
+    from .document import Document, Place
+    from .problems import Problem
 
 ENGINES: dict[str, type[BuildConfig]] = {
     get_args(kind.model_fields["engine"].annotation)[0]: kind for kind in get_args(BuildConfig)
 }
 """The model of each engine's config, by the value of the key `engine`."""
 
+AnyConfig = BuildConfig | CogTRTLLMConfig | OfficialConfig
+
 MAX_PROBLEMS = 20
 """Most problems that one error names."""
 
 
-def load_config(text: str, source: str) -> BuildConfig:
+def load_config(text: str, source: str) -> AnyConfig:
     """Read and check a build config; `source` is how errors name it. The caller limits the size of `text`.
 
     Raises `ConfigNotYaml`, `ConfigDuplicateKey`, and `ConfigInvalid`, which names all problems at once.
     """
     document = parse(text, source)
-    found = list(problems.in_keys(document))
-    kind = ENGINES.get(str(document.data.get("engine")))
-    if kind is None:
-        found.append(problems.in_engine(document, list(ENGINES)))
-    else:
-        try:
-            config = kind.model_validate(document.data)
-        except ValidationError as error:
-            found += problems.in_values(error, kind, document)
-    if found:
-        more = [f"and {len(found) - MAX_PROBLEMS} more"] if len(found) > MAX_PROBLEMS else []
-        raise ConfigInvalid(source=source, reason="; ".join(found[:MAX_PROBLEMS] + more))
+    config, found = validate(document)
+    if config is None or found:
+        reasons = [_with_line(one, document) for one in found]
+        more = [f"and {len(reasons) - MAX_PROBLEMS} more"] if len(reasons) > MAX_PROBLEMS else []
+        raise ConfigInvalid(source=source, reason="; ".join(reasons[:MAX_PROBLEMS] + more))
     return config
 
 
-def dump_config(config: BuildConfig) -> dict[str, JsonValue]:
+def validate(document: Document) -> tuple[AnyConfig | None, list[Problem]]:
+    """The config, None when it has problems; and those problems."""
+    kind = _kind(document)
+    found = list(problems.in_keys(document, _IGNORED if kind is CogTRTLLMConfig else frozenset()))
+    if kind is None:
+        return None, [*found, problems.in_engine(document, list(ENGINES))]
+    try:
+        config = kind.model_validate(document.data)
+    except ValidationError as error:
+        return None, [*found, *problems.in_values(error, kind, document)]
+    return (None if found else config), found
+
+
+def dump_config(config: AnyConfig) -> dict[str, JsonValue]:
     """The effective config, defaults filled in and without secrets, as JSON data that `load_config` reads."""
     return config.model_dump(mode="json")
+
+
+# The old builder took the token from here. It is not used, and written nowhere.
+_IGNORED: frozenset[Place] = frozenset({("hf_token",)})
+
+
+def _kind(document: Document) -> type[AnyConfig] | None:
+    data = document.data
+    match data.get("build"):
+        case {"config": _}:
+            return OfficialConfig
+    if "model_id" in data or ("engine" not in data and {"build", "example_name"} & data.keys()):
+        return CogTRTLLMConfig
+    return ENGINES.get(str(data.get("engine")))
+
+
+def _with_line(problem: Problem, document: Document) -> str:
+    position = document.positions.get(problem.place)
+    return f"line {position.line}: {problem.what()}" if position else problem.what()

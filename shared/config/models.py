@@ -147,7 +147,7 @@ class MockConfig(EngineConfig):
 
 
 class TensorRTLLMConfig(EngineConfig):
-    """An engine compiled for one kind of NVIDIA GPU. The config is checked; no builder builds it yet."""
+    """An engine compiled for one kind of NVIDIA GPU."""
 
     engine: Literal["tensorrt_llm"] = Field(description="What generates the tokens.")
     model: Source = Field(description=_MODEL)

@@ -1,12 +1,20 @@
-"""What is wrong with a config, in words: where, what, and which keys or values would be right."""
+"""What is wrong with a config: where, and a coded error that says what, and which keys would be right."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel
 
+from shared.errors import (
+    CogTritonError,
+    ConfigHoldsSecret,
+    ConfigKeyMissing,
+    ConfigKeyUnknown,
+    ConfigValueInvalid,
+)
 from shared.secrets import names_secret
 
 if TYPE_CHECKING:
@@ -20,82 +28,116 @@ if TYPE_CHECKING:
 _WANTED = {
     "string_type": "must be text",
     "string_too_short": "must not be empty",
+    "bool_type": "must be true or false",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
 }
+_MAX_SHOWN = 40
 
 
-def in_engine(document: Document, engines: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    place: Place
+    error: CogTritonError
+
+    def what(self) -> str:
+        """`instantiate.server: unknown key (did you mean x?)`: without code, line and remedy."""
+        return f"{dotted(self.place)}: {self.error.details['short']}"
+
+
+def in_engine(document: Document, engines: Sequence[str]) -> Problem:
     """Say that the key `engine` names none of `engines`."""
     if "engine" not in document.data:
-        return f"engine: missing; it is one of {', '.join(engines)}"
-    return f"{_where(('engine',), document)}: {_not_among(engines, document.data['engine'])}"
+        choices = f"one of {', '.join(engines)}"
+        return Problem(
+            ("engine",),
+            ConfigKeyMissing(key="engine", instead=f"it is {choices}", short=f"missing; it is {choices}"),
+        )
+    return _invalid(("engine",), not_among(engines, document.data["engine"]))
 
 
-def in_keys(document: Document) -> Iterator[str]:
+def in_keys(document: Document, ignored: frozenset[Place] = frozenset()) -> Iterator[Problem]:
     """Name the keys that hold secrets: a config is copied into engine.tar."""
-    for place in document.lines:
-        if place and names_secret(str(place[-1])):
-            yield f"{_where(place, document)}: a secret must not stand in a config, send it as an input"
+    for place in document.positions:
+        if place and place not in ignored and names_secret(str(place[-1])):
+            short = "a secret must not stand in a config, send it as an input"
+            yield Problem(place, ConfigHoldsSecret(key=dotted(place), short=short))
 
 
-def in_values(error: ValidationError, kind: type[BaseModel], document: Document) -> Iterator[str]:
-    """Everything that pydantic found in a config of `kind`."""
+def in_values(error: ValidationError, kind: type[BaseModel], document: Document) -> Iterator[Problem]:
+    """Everything that pydantic found in a config of `kind`, in the order of lines."""
     details = error.errors(include_url=False)
-    for detail in sorted(details, key=lambda one: document.lines.get(one["loc"], 0)):
+    for detail in sorted(details, key=lambda one: document.positions.get(one["loc"], (0, 0))):
         if not names_secret(str(detail["loc"][-1])):
-            yield f"{_where(detail['loc'], document)}: {_what(detail, kind)}"
+            yield _problem(detail, kind)
 
 
-def _what(detail: ErrorDetails, kind: type[BaseModel]) -> str:
-    value = detail["input"]
+def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> Problem:
+    place, value = detail["loc"], detail["input"]
     match detail["type"]:
         case "missing":
-            return "missing"
+            instead = "docs/config.md says what it is"
+            return Problem(place, ConfigKeyMissing(key=dotted(place), instead=instead, short="missing"))
         case "extra_forbidden":
-            *parents, key = detail["loc"]
+            *parents, key = place
             keys = list(_section(kind, parents).model_fields)
-            return "unknown key" + (_nearest(key, keys) or f" (known here: {', '.join(keys)})")
+            found = nearest(key, keys)
+            short = "unknown key" + (_did_you_mean(found) or f" (known here: {', '.join(keys)})")
+            instead = found or f"one of {', '.join(keys)}"
+            return Problem(place, ConfigKeyUnknown(key=dotted(place), instead=instead, short=short))
         case "literal_error":
-            return _not_among(
-                detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", "), value
-            )
+            choices = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            return _invalid(place, not_among(choices, value))
         case "value_error":
-            return str(detail["ctx"]["error"])
+            return _invalid(place, str(detail["ctx"]["error"]))
         case "string_type" if not isinstance(value, dict | list | None):
-            return f"must be text{_but_is(value)} (write it in quotes)"
+            return _invalid(place, f"must be text{but_is(value)} (write it in quotes)")
         case known:
             wanted = _WANTED.get(known) or detail["msg"].replace("Input should", "must")
-            return f"{wanted}{_but_is(value)}"
+            return _invalid(place, f"{wanted}{but_is(value)}")
 
 
-def _not_among(choices: Sequence[str], value: object) -> str:
-    return f"must be one of {', '.join(choices)}{_but_is(value)}{_nearest(value, choices)}"
+def _invalid(place: Place, problem: str) -> Problem:
+    return Problem(place, ConfigValueInvalid(key=dotted(place), problem=problem, short=problem))
 
 
-def _but_is(value: object) -> str:
+def not_among(choices: Sequence[str], value: object) -> str:
+    """`must be one of a, b, not 'c' (did you mean a?)`."""
+    return f"must be one of {', '.join(choices)}{but_is(value)}{_did_you_mean(nearest(value, choices))}"
+
+
+def but_is(value: object) -> str:
+    """`, not 'x'`; nothing where that would be long."""
     if isinstance(value, dict | list):
         return f", not a {'mapping' if isinstance(value, dict) else 'list'}"
     shown = "null" if value is None else repr(value)
-    return f", not {shown}" if value != "" and len(shown) <= 40 else ""
+    return f", not {shown}" if value != "" and len(shown) <= _MAX_SHOWN else ""
 
 
-def _nearest(word: object, words: Sequence[str]) -> str:
+def nearest(word: object, words: Sequence[str]) -> str | None:
+    """The one of `words` that `word` most likely stands for."""
     found = get_close_matches(word[:80], words, n=1) if isinstance(word, str) else []
-    return f" (did you mean {found[0]}?)" if found else ""
+    return found[0] if found else None
 
 
-def _where(place: Place, document: Document) -> str:
-    dotted = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in place)
-    return f"line {document.lines[place]}: {dotted}" if place in document.lines else dotted
+def dotted(place: Place) -> str:
+    """`build.args.max_batch_size`."""
+    return ".".join(str(part) if str(part).isprintable() else ascii(part) for part in place)
+
+
+def _did_you_mean(word: str | None) -> str:
+    return f" (did you mean {word}?)" if word else ""
 
 
 def _section(kind: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
     """The model of the mapping at `place`; every step there is a field that holds a model, or None."""
     for key in place:
         annotation = kind.model_fields[str(key)].annotation
-        kind = next(one for one in get_args(annotation) if issubclass(one, BaseModel))
+        members = [one for one in (annotation, *get_args(annotation)) if isinstance(one, type)]
+        kind = next(one for one in members if issubclass(one, BaseModel))
     return kind

@@ -5,14 +5,35 @@ from shared.secrets import names_secret, public_address
 
 @pytest.mark.parametrize(
     "key",
-    ["hf_token", "HF_TOKEN", "token", "api-token", "password", "client_secret", "api_key", "Authorization"],
+    [
+        "hf_token",
+        "HF_TOKEN",
+        "token",
+        "api-token",
+        "super_token",
+        "password",
+        "client_secret",
+        "api_key",
+        "Authorization",
+    ],
 )
 def test_names_of_secrets(key):
     assert names_secret(key)
 
 
 @pytest.mark.parametrize(
-    "key", ["max_tokens", "tokenizer", "input_token_count", "token_ids", "time_to_first_token", "model", ""]
+    "key",
+    [
+        "max_tokens",
+        "tokenizer",
+        "input_token_count",
+        "token_ids",
+        "time_to_first_token",
+        "per_token",
+        "seconds_per_token",
+        "model",
+        "",
+    ],
 )
 def test_names_of_other_values(key):
     assert not names_secret(key)

@@ -32,7 +32,20 @@ def test_package_keeps_the_effective_config():
     assert plan("engine: mock").steps[-1].config["max_seq_len"] == 4096
 
 
-@pytest.mark.parametrize("engine", ["tensorrt_llm", "vllm"])
-def test_engines_of_other_images(engine):
-    with pytest.raises(EngineNotInImage, match="it has: ctranslate2, mock"):
-        plan(f"{{engine: {engine}, model: a/b}}")
+def test_tensorrt_llm():
+    download, *tools, describe, package = plan("{engine: tensorrt_llm, model: a/b, quantization: fp8}").steps
+    assert (download.model, download.weights) == ("a/b", ("safetensors", "bin"))
+    assert [step.name for step in tools] == ["quantize", "build"]
+    assert describe.name == "describe"
+    assert package.config["quantization"] == "fp8"
+
+
+def test_cog_trt_llm():
+    steps = plan("{model_id: a/b, example_name: gpt, build: {executable: trtllm-build, output_dir: e}}").steps
+    assert [step.name for step in steps] == ["download", "convert_to_ft", "build", "describe", "package"]
+    assert steps[-1].engine == "tensorrt_llm"
+
+
+def test_an_engine_that_nothing_builds():
+    with pytest.raises(EngineNotInImage, match="it has: ctranslate2, mock, tensorrt_llm"):
+        plan("{engine: vllm, model: a/b}")

@@ -9,11 +9,19 @@ from shared.config.document import MAX_DEPTH, MAX_VALUES, parse
 from shared.errors import CogTritonError, ConfigDuplicateKey, ConfigNotYaml
 
 
-def test_lines_and_data():
+def test_positions_and_data():
     document = parse("a: 1\nb:\n  c: [x,\n      y]\n  d: !!str 2\n", "c.yaml")
     assert document.data == {"a": 1, "b": {"c": ["x", "y"], "d": "2"}}
-    assert document.lines[("b", "c", 1)] == 4
-    assert document.lines[("b", "d")] == 5
+    assert document.positions[("b",)] == (2, 1)
+    assert document.positions[("b", "c", 1)] == (4, 7)
+    assert document.positions[("b", "d")] == (5, 3)
+
+
+def test_what_is_not_there_stands_where_it_would_be():
+    document = parse("a: 1\nb: &b {c: 2}\nd:\n  <<: *b\n", "c")
+    assert document.position(("b", "missing", "more")) == (2, 1)
+    assert document.position(("d", "c")) == (3, 1)
+    assert document.position(("missing",)) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.config import (
+    CogTRTLLMConfig,
     CTranslate2Config,
     MockConfig,
+    OfficialConfig,
     TensorRTLLMConfig,
     VLLMConfig,
     dump_config,
@@ -90,6 +92,26 @@ def test_instantiate_section():
     assert section.server.ensemble is None
 
 
+def test_the_forms_are_told_apart():
+    old = load_config("model_id: a/b\nbuild: {output_dir: o}", "c")
+    official = load_config("build: {config: c.yaml}\ninstantiate: {}", "c")
+    assert (type(old), type(official)) == (CogTRTLLMConfig, OfficialConfig)
+
+
+def test_arguments_are_kept_as_written():
+    text = "model_id: a/b\nbuild: {output_dir: o, args: {a: , b: 1, c: 0.5, d: [x, 2], e: false}}"
+    config = load_config(text, "c")
+    assert isinstance(config, CogTRTLLMConfig)
+    assert config.build.args == {"a": None, "b": 1, "c": 0.5, "d": ("x", 2), "e": False}
+    assert load_config(json.dumps(dump_config(config)), "config.json") == config
+
+
+def test_an_old_token_is_read_and_never_written():
+    config = load_config("model_id: a/b\nhf_token: hf_x\nmerge: true\nbuild: {output_dir: o}", "c")
+    assert "hf_x" not in json.dumps(dump_config(config))
+    assert "hf_x" not in repr(config)
+
+
 def test_configs_are_frozen():
     config = load_config("engine: mock", "c")
     with pytest.raises(ValidationError):
@@ -100,7 +122,21 @@ def test_configs_are_frozen():
     ("text", "problem"),
     [
         ("model: a/b", "engine: missing; it is one of ctranslate2, mock, tensorrt_llm, vllm"),
-        ("model_id: a/b\nconvert_to_ft: {}\nbuild: {}", "engine: missing; it is one of ctranslate2"),
+        ("model_id: a/b\nbuild: {}", "build.output_dir: missing"),
+        ("model_id: a/b\nbuild: 3", "line 2: build: must be a mapping, not 3"),
+        (
+            "model_id: a/b\nbuild: {output_dir: o, args: {a: {b: 1}}}",
+            "line 2: build.args.a: must be a single value, or a list of them",
+        ),
+        (
+            "model_id: a/b\nbuild: {output_dir: o, arg: {}}",
+            "line 2: build.arg: unknown key (did you mean args?)",
+        ),
+        (
+            "model_id: a/b\nmodel_tar_url: m.tar\nbuild: {output_dir: o}",
+            "line 2: model_tar_url: must be an http or https URL",
+        ),
+        ("build: {config: c.yaml}", "instantiate: missing"),
         (
             "engine: mocc",
             "line 1: engine: must be one of ctranslate2, mock, tensorrt_llm, vllm, not 'mocc' (did you mean mock?)",

@@ -1,0 +1,99 @@
+"""Each argument of a call against the table of its tool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.config.problems import nearest
+from shared.errors import ArgumentDeprecated, ArgumentInvalid, ArgumentReplaced, ArgumentUnknown
+
+if TYPE_CHECKING:
+    from builder.check.findings import Findings
+    from builder.tensorrt_llm.call import Call, Given, Value
+    from builder.tensorrt_llm.tables import Argument
+
+_SWITCH = {"enable", "disable"}
+_KINDS = {"int": int, "float": float, "str": str}
+_WORDS = {"int": "a whole number", "float": "a number", "str": "text"}
+
+
+def check_arguments(call: Call, findings: Findings) -> None:
+    """Report what the tool would refuse; what the tables may only not know of is a warning."""
+    for name, given in list(call.arguments.items()):
+        known = call.table.find(name)
+        if known is None:
+            close = nearest(name.replace("-", "_"), call.table.names())
+            hint = f": --{close} is the nearest that is known" if close else ""
+            findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=hint))
+            continue
+        if known.deprecated and given.value is not False:
+            error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
+            findings.warn(given.place, error)
+        if known.uncertain:
+            findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=""))
+        _check_value(call, known, given, findings)
+
+
+def _check_value(call: Call, known: Argument, given: Given, findings: Findings) -> None:
+    value, place = given
+    if known.type == "flag":
+        if value is not None and not isinstance(value, bool):
+            _invalid(call, known, given, value, "nothing after it, or false to leave it out", findings)
+        return
+    switch = _SWITCH.issubset(known.choices)
+    if value is False and not switch:
+        return  # left out
+    if value is None or isinstance(value, bool) or value == ():
+        if switch and value is not False and value != ():
+            error = ArgumentReplaced(tool=call.tool, argument=known.name, instead="the value enable")
+            findings.warn(place, error)
+            call.arguments[known.name] = given._replace(value="enable")
+        else:
+            _invalid(call, known, given, value, _wanted(known), findings)
+        return
+    values = value if isinstance(value, tuple) else (value,)
+    if len(values) > 1 and not known.many:
+        _invalid(call, known, given, list(values), _wanted(known), findings)
+        return
+    for one in values:
+        _check_one(call, known, given, one, findings)
+
+
+def _check_one(call: Call, known: Argument, given: Given, value: Value, findings: Findings) -> None:
+    if isinstance(value, bool | tuple | None):
+        _invalid(call, known, given, value, _wanted(known), findings)
+        return
+    text = str(value).lower() if known.name == "kv_cache_type" else str(value)
+    try:
+        number = _KINDS[known.type](text)
+    except ValueError:
+        _invalid(call, known, given, value, _wanted(known), findings)
+        return
+    if known.choices and text not in known.choices:
+        if text in known.uncertain_choices:
+            hint = f": {text} is known from some versions only"
+            error = ArgumentUnknown(tool=call.tool, argument=f"{known.name} {text}", nearest=hint)
+            findings.warn(given.place, error)
+            return
+        close = nearest(text, known.choices)
+        hint = f"{_wanted(known)} ({close} is the nearest)" if close else _wanted(known)
+        _invalid(call, known, given, value, hint, findings)
+    elif known.minimum is not None and isinstance(number, int) and number < known.minimum:
+        _invalid(call, known, given, value, f"at least {known.minimum}", findings)
+    elif text.startswith("-") and known.type == "str":
+        _invalid(call, known, given, value, "a value that does not start with a dash", findings)
+
+
+def _wanted(known: Argument) -> str:
+    if known.choices:
+        return f"one of {', '.join(known.choices)}"
+    return _WORDS[known.type]
+
+
+def _invalid(
+    call: Call, known: Argument, given: Given, value: object, wanted: str, findings: Findings
+) -> None:
+    shown = repr(value) if len(repr(value)) <= 60 else "so long a value"
+    shown = {"None": "without a value"}.get(shown, shown)
+    error = ArgumentInvalid(tool=call.tool, argument=known.name, value=shown, wanted=wanted)
+    findings.error(given.place, error)

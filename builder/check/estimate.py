@@ -1,0 +1,116 @@
+"""Roughly what a build takes of a machine, from the headers of the checkpoint's safetensors files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huggingface_hub import HfApi, get_local_safetensors_metadata
+
+from shared.errors import MachineTooSmall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.check.findings import Findings
+    from builder.tensorrt_llm.call import Call
+
+_BITS = {
+    "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,
+    "I8": 8, "U8": 8, "BOOL": 8,
+}  # fmt: skip
+_QFORMAT_BITS = {
+    "fp8": 8.0, "fp8_pc_pt": 8.0, "int8_sq": 8.0, "int8_wo": 8.0, "int4_awq": 4.25, "w4a8_awq": 4.25,
+    "int4_wo": 4.0, "nvfp4": 4.5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes; `gpu_memory` of each GPU."""
+
+    parameters: int
+    download: int
+    engine: int
+    host_memory: int
+    gpu_memory: int
+    disk: int
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.parameters / 1e9:.2f} billion parameters; roughly {_gb(self.host_memory)} of memory, "
+            f"{_gb(self.gpu_memory)} of each GPU, {_gb(self.disk)} of disk; the engine has {_gb(self.engine)}"
+        )
+
+
+def parameters_of(model: str, revision: str | None, token: str | None) -> dict[str, int]:
+    """How many parameters the checkpoint has of each type (`BF16`): of a directory, or on the hub.
+
+    Only headers are read. Raises whatever the hub library raises.
+    """
+    if model.startswith(("/", "./", "../")):
+        found = get_local_safetensors_metadata(Path(model))
+    else:
+        found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
+    return {str(kind): number for kind, number in found.parameter_count.items()}
+
+
+def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
+    """What the build by `calls` takes: of the order of magnitude, not a limit.
+
+    A conversion holds the model and what it makes of it; trtllm-build holds each rank's weights twice, on
+    the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive.
+    """
+    count = sum(parameters.values())
+    download = sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
+    made = [call for call in calls if call.tool != "trtllm-build"]
+    ranks = max(1, _ranks(made))
+    workers = min(ranks, max([call.size("workers") for call in calls if call.tool == "trtllm-build"] or [1]))
+    engine = int(count * (_bits(made[-1]) if made else 16.0) / 8)
+    calibrated = 2 * count if any(call.tool == "quantize.py" for call in made) else 0
+    return Estimate(
+        parameters=count,
+        download=download,
+        engine=engine,
+        host_memory=max(download + engine, 2 * engine * workers // ranks),
+        gpu_memory=max(calibrated, 2 * engine) // ranks,
+        disk=download + 3 * engine,
+    )
+
+
+def check_machine(needed: Estimate, findings: Findings) -> None:
+    """Warn of memory and disk that are smaller than `needed`."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    disk = shutil.disk_usage(tempfile.gettempdir()).free
+    for what, needs, has, fix in (
+        ("memory", needed.host_memory, memory, "Build on a machine with more memory, or add swap"),
+        ("disk", needed.disk, disk, "Free space, or set TMPDIR and HF_HOME to a larger disk"),
+    ):
+        if needs > has:
+            error = MachineTooSmall(needed=_gb(needs), what=what, present=_gb(has), fix=fix)
+            findings.warn((), error)
+
+
+def _ranks(made: Sequence[Call]) -> int:
+    return made[-1].size("tp_size") * made[-1].size("pp_size") if made else 1
+
+
+def _bits(call: Call) -> float:
+    """Of a weight in the checkpoint that `call` makes."""
+    plain = 32.0 if call.value("dtype") == "float32" else 16.0
+    if call.tool == "quantize.py":
+        return _QFORMAT_BITS.get(str(call.value("qformat")), plain)
+    if call.set("use_weight_only"):
+        return 4.0 if str(call.value("weight_only_precision")).startswith("int4") else 8.0
+    if any(call.set(name) for name in ("smoothquant", "use_fp8", "use_fp8_rowwise")):
+        return 8.0
+    return plain
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,148 @@
+"""The check of a config: everything that is wrong with it, before a byte of the model is fetched."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from builder.check.findings import Finding, Findings, Severity
+from builder.tensorrt_llm.planning import calls
+from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
+from shared.config.document import Document, Position, parse
+from shared.config.load import validate
+from shared.config.problems import dotted
+from shared.errors import (
+    CogTritonError,
+    ConfigCheckFailed,
+    ConfigDuplicateKey,
+    ConfigInvalid,
+    ConfigNotYaml,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.tensorrt_llm.call import Call
+    from shared.config import AnyConfig, BuildConfig
+    from shared.config.document import Place
+
+_MAX_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding as it is shown; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+    severity: Severity
+    code: str
+    name: str
+    key: str  # build.args.max_batch_size
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        """The form that editors and compilers agree on."""
+        where = f"{self.file}:{self.line}:{self.column}"
+        return f"{where}: {self.severity}: {self.code} {self.name}: {self.what} {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found, in the order of the text; `config` is None when it could not be read as one."""
+
+    source: str
+    diagnostics: tuple[Diagnostic, ...]
+    config: AnyConfig | None = None
+    calls: tuple[Call, ...] = ()  # of a TensorRT-LLM build
+    unreadable: CogTritonError | None = None  # why nothing but that was looked at
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """Those that make a build impossible."""
+        return [one for one in self.diagnostics if one.severity is Severity.ERROR]
+
+    def build_config(self) -> BuildConfig | CogTRTLLMConfig:
+        """The config to build. Raises E3000 to E3003, E3004 for its form, E3010 for what it asks."""
+        if self.unreadable:
+            raise self.unreadable
+        if self.errors:
+            reasons = [f"line {one.line}: {one.code} {one.what.rstrip('.')}" for one in self.errors]
+            more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
+            kind = ConfigInvalid if self.config is None else ConfigCheckFailed
+            raise kind(source=self.source, reason="; ".join(reasons[:_MAX_NAMED] + more))
+        assert self.config is not None
+        assert not isinstance(self.config, OfficialConfig)
+        return self.config
+
+    def with_findings(self, findings: Findings) -> Report:
+        """The same, and what was found without looking at the text."""
+        more = [_diagnostic(one, self.source, 1, 1) for one in findings.found]
+        return replace(self, diagnostics=_sorted([*self.diagnostics, *more]))
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: `{"source", "diagnostics": [...]}`."""
+        return {"source": self.source, "diagnostics": [asdict(one) for one in self.diagnostics]}
+
+
+def check(text: str, source: str, gpus: int | None = None) -> Report:
+    """Check the config `text`; `source` is how diagnostics name it. Raises nothing that `text` can cause."""
+    try:
+        document = parse(text, source)
+    except (ConfigNotYaml, ConfigDuplicateKey) as error:
+        return unreadable(error, source)
+    findings = Findings()
+    config, problems = validate(document)
+    for problem in problems:
+        findings.error(problem.place, problem.error)
+    looked_at = config
+    if looked_at is None:
+        looked_at = _without(document, [problem.place for problem in problems])
+    found: Sequence[Call] = ()
+    if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
+        found = calls(looked_at, findings, gpus)
+    diagnostics = [_placed(one, document, source) for one in findings.found]
+    return Report(source, _sorted(diagnostics), config, tuple(found))
+
+
+def unreadable(error: CogTritonError, source: str) -> Report:
+    """The report on a config that cannot be had, or is no YAML."""
+    found_at = error.details.get("position")
+    position = found_at if isinstance(found_at, Position) else Position(1, 1)
+    finding = Finding(Severity.ERROR, (), error)
+    return Report(source, (_diagnostic(finding, source, *position),), unreadable=error)
+
+
+def _without(document: Document, places: Sequence[Place]) -> AnyConfig | None:
+    """The config without what is wrong at `places`, so that the rest is looked at in the same go."""
+    data = _pruned(document.data, set(places))
+    return validate(Document(data, {(): document.positions[()]}))[0]
+
+
+def _pruned(value: Any, places: set[Place], here: Place = ()) -> Any:
+    if isinstance(value, dict):
+        kept = {key: one for key, one in value.items() if (*here, key) not in places}
+        return {key: _pruned(one, places, (*here, key)) for key, one in kept.items()}
+    return value
+
+
+def _placed(finding: Finding, document: Document, source: str) -> Diagnostic:
+    return _diagnostic(finding, source, *document.position(finding.place))
+
+
+def _diagnostic(finding: Finding, source: str, line: int, column: int) -> Diagnostic:
+    error: CogTritonError = finding.error
+    what, fix = (
+        " ".join(template.format(**error.details).split()) for template in (error.message, error.remedy)
+    )
+    return Diagnostic(
+        source, line, column, finding.severity, error.code, error.name(), dotted(finding.place), what, fix
+    )
+
+
+def _sorted(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(
+        sorted(set(diagnostics), key=lambda one: (one.line, one.column, one.code, one.key, one.what))
+    )

@@ -1,0 +1,67 @@
+"""The check of the config at an address, with the build config that an official model's config names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from builder.check.report import check, unreadable
+from builder.config_source import read_config, shown
+from shared.config import OfficialConfig
+from shared.errors import CogTritonError, ConfigUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.check.report import Report
+
+_MAX_LEVELS = 8
+
+
+def check_source(source: str, gpus: int | None = None) -> Report:
+    """Check the config at `source`: a URL, a data: URL or a path. Raises nothing: all is in the report."""
+    try:
+        return _check(source, gpus)
+    except CogTritonError as error:
+        return unreadable(error, shown(source))
+
+
+def _check(source: str, gpus: int | None) -> Report:
+    report = check(read_config(source), shown(source), gpus)
+    if not isinstance(report.config, OfficialConfig):
+        return report
+    official = report.config
+    address, text = _named(source, official.build.config)
+    built = check(text, shown(address), gpus)
+    if isinstance(built.config, OfficialConfig):
+        raise ConfigUnreachable(source=shown(address), reason="it names a build config, and is to be one")
+    if built.config is None or built.config.instantiate:
+        return built
+    return replace(built, config=built.config.model_copy(update={"instantiate": official.instantiate}))
+
+
+def _named(source: str, config: str) -> tuple[str, str]:
+    """Address and text of the build config, which counts from the folder of `source`, or from one above."""
+    for address in _candidates(source, config):
+        try:
+            return address, read_config(address)
+        except ConfigUnreachable as error:
+            first = error
+            if "://" in config:
+                break
+    reason = f"build.config names {config!r}, which is neither beside it nor in a folder above it"
+    raise ConfigUnreachable(source=shown(source), reason=reason) from first
+
+
+def _candidates(source: str, config: str) -> Iterator[str]:
+    if config.startswith(("http://", "https://")):
+        yield config
+    elif source.startswith(("http://", "https://")):
+        folders = urlsplit(source).path.count("/")
+        for up in range(min(folders, _MAX_LEVELS)):
+            yield urljoin(source, "../" * up + config)
+    else:
+        for folder in list(Path(source).absolute().parents)[:_MAX_LEVELS]:
+            yield str(folder / config)

@@ -1,0 +1,71 @@
+"""A tool with its arguments, before they are checked and written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from builder.tensorrt_llm.commands import RunTool
+
+if TYPE_CHECKING:
+    from builder.tensorrt_llm.commands import Tool, ToolStep
+    from builder.tensorrt_llm.tables import Table
+    from shared.config.document import Place
+    from shared.config.old import ArgumentValue
+
+    Value = ArgumentValue | tuple[ArgumentValue, ...]
+
+
+class Given(NamedTuple):
+    """An argument's value, and where the config says so."""
+
+    value: Value
+    place: Place
+
+
+@dataclass(slots=True)
+class Call:
+    """One step; its arguments by their names of today, without dashes."""
+
+    step: ToolStep
+    tool: Tool
+    script: str | None
+    table: Table
+    place: Place
+    output_dir: str
+    arguments: dict[str, Given] = field(default_factory=dict)
+
+    def value(self, name: str) -> Value:
+        """What is given for `name`, else the default of the tool."""
+        if name in self.arguments:
+            return self.arguments[name].value
+        known = self.table.find(name)
+        return known.default if known else None
+
+    def size(self, name: str) -> int:
+        """The whole number given for `name`, else the default; 1 for what is no number."""
+        try:
+            return int(str(self.value(name)))
+        except ValueError:
+            return 1
+
+    def set(self, name: str) -> bool:
+        """Whether `name` is given, and not switched off."""
+        return name in self.arguments and self.arguments[name].value is not False
+
+    def place_of(self, name: str) -> Place:
+        """Where `name` is given, else the step."""
+        return self.arguments[name].place if name in self.arguments else self.place
+
+    def command(self) -> RunTool:
+        """The step as it is run: a flag is its name, a list the name and every item."""
+        words: list[str] = []
+        for name, (value, _) in self.arguments.items():
+            if value is False:
+                continue
+            words.append(f"--{name}")
+            if isinstance(value, tuple):
+                words += map(str, value)
+            elif value is not None and value is not True:
+                words.append(str(value))
+        return RunTool(self.step, self.tool, self.script, tuple(words), self.output_dir)

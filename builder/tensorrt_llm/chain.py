@@ -1,0 +1,146 @@
+"""The steps of a cog-trt-llm config joined: where each reads, where it writes, and that the two meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.tensorrt_llm import scripts
+from builder.tensorrt_llm.call import Given
+from builder.tensorrt_llm.commands import MODEL_DIR
+from builder.tensorrt_llm.paths import RESERVED, clash, in_work_dir
+from builder.tensorrt_llm.steps import added_conversion, merge, translate
+from shared.errors import (
+    ArgumentDropped,
+    ConversionAdded,
+    OutputMoved,
+    OutputTaken,
+    PathOutsideWorkDir,
+    StepInputMissing,
+)
+
+if TYPE_CHECKING:
+    from builder.check.findings import Findings
+    from builder.tensorrt_llm.call import Call
+    from builder.tensorrt_llm.steps import Translated
+    from shared.config.document import Place
+    from shared.config.old import CogTRTLLMConfig
+
+_OTHER_SOURCES = ("meta_ckpt_dir", "nemo_ckpt_path")
+
+
+def calls_of_steps(config: CogTRTLLMConfig, findings: Findings) -> list[Call]:
+    """The calls of a cog-trt-llm config, with their paths in the work directory."""
+    calls: list[Call] = []
+    for one in translate(config, findings):
+        call = one.call
+        _localize(call, config.model_id, findings)
+        _set_output(one, config.model_id, calls, findings)
+        if call.tool == "trtllm-build":
+            _set_checkpoint(one, config, calls, findings)
+        else:
+            _set_model(call, findings)
+        calls.append(call)
+    return calls
+
+
+def _localize(call: Call, model: str, findings: Findings) -> None:
+    """Make every path among the arguments one in the work directory."""
+    for name, given in call.arguments.items():
+        known = call.table.find(name)
+        if known is not None and known.path is not None and isinstance(given.value, str):
+            path = _local(name, given.value, given.place, model, findings)
+            call.arguments[name] = Given(path, given.place)
+
+
+def _local(key: str, path: str, place: Place, model: str, findings: Findings) -> str:
+    local = in_work_dir(path, model)
+    if local is None:
+        findings.error(place, PathOutsideWorkDir(key=key, path=path))
+        return path
+    return local
+
+
+def _set_output(one: Translated, model: str, before: list[Call], findings: Findings) -> None:
+    """Settle where the step writes: where its arguments say, else its output_dir."""
+    call = one.call
+    place: Place = (call.step, "output_dir")
+    named = _local("output_dir", call.output_dir, place, model, findings)
+    written = named
+    if isinstance(given := call.value("output_dir"), str) and "output_dir" in call.arguments:
+        written = given
+        if one.old_script in scripts.OLD_CONVERTERS:
+            written = f"{given}/{call.size('tp_size')}-gpu"
+    if written != named:
+        findings.warn(place, OutputMoved(step=call.step, named=named, written=written))
+    call.output_dir = written
+    call.arguments["output_dir"] = Given(written, call.place_of("output_dir"))
+    others = [*RESERVED, *(other.output_dir for other in before)]
+    if other := clash(written, others):
+        findings.error(place, OutputTaken(step=call.step, path=written, other=other))
+
+
+def _set_model(call: Call, findings: Findings) -> None:
+    """Let a conversion read the model from the hub."""
+    if "model_dir" not in call.arguments:
+        if not any(name in call.arguments for name in _OTHER_SOURCES):
+            call.arguments = {"model_dir": Given(MODEL_DIR, call.place), **call.arguments}
+        return
+    path, place = call.arguments["model_dir"]
+    if not isinstance(path, str) or f"{path}/".startswith(f"{MODEL_DIR}/"):
+        return
+    error = StepInputMissing(
+        argument=f"--{place[-1]}",
+        path=path,
+        reason="the model from the hub is not there",
+        instead="/src/models/ and the model_id, or leave it away",
+    )
+    findings.error(place, error)
+
+
+def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call], findings: Findings) -> None:
+    """Let trtllm-build read what an earlier step wrote; put a conversion before it where none is."""
+    call = one.call
+    if "model_config" in call.arguments and "checkpoint_dir" not in call.arguments:
+        return
+    given = call.arguments.get("checkpoint_dir")
+    path = given.value if given else None
+    if not calls and config.convert_to_ft is None and config.quantize is None:
+        made = path if isinstance(path, str) and path != MODEL_DIR else "checkpoint"
+        _convert_first(one, config, made, calls, findings)
+        path = made
+    elif path is None and calls:
+        path = calls[-1].output_dir
+    elif calls and path not in [other.output_dir for other in calls]:
+        error = StepInputMissing(
+            argument=f"--{call.place_of('checkpoint_dir')[-1]}",
+            path=path,
+            reason=f"the steps before write to {', '.join(other.output_dir for other in calls)}",
+            instead=calls[-1].output_dir,
+        )
+        findings.error(call.place_of("checkpoint_dir"), error)
+    if calls:
+        merge(calls[-1].arguments, one.of_checkpoint, findings)
+    if given is None and path is not None:
+        call.arguments = {"checkpoint_dir": Given(path, call.place), **call.arguments}
+    elif given is not None:
+        call.arguments["checkpoint_dir"] = Given(path, given.place)
+
+
+def _convert_first(
+    one: Translated, config: CogTRTLLMConfig, output_dir: str, calls: list[Call], findings: Findings
+) -> None:
+    call = added_conversion(config, output_dir, findings)
+    if call is None or call.script is None:
+        return
+    for name in [name for name in one.of_checkpoint if call.table.find(name) is None]:
+        given = one.of_checkpoint.pop(name)
+        reason = f"{call.script} does not take it"
+        findings.warn(given.place, ArgumentDropped(tool=one.old_script, argument=name, reason=reason))
+    if other := clash(output_dir, [*RESERVED, one.call.output_dir]):
+        findings.error(("build",), OutputTaken(step=call.step, path=output_dir, other=other))
+    call.arguments = {
+        "model_dir": Given(MODEL_DIR, call.place),
+        "output_dir": Given(output_dir, call.place),
+    }
+    findings.warn(one.call.place_of("checkpoint_dir"), ConversionAdded(path=output_dir, script=call.script))
+    calls.append(call)

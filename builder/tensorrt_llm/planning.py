@@ -1,0 +1,76 @@
+"""From a config to the commands of its TensorRT-LLM build, checked; nothing of TensorRT-LLM is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from builder.check.arguments import check_arguments
+from builder.check.findings import Findings
+from builder.check.rules import check_rules
+from builder.tensorrt_llm.chain import calls_of_steps
+from builder.tensorrt_llm.short import calls_of_short_form
+from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
+from shared.config.problems import dotted
+from shared.errors import ConfigCheckFailed, ConfigHoldsSecret
+
+if TYPE_CHECKING:
+    from builder.tensorrt_llm.call import Call
+    from builder.tensorrt_llm.commands import RunTool
+
+_WEIGHTS = ("safetensors", "bin")
+_DRIVER = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
+
+
+class ModelSource(NamedTuple):
+    """What to download."""
+
+    model: str  # id on the hub, URL of a tar, or path
+    revision: str | None
+    weights: tuple[str, ...]  # formats, the first that the model has
+
+
+def model_of(config: CogTRTLLMConfig | TensorRTLLMConfig) -> ModelSource:
+    """The model that `config` names. Safetensors come first unless another format is asked for."""
+    if isinstance(config, TensorRTLLMConfig):
+        return ModelSource(config.model, config.revision, _WEIGHTS)
+    weights = tuple(reversed(_WEIGHTS)) if config.weight_format == "bin" else _WEIGHTS
+    if config.model_tar_url is not None:
+        return ModelSource(config.model_tar_url, None, weights)
+    return ModelSource(config.model_id, config.revision, weights)
+
+
+def commands(config: CogTRTLLMConfig | TensorRTLLMConfig) -> tuple[RunTool, ...]:
+    """The commands of `config`. Raises E3010 when they would fail."""
+    findings = Findings()
+    found = calls(config, findings)
+    if findings.errors:
+        reason = "; ".join(f"{dotted(one.place)}: {one.error.code}" for one in findings.errors)
+        raise ConfigCheckFailed(source="given", reason=reason)
+    return tuple(call.command() for call in found)
+
+
+def calls(
+    config: CogTRTLLMConfig | TensorRTLLMConfig, findings: Findings, gpus: int | None = None
+) -> list[Call]:
+    """The calls of `config`, in their order. They are whole when no error was found.
+
+    `gpus` is how many GPUs the build has; None: as many as this machine, where the driver says so.
+    """
+    if isinstance(config, CogTRTLLMConfig):
+        if config.hf_token is not None:
+            findings.warn(("hf_token",), ConfigHoldsSecret(key="hf_token"))
+        found = calls_of_steps(config, findings)
+    else:
+        found = calls_of_short_form(config)
+    for call in found:
+        check_arguments(call, findings)
+    check_rules(found, _gpus_here() if gpus is None else gpus, findings)
+    return found
+
+
+def _gpus_here() -> int | None:
+    try:
+        return len(list(_DRIVER.iterdir()))
+    except OSError:
+        return None

@@ -1,0 +1,59 @@
+"""`cog-triton check`: what is wrong with a config, and roughly what its build takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from builder.check.estimate import check_machine, estimate, parameters_of
+from builder.check.findings import Findings, Severity
+from builder.check.source import check_source
+from builder.tensorrt_llm.planning import model_of
+from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
+
+if TYPE_CHECKING:
+    from builder.check.estimate import Estimate
+    from builder.check.report import Report
+
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+
+
+def check(source: str, *, as_json: bool, gpus: int | None, token: str | None) -> int:
+    """Print the report on the config at `source`; return the exit status: 1 when there are errors."""
+    report = check_source(source, gpus)
+    needed = None if report.errors else _estimate(report, token)
+    if needed is not None:
+        findings = Findings()
+        check_machine(needed, findings)
+        report = report.with_findings(findings)
+    if as_json:
+        typer.echo(json.dumps(report.as_json() | {"estimate": asdict(needed) if needed else None}, indent=2))
+    else:
+        for one in report.diagnostics:
+            typer.secho(str(one), fg=_COLOURS[one.severity])
+        if needed is not None:
+            typer.echo(f"{report.source}: {needed}")
+        typer.echo(f"{report.source}: {_summary(report)}")
+    return 1 if report.errors else 0
+
+
+def _estimate(report: Report, token: str | None) -> Estimate | None:
+    """None when the model has no safetensors headers that can be read from here."""
+    if not isinstance(report.config, CogTRTLLMConfig | TensorRTLLMConfig):
+        return None
+    model = model_of(report.config)
+    if "://" in model.model:
+        return None
+    try:
+        return estimate(parameters_of(model.model, model.revision, token), report.calls)
+    except Exception:  # the library raises no narrower type, and without an estimate the check still stands
+        return None
+
+
+def _summary(report: Report) -> str:
+    errors = len(report.errors)
+    warnings = len(report.diagnostics) - errors
+    return f"{errors} errors, {warnings} warnings"

@@ -1,0 +1,187 @@
+"""E3006 to E3031: what the check of a config finds. Warnings and errors alike; the check says which."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class ConfigKeyUnknown(CogTritonError):
+    code = "E3006"
+    fixed_by = FixedBy.OPERATOR
+    message = "The key {key!r} is unknown."
+    remedy = "Write {instead}, or remove it."
+
+
+class ConfigKeyMissing(CogTritonError):
+    code = "E3007"
+    fixed_by = FixedBy.OPERATOR
+    message = "The key {key!r} is missing."
+    remedy = "Add it: {instead}."
+
+
+class ConfigValueInvalid(CogTritonError):
+    code = "E3008"
+    fixed_by = FixedBy.OPERATOR
+    message = "The value of {key} {problem}."
+    remedy = "See docs/config.md for what it takes."
+
+
+class ConfigHoldsSecret(CogTritonError):
+    code = "E3009"
+    fixed_by = FixedBy.OPERATOR
+    message = "The key {key!r} holds a secret, and a config is copied into engine.tar."
+    remedy = "Remove it, and send the secret as an input."
+
+
+class ConfigCheckFailed(CogTritonError):
+    code = "E3010"
+    fixed_by = FixedBy.OPERATOR
+    message = "The config {source} cannot be built: {reason}."
+    remedy = "`cog-triton check` lists everything that is wrong, with its place and what to do."
+
+
+class ArgumentUnknown(CogTritonError):
+    code = "E3011"
+    fixed_by = FixedBy.OPERATOR
+    message = "{tool} is not known to have an argument --{argument}."
+    remedy = "Check its spelling{nearest}."
+
+
+class ArgumentInvalid(CogTritonError):
+    code = "E3012"
+    fixed_by = FixedBy.OPERATOR
+    message = "--{argument} of {tool} cannot be {value}."
+    remedy = "Write {wanted}."
+
+
+class ArgumentRemoved(CogTritonError):
+    code = "E3013"
+    fixed_by = FixedBy.OPERATOR
+    message = "{tool} has no argument --{argument} any more."
+    remedy = "Remove it: {reason}."
+
+
+class ArgumentReplaced(CogTritonError):
+    code = "E3014"
+    fixed_by = FixedBy.OPERATOR
+    message = "--{argument} of {tool} is of an older release; the build uses {instead} in its place."
+    remedy = "Write that in the config."
+
+
+class ArgumentDropped(CogTritonError):
+    code = "E3015"
+    fixed_by = FixedBy.OPERATOR
+    message = "--{argument} of {tool} is of an older release and has no successor; the build leaves it out."
+    remedy = "Remove it: {reason}."
+
+
+class ArgumentDeprecated(CogTritonError):
+    code = "E3016"
+    fixed_by = FixedBy.OPERATOR
+    message = "--{argument} of {tool} works, but it is deprecated."
+    remedy = "{instead}."
+
+
+class ArgumentWithoutEffect(CogTritonError):
+    code = "E3017"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument} has no effect: {reason}."
+    remedy = "Remove it{instead}."
+
+
+class ArgumentsContradict(CogTritonError):
+    code = "E3018"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument} contradicts other arguments: {reason}."
+    remedy = "{fix}."
+
+
+class ArgumentRefused(CogTritonError):
+    code = "E3019"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument} is refused by TensorRT-LLM 1.2.1: {reason}."
+    remedy = "Remove it."
+
+
+class ExecutableUnknown(CogTritonError):
+    code = "E3020"
+    fixed_by = FixedBy.OPERATOR
+    message = "The step {step} cannot run {executable!r}."
+    remedy = "Write {wanted}."
+
+
+class ScriptUnknown(CogTritonError):
+    code = "E3021"
+    fixed_by = FixedBy.OPERATOR
+    message = "TensorRT-LLM 1.2.1 has no {script!r} that the step {step} could run."
+    remedy = "Write {nearest}."
+
+
+class ScriptReplaced(CogTritonError):
+    code = "E3022"
+    fixed_by = FixedBy.OPERATOR
+    message = "TensorRT-LLM 1.2.1 has no {script!r} any more; the build runs {instead} in its place."
+    remedy = "Write the step for that."
+
+
+class PathOutsideWorkDir(CogTritonError):
+    code = "E3023"
+    fixed_by = FixedBy.OPERATOR
+    message = "{key} is {path!r}, which leaves the work directory."
+    remedy = "Write a relative path without `..`; /src stands for the work directory too."
+
+
+class OutputTaken(CogTritonError):
+    code = "E3024"
+    fixed_by = FixedBy.OPERATOR
+    message = "The output of the step {step} would go to {path!r}, where {other} is."
+    remedy = "Give each step a directory of its own."
+
+
+class OutputMoved(CogTritonError):
+    code = "E3025"
+    fixed_by = FixedBy.OPERATOR
+    message = "The output_dir of the step {step} is {named!r}, but the tool writes to {written!r}."
+    remedy = "Write output_dir: {written}."
+
+
+class StepInputMissing(CogTritonError):
+    code = "E3026"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument} is {path!r}, and {reason}."
+    remedy = "Write {instead}."
+
+
+class ConversionAdded(CogTritonError):
+    code = "E3027"
+    fixed_by = FixedBy.OPERATOR
+    message = "No step makes the checkpoint {path!r}; the build runs {script} first, with its defaults."
+    remedy = "Add a step convert_to_ft or quantize that says how to make it."
+
+
+class PromptCapped(CogTritonError):
+    code = "E3028"
+    fixed_by = FixedBy.OPERATOR
+    message = "max_num_tokens limits prompts to {limit} tokens, though max_seq_len is {max_seq_len}."
+    remedy = "Raise max_num_tokens if longer prompts are wanted."
+
+
+class RanksExceedGpus(CogTritonError):
+    code = "E3029"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine has {ranks} ranks and needs as many GPUs; here there are {gpus}."
+    remedy = "Lower the tensor or pipeline parallel size, or run it on a machine with {ranks} GPUs."
+
+
+class MachineTooSmall(CogTritonError):
+    code = "E3030"
+    fixed_by = FixedBy.OPERATOR
+    message = "The build takes about {needed} of {what}; here there are {present}."
+    remedy = "{fix}."
+
+
+class ExampleUnknown(CogTritonError):
+    code = "E3031"
+    fixed_by = FixedBy.OPERATOR
+    message = "TensorRT-LLM 1.2.1 has no example {example!r} with a convert_checkpoint.py."
+    remedy = "Write {nearest}."

@@ -1,0 +1,65 @@
+import json
+import struct
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(text: str, *options: str):
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return CliRunner().invoke(app, ["check", str(path), *options])
+
+    return run
+
+
+@pytest.fixture
+def model(tmp_path):
+    header = json.dumps({"a": {"dtype": "F16", "shape": [1000], "data_offsets": [0, 2000]}}).encode()
+    content = struct.pack("<Q", len(header)) + header + bytes(2000)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.safetensors").write_bytes(content)
+    return tmp_path / "model"
+
+
+def test_errors_are_listed_and_counted(run):
+    result = run("engine: tensorrt_llm\nmodel: a/b\ndtype: x\nmax_seq_len: 99999\n")
+    assert result.exit_code == 1
+    first, second, summary = result.output.splitlines()
+    assert ":3:1: error: E3008 " in first
+    assert ":4:1: warning: E3028 " in second
+    assert summary.endswith("config.yaml: 1 errors, 1 warnings")
+
+
+def test_a_clean_config_and_what_its_build_takes(run, model):
+    result = run(f"engine: tensorrt_llm\nmodel: {model}\n")
+    assert result.exit_code == 0
+    assert "0.00 billion parameters; roughly " in result.output
+    assert "0 errors, 0 warnings" in result.output
+
+
+def test_a_model_without_readable_headers_has_no_estimate(run, tmp_path):
+    result = run(f"engine: tensorrt_llm\nmodel: {tmp_path}/none\n")
+    assert (result.exit_code, len(result.output.splitlines())) == (0, 1)
+
+
+def test_json(run, model):
+    result = run(f"engine: tensorrt_llm\nmodel: {model}\ntensor_parallel_size: 4\n", "--json", "--gpus", "1")
+    report = json.loads(result.output)
+    assert result.exit_code == 0
+    assert [(one["code"], one["line"]) for one in report["diagnostics"]] == [("E3029", 3)]
+    assert report["estimate"]["parameters"] == 1000
+
+
+def test_json_of_what_cannot_be_read():
+    result = CliRunner().invoke(app, ["check", "none.yaml", "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.output)["diagnostics"][0]["code"] == "E3000"
+
+
+def test_other_engines_have_no_estimate(run):
+    assert "0 errors, 0 warnings" in run("engine: mock\n").output

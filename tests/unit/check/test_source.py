@@ -1,0 +1,73 @@
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from builder.check.source import check_source
+
+OFFICIAL = "build: {config: models/m/build.yaml}\ninstantiate: {system_prompt: Be brief.}\n"
+BUILD = "engine: tensorrt_llm\nmodel: a/b\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The layout of a repository of official models."""
+    (tmp_path / "models/m").mkdir(parents=True)
+    (tmp_path / "models/m/build.yaml").write_text(BUILD)
+    (tmp_path / "models/m/config.yaml").write_text(OFFICIAL)
+    return tmp_path
+
+
+@pytest.fixture
+def site(folder):
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=folder)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def prompt_of(report):
+    assert [str(one) for one in report.diagnostics] == []
+    return report.build_config().instantiate.system_prompt
+
+
+def test_a_path_counts_from_a_folder_above(folder):
+    assert prompt_of(check_source(str(folder / "models/m/config.yaml"))) == "Be brief."
+
+
+def test_a_path_counts_from_the_address_above(site):
+    assert prompt_of(check_source(f"{site}/models/m/config.yaml")) == "Be brief."
+
+
+def test_an_address(folder, site):
+    (folder / "official.yaml").write_text(OFFICIAL.replace("models", f"{site}/models"))
+    assert prompt_of(check_source(str(folder / "official.yaml"))) == "Be brief."
+
+
+def test_the_build_config_has_the_last_word(folder):
+    (folder / "models/m/build.yaml").write_text(BUILD + "instantiate: {system_prompt: Be long.}\n")
+    assert prompt_of(check_source(str(folder / "models/m/config.yaml"))) == "Be long."
+
+
+def test_what_is_wrong_there_is_named_there(folder):
+    (folder / "models/m/build.yaml").write_text(BUILD + "dtype: x\n")
+    (found,) = check_source(str(folder / "models/m/config.yaml")).diagnostics
+    assert (found.code, found.line) == ("E3008", 3)
+    assert found.file.endswith("build.yaml")
+
+
+@pytest.mark.parametrize("text", ["", OFFICIAL])
+def test_no_build_config(folder, text):
+    build = folder / "models/m/build.yaml"
+    build.write_text(text) if text else build.unlink()
+    (found,) = check_source(str(folder / "models/m/config.yaml")).diagnostics
+    assert found.code == "E3000"

@@ -1,0 +1,101 @@
+from tests.unit.tensorrt_llm.commands import errors, lines, warnings
+
+HEAD = "model_id: a/b\nexample_name: llama\n"
+BUILD = "build:\n  executable: trtllm-build\n  output_dir: engine\n  args:\n    dry_run:\n"
+CONVERT = "convert_to_ft:\n  script: convert_checkpoint.py\n  output_dir: c\n  args:\n"
+QUANTIZE = "quantize:\n  script: ../quantization/quantize.py\n  output_dir: q\n"
+
+
+def test_what_a_step_does_not_say_is_added():
+    assert lines(HEAD + CONVERT + "    workers: 1\n" + BUILD) == [
+        "models/core/llama/convert_checkpoint.py --model_dir model --workers 1 --output_dir c",
+        "trtllm-build --checkpoint_dir c --dry_run --output_dir engine",
+    ]
+
+
+def test_another_source_of_the_weights():
+    convert = CONVERT + "    meta_ckpt_dir: /src/models/a/b/original\n"
+    assert lines(HEAD + convert + BUILD)[0] == (
+        "models/core/llama/convert_checkpoint.py --meta_ckpt_dir model/original --output_dir c"
+    )
+
+
+def test_build_reads_what_was_made_last():
+    text = HEAD + CONVERT + "    workers: 1\n" + QUANTIZE + BUILD
+    assert lines(text)[1:] == [
+        "quantization/quantize.py --model_dir model --output_dir q",
+        "trtllm-build --checkpoint_dir q --dry_run --output_dir engine",
+    ]
+
+
+def test_build_may_read_what_was_made_first():
+    text = HEAD + CONVERT + "    workers: 1\n" + QUANTIZE + BUILD + "    checkpoint_dir: ./c\n"
+    assert lines(text)[2] == "trtllm-build --dry_run --checkpoint_dir c --output_dir engine"
+
+
+def test_a_model_config_needs_no_checkpoint():
+    text = HEAD + CONVERT + "    workers: 1\n" + BUILD + "    model_config: c/config.json\n"
+    assert lines(text)[1] == "trtllm-build --dry_run --model_config c/config.json --output_dir engine"
+
+
+def test_the_script_may_name_its_example():
+    text = "model_id: a/b\nconvert_to_ft:\n  script: ../qwen/convert_checkpoint.py\n  output_dir: c\n" + BUILD
+    assert lines(text)[0].startswith("models/core/qwen/convert_checkpoint.py ")
+
+
+def test_what_the_build_said_of_the_checkpoint_goes_to_its_step():
+    text = (
+        HEAD
+        + CONVERT
+        + "    dtype: float16\n"
+        + (
+            "build:\n  script: build.py\n  output_dir: e\n  args: {dtype: fp16, world_size: 2, use_weight_only: }\n"
+        )
+    )
+    assert lines(text) == [
+        (
+            "models/core/llama/convert_checkpoint.py --model_dir model --dtype float16 --output_dir c"
+            " --tp_size 2 --use_weight_only"
+        ),
+        "trtllm-build --checkpoint_dir c --output_dir e",
+    ]
+
+
+def test_lengths_count_from_the_default_of_the_old_tool():
+    args = "    max_output_len: 100\n"
+    assert "--max_seq_len 1124" in lines(HEAD + BUILD + args)[1]
+    old = "build:\n  script: build.py\n  output_dir: e\n  args: {max_output_len: 100}\n"
+    assert "--max_seq_len 2148" in lines(HEAD + old)[1]
+
+
+def test_a_flag_that_is_false_is_left_out():
+    args = "    weight_streaming: false\n    max_batch_size: false\n"
+    assert (
+        lines(HEAD + BUILD + args)[1]
+        == "trtllm-build --checkpoint_dir checkpoint --dry_run --output_dir engine"
+    )
+
+
+def test_lists_are_spread():
+    args = "    lora_plugin: auto\n    lora_dir: [one, two]\n    lora_target_modules: [attn_q, attn_k]\n"
+    assert lines(HEAD + BUILD + args)[1].endswith(
+        "--lora_dir one two --lora_target_modules attn_q attn_k --output_dir engine"
+    )
+
+
+def test_the_case_of_the_cache_type_does_not_count():
+    assert warnings(HEAD + BUILD + "    kv_cache_type: PAGED\n") == [("E3027", "build")]
+
+
+def test_an_example_without_a_table_warns_only():
+    text = HEAD.replace("llama", "falcon") + CONVERT + "    new_decoder_architecture: true\n" + BUILD
+    assert errors(text) == []
+    assert warnings(text) == [("E3011", "convert_to_ft.args.new_decoder_architecture")]
+
+
+def test_a_conversion_that_cannot_be_added():
+    assert errors("model_id: a/b\nexample_name: lama\n" + BUILD) == [("E3031", "example_name")]
+
+
+def test_a_conversion_never_overwrites():
+    assert errors(HEAD + BUILD + "    checkpoint_dir: engine/c\n") == [("E3024", "build")]
