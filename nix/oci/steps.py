@@ -91,7 +91,8 @@ def _prune(tree: Tree, program: str, sm: int, place: str, version: str) -> None:
     site = tree.root / wheel.site_packages(place, version)
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "prune", "--sm", str(sm), "--tree", str(site)]
-    done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
+    # Its report is left out: standard output may be the archive.
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise Problem(f"The device code could not be pruned to SM {sm}; the reason stands above.")
 
