@@ -26,6 +26,11 @@ class Admission:
         self._closed = False
 
     @property
+    def count(self) -> int:
+        """How many are inside."""
+        return len(self._inside)
+
+    @property
     def closed(self) -> bool:
         """Whether `drain` has begun."""
         return self._closed

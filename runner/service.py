@@ -26,7 +26,7 @@ from runner.triton.client import TritonClient
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import TritonServer
 from runner.weights import fetch_weights
-from shared.cog.server import free_port
+from shared.cog.server import free_port, refuse_used_port
 from shared.errors import (
     CogTritonError,
     EngineKindMismatch,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from runner.cancellation import Cancellation
     from runner.inputs import Inputs
+    from runner.metrics import Metrics
     from runner.prediction import Prediction
     from runner.preparation import Prepared
     from runner.settings import Settings
@@ -61,7 +62,6 @@ class Service:
         layout = Layout.current()
         engine = load_engine(settings, layout.available_engines())
         kind = engine_kind(engine.manifest)
-        check_machine(kind, engine.manifest)
         _check_ranks(settings, engine)
         self._preparation = Preparation.of(settings, kind, engine)
         self._request_ids = itertools.count(1)
@@ -85,13 +85,22 @@ class Service:
         self._client = TritonClient(port, self._page, settings.response_timeout)
         self._probe_client = TritonClient(port, self._page, settings.probe_timeout)
         self._probe = Probe(self._generate_one, lambda: self._client.response_count)
-        self._triton = TritonServer(layout, self._run_dir / "models", port, self._page)
+        metrics_port = None
+        self._metrics: Metrics | None = None
+        if settings.metrics_port is not None:
+            metrics_port = free_port()
+            self._metrics = self._serve_metrics(settings.metrics_port, metrics_port)
+        self._triton = TritonServer(layout, self._run_dir / "models", port, self._page, metrics_port)
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
         die_with_parent(self.close)
         started = time.monotonic()
         self._triton.wait_ready(self._client.is_ready, settings.engine_start_timeout)
-        self._generate_one()
+        try:
+            self._generate_one()
+        except CogTritonError:
+            self.close()
+            raise
         self._probe.start()
         log.info("engine ready", engine=kind, seconds=round(time.monotonic() - started, 3))
 
@@ -110,20 +119,27 @@ class Service:
         Raises E1xxx for its inputs, E2xxx when the engine fails, and Cog's CancelationException.
         """
         bound = log.bind(prediction_id=prediction.id)
+        outcome, code = "cancelled", None  # unless it ends in another way
         try:
             with self._admission.enter() as ticket:
                 prepared = self._preparation.prepare(inputs, next(self._request_ids))
                 if self._settings.log_prompts:
                     bound.info("prompt", prompt=prepared.prompt)
                 yield from self._generate(prepared, prediction, ticket)
+            outcome = "succeeded"
         except CogTritonError as error:
+            outcome, code = "failed", error.code
             # What a user sent is not for the log, and an error of theirs may quote it.
             text = error.code if error.fixed_by is FixedBy.USER else str(error)
             bound.info("prediction failed", error=text)
             raise
         except Exception:
+            outcome, code = "failed", GenericError.code
             bound.exception("prediction failed")
             raise GenericError from None
+        finally:
+            if self._metrics is not None:
+                self._metrics.ended(outcome, code)
 
     def _generate(self, prepared: Prepared, prediction: Prediction, ticket: Cancellation) -> Iterator[str]:
         request = prepared.request
@@ -132,6 +148,9 @@ class Service:
             prediction.record_metric("seed", request.sampling.seed)
         text = TextStream(self._preparation.tokenizer, prepared.stop_sequences)
         first_token: float | None = None
+        if self._metrics is not None:
+            queued = time.monotonic() - prediction.received_at
+            self._metrics.sent(queued, len(request.input_token_ids))
         tokens = self._client.generate(request)
         try:
             prediction.cancellation.on_cancel(tokens.cancel)
@@ -152,8 +171,21 @@ class Service:
         finally:
             tokens.close()
             prediction.record_metric("output_token_count", text.token_count)
+            if self._metrics is not None:
+                first = None if first_token is None else first_token - prediction.received_at
+                duration = time.monotonic() - prediction.received_at
+                self._metrics.generated(text.token_count, first, duration)
         if prepared.log_performance or self._settings.log_performance_metrics:
             _log_performance(prediction, first_token, text.token_count)
+
+    def _serve_metrics(self, port: int, triton_port: int) -> Metrics:
+        """Raises E4003 when the port is taken."""
+        from runner.metrics import Metrics
+
+        refuse_used_port(port)
+        metrics = Metrics(lambda: self._admission.count, lambda: self._page.restarts)
+        metrics.serve(port, triton_port)
+        return metrics
 
     def _generate_one(self) -> None:
         """Get one token, whatever it is. Raises E2xxx when none comes in time."""
@@ -191,15 +223,16 @@ def engine_kind(manifest: Manifest | None) -> str:
 def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     """The engine that the settings name, fetched and unpacked if need be.
 
-    Raises E4202 when they name none, E4103 for a kind that is not in `available`, and what fetch_weights
-    raises.
+    Raises E4202 when they name none, E4103 for a kind that is not in `available`, E4010 to E4014 for a
+    machine that cannot run it, and what fetch_weights raises.
     """
 
     def check(manifest: Manifest | None) -> None:
         if (kind := engine_kind(manifest)) not in available:
             raise EngineKindMismatch(kind=kind, available=", ".join(available))
+        check_machine(kind, manifest)
 
-    source = settings.weights or settings.engine_dir
+    source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
     if source is None:
         raise WeightsNotSet
     with stderr_progress().step("engine") as progress:

@@ -34,7 +34,15 @@ _STABLE_SECONDS = 60
 class TritonServer:
     """One tritonserver on loopback, kept alive until `stop`."""
 
-    def __init__(self, layout: Layout, model_repository: Path, port: int, page: StatusPage) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        model_repository: Path,
+        port: int,
+        page: StatusPage,
+        metrics_port: int | None = None,
+    ) -> None:
+        """`port` is gRPC's, `metrics_port` that of Prometheus metrics: without it there are none."""
         self._command = [
             str(layout.tritonserver),
             f"--model-repository={model_repository}",
@@ -42,7 +50,7 @@ class TritonServer:
             "--grpc-address=127.0.0.1",
             f"--grpc-port={port}",
             "--allow-http=false",
-            "--allow-metrics=false",
+            *_metrics_arguments(metrics_port),
             "--log-info=false",
             f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
         ]
@@ -131,6 +139,12 @@ class TritonServer:
                 return
             started = time.monotonic()
             self._process = self._spawn()
+
+
+def _metrics_arguments(port: int | None) -> list[str]:
+    if port is None:
+        return ["--allow-metrics=false"]
+    return [f"--metrics-port={port}", "--metrics-address=127.0.0.1", "--allow-gpu-metrics=false"]
 
 
 def _status(code: int) -> str:

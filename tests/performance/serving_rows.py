@@ -21,17 +21,22 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def runner(directory: Path, rate: float):
+def runner(directory: Path, rate: float, *, concurrency: int = 2 * STREAMS, **settings: str):
     """A runner with a mock of so many tokens per second and stream."""
     config = directory / f"mock-{rate}.yaml"
     config.write_text(f"engine: mock\ntokens_per_second: {rate}\n")
     archive = directory / f"mock-{rate}.tar"
     build(str(config), archive)
     mark = os.urandom(8).hex()
-    environment = {MARK: mark, "COG_WEIGHTS": str(archive), "WEIGHTS_CACHE": str(directory / "weights")}
+    environment = {
+        MARK: mark,
+        "COG_WEIGHTS": str(archive),
+        "WEIGHTS_CACHE": str(directory / "weights"),
+        **settings,
+    }
     with (directory / "log").open("wb") as log:
         # Cog gives a slot back some time after the answer: hence twice as many.
-        server = CogServer("runner", concurrency=2 * STREAMS, environment=environment, output=log.fileno())
+        server = CogServer("runner", concurrency=concurrency, environment=environment, output=log.fileno())
     with server:
         server.mark = mark
         server.wait_ready(120)

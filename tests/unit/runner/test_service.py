@@ -27,6 +27,7 @@ def predict():
         tokenizer = Tokenizer(counting_tokenizer())
         service = object.__new__(Service)
         service._settings = settings
+        service._metrics = None
         service._admission = Admission(1)
         service._request_ids = iter([1])
         service._preparation = Preparation(tokenizer, Defaults.of(settings, {}, tokenizer))

@@ -1,0 +1,98 @@
+"""Prometheus metrics on a port of their own: ours, and those of Triton passed through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric
+
+log = structlog.get_logger()
+
+_TRITON_SECONDS = 2
+_LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
+
+
+class Metrics:
+    """What a runner counts. Threads may share it."""
+
+    def __init__(self, running: Callable[[], int], restarts: Callable[[], int]) -> None:
+        """`running`: predictions that run or wait; `restarts`: of the engine process."""
+        self.registry = CollectorRegistry()
+        self._first_token = self._histogram(
+            "time_to_first_token_seconds", "From a prediction's arrival to its first token"
+        )
+        self._inter_token = self._histogram(
+            "inter_token_latency_seconds", "Mean time between two tokens of a prediction"
+        )
+        self._queue = self._histogram(
+            "queue_time_seconds", "From a prediction's arrival to its being handed to Triton"
+        )
+        self._duration = self._histogram("request_duration_seconds", "From a prediction's arrival to its end")
+        self._prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts")
+        self._tokens = self._counter("generated_tokens", "Tokens that were generated")
+        self._predictions = self._counter("predictions", "Predictions that ended", "outcome")
+        self._errors = self._counter("errors", "Predictions that failed, by the code of the error", "code")
+        gauge = Gauge("cog_triton_running", "Predictions that run or wait", registry=self.registry)
+        gauge.set_function(running)
+        gauge = Gauge("cog_triton_engine_restarts", "Restarts of the engine process", registry=self.registry)
+        gauge.set_function(restarts)
+
+    def sent(self, queued: float, prompt_tokens: int) -> None:
+        """A prediction was handed to Triton, `queued` seconds after its arrival."""
+        self._queue.observe(queued)
+        self._prompt_tokens.inc(prompt_tokens)
+
+    def generated(self, tokens: int, first: float | None, duration: float) -> None:
+        """A prediction ended; `first` token and end came so many seconds after its arrival."""
+        self._tokens.inc(tokens)
+        self._duration.observe(duration)
+        if first is not None:
+            self._first_token.observe(first)
+            if tokens > 1:
+                self._inter_token.observe((duration - first) / (tokens - 1))
+
+    def ended(self, outcome: str, code: str | None = None) -> None:
+        """`outcome`: succeeded, cancelled or failed; `code`: of the error that it failed with."""
+        self._predictions.labels(outcome).inc()
+        if code is not None:
+            self._errors.labels(code).inc()
+
+    def serve(self, port: int, triton_port: int) -> None:
+        """Answer on loopback. Raises OSError when the port is taken."""
+        self.registry.register(_Triton(f"http://127.0.0.1:{triton_port}/metrics"))
+        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"cog_triton_{name}", text, registry=self.registry, buckets=_LATENCIES)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"cog_triton_{name}", text, labels, registry=self.registry)
+
+
+class _Triton(Collector):
+    """Triton's own metrics; none while it does not answer."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            with urlopen(self._url, timeout=_TRITON_SECONDS) as answer:  # noqa: S310 - our own address
+                text = answer.read().decode()
+        except OSError as error:
+            log.warning("Triton's metrics are missing", error=str(error))
+            return
+        yield from text_string_to_metric_families(text)
+
+    def describe(self) -> list[Metric]:
+        """Nothing is known before Triton runs."""
+        return []

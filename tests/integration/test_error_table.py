@@ -1,0 +1,121 @@
+"""What each error of a prediction looks like over HTTP: its exact text, and the answer before it in an event stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.artifact import extract_archive
+from shared.cog.client import PredictionClient
+from shared.errors import (
+    BadPromptTemplate,
+    EngineInternalError,
+    EngineProcessDied,
+    InvalidArgument,
+    InvalidArgumentMaxTokens,
+    InvalidArgumentMinTokens,
+    MessagesInvalid,
+    PromptRequired,
+    PromptTemplateError,
+    PromptTooLong,
+    TritonTimeout,
+    from_text,
+)
+from tests.integration.conftest import cog_server, wait_for
+
+MAX_SEQ_LEN = 64
+CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{{ raise_exception('no') if messages|length > 2 }}"
+
+
+def user(*contents: str) -> str:
+    return str([{"role": "user", "content": content} for content in contents]).replace("'", '"')
+
+
+TABLE = [
+    ({}, "", PromptRequired()),
+    ({"prompt": " "}, "", PromptRequired()),
+    ({"prompt": "x " * 64}, "", PromptTooLong(prompt_tokens=64, max_prompt_tokens=63)),
+    (
+        {"prompt": "x", "prompt_template": "{prompt.__class__}"},
+        "",
+        BadPromptTemplate(reason="it has the field 'prompt.__class__'"),
+    ),
+    ({"prompt": "x", "prompt_template": "no place"}, "", PromptTemplateError(reason="it lacks {prompt}")),
+    (
+        {"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"},
+        "",
+        PromptTemplateError(reason="a system_prompt was sent, but it lacks {system_prompt}"),
+    ),
+    ({"messages": "[]"}, "", MessagesInvalid(reason="the list is empty")),
+    (
+        {"messages": user("1", "2", "3")},
+        "",
+        MessagesInvalid(reason="the model's chat template refuses them: no"),
+    ),
+    ({"prompt": "x", "min_tokens": 1, "min_new_tokens": 1}, "", InvalidArgumentMinTokens()),
+    ({"prompt": "x", "max_tokens": 1, "max_new_tokens": 2}, "", InvalidArgumentMaxTokens()),
+    (
+        {"prompt": "x", "max_tokens": 1, "min_tokens": 2},
+        "",
+        InvalidArgument(argument="min_tokens", value=2, reason="max_tokens is only 1"),
+    ),
+    (
+        {"prompt": "x", "seed": -1},
+        "",
+        InvalidArgument(argument="seed", value=-1, reason=f"it is from 0 to {2**64 - 1}"),
+    ),
+    (
+        {"prompt": "<error>", "max_tokens": 10},
+        "0 1 2 3 4",
+        EngineInternalError(reason="the prompt asked for it"),
+    ),
+    ({"prompt": "<hang>"}, "", TritonTimeout(seconds=1)),
+    ({"prompt": "<crash>", "max_tokens": 60}, "0", EngineProcessDied(reason="it ended with exit status 1")),
+]
+
+
+@pytest.fixture(scope="module")
+def server(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("table")
+    with mock_archive(max_seq_len=MAX_SEQ_LEN).open("rb") as archive:
+        extract_archive(archive, directory / "engine", check=lambda _: None, max_bytes=1 << 30)
+    (directory / "engine/tokenizer/chat_template.jinja").write_text(CHAT)
+    settings = {"ENGINE_DIR": str(directory / "engine"), "RESPONSE_TIMEOUT": "1"}
+    with cog_server("runner", directory / "log", concurrency=16, **settings) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    wait_for(lambda: server.health()["status"] == "READY")
+    return PredictionClient(server.url)
+
+
+@pytest.mark.parametrize(("inputs", "text", "error"), TABLE)
+def test_an_error_has_its_code_and_keeps_the_text_before_it(client, saw, inputs, text, error):
+    events = list(client.events(inputs))
+    assert "".join(event.data["chunk"] for event in events if event.kind == "output") == text
+    assert events[-1].data["status"] == "failed"
+    assert saw(events[-1].data["error"]) == (
+        f"Prediction failed: Generator iteration error: {error.name()}: {error}"
+    )
+
+
+def test_messages_go_through_the_chat_template(client):
+    answer = client.predict({"messages": user("a b", "c"), "max_tokens": 2})
+    assert answer["metrics"]["input_token_count"] == 5
+    assert "".join(answer["output"]) == "0 1"
+
+
+def test_an_engine_that_dies_too_often_stays_away(server, saw):
+    """Run last: it leaves the server without an engine."""
+    client = PredictionClient(server.url)
+    codes = set()
+
+    def given_up() -> bool:
+        error = list(client.events({"prompt": "<crash>", "max_tokens": 60}))[-1].data["error"]
+        codes.add(from_text(saw(error)).code)
+        return "E2402" in codes
+
+    wait_for(given_up, 60)
+    assert codes == {"E2400", "E2401", "E2402"}
+    assert server.health()["status"] == "UNHEALTHY"
