@@ -1,7 +1,8 @@
-"""Find or fetch an engine: from a URL, an engine.tar, or a directory."""
+"""Find or fetch an engine: from a URL, an engine.tar (also compressed), or a directory."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from shared.artifact import Check, Readable
+    from shared.artifact import Check, Manifest
 
     from .download import Progress
 
@@ -63,14 +64,20 @@ def fetch_weights(
 
 
 def _unpacked(
-    key: str, archive: AbstractContextManager[Readable], cache_dir: Path, check: Check, max_bytes: int
+    key: str, archive: AbstractContextManager[Arriving], cache_dir: Path, check: Check, max_bytes: int
 ) -> EngineDirectory:
     """The engine that is kept under `key`; the archive is opened only when there is none yet."""
     destination = cache_dir / sha256(key.encode()).hexdigest()
     if not destination.is_dir():
         try:
             with archive as stream:
-                extract_archive(stream, destination, check=check, max_bytes=max_bytes)
+
+                def check_all(manifest: Manifest | None) -> None:
+                    check(manifest)
+                    # Compressed ones need more than this.
+                    _check_room(destination, manifest.total_size if manifest else stream.size or 0)
+
+                extract_archive(stream, destination, check=check_all, max_bytes=max_bytes)
             return EngineDirectory(destination)
         except WeightsNotStored:
             # Directories appear here only whole: another process has unpacked the same engine meanwhile.
@@ -81,8 +88,17 @@ def _unpacked(
     return directory
 
 
+def _check_room(destination: Path, needed: int) -> None:
+    """Raises E4203 unless so many bytes are free there."""
+    place = next(parent for parent in destination.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        reason = f"it takes {needed} bytes, and {free} are free there"
+        raise WeightsNotStored(path=destination, reason=reason)
+
+
 @contextmanager
-def _opened(path: Path, size: int, progress: Progress) -> Iterator[Readable]:
+def _opened(path: Path, size: int, progress: Progress) -> Iterator[Arriving]:
     try:
         file = path.open("rb")
     except OSError as error:

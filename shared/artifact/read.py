@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
-import shutil
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from shared.errors import (
@@ -18,11 +13,12 @@ from shared.errors import (
     WeightsNotStored,
 )
 
+from .compression import decompressed
 from .manifest import CONFIG, MANIFEST, Manifest, name_problem
+from .store import Store, appearing, sync
 from .tar import TarStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
     from tarfile import TarInfo
 
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     from .tar import Readable
 
 _MAX_MANIFEST = 16 << 20
-_ABANDONED_SECONDS = 3600
 
 
 def read_manifest(stream: Readable) -> Manifest | None:
@@ -38,7 +33,7 @@ def read_manifest(stream: Readable) -> Manifest | None:
 
     Raises E4100 for what is no engine archive, E4102 for a later format.
     """
-    manifest, _, _ = _begin(TarStream(stream))
+    manifest, _, _ = _begin(TarStream(decompressed(stream)))
     return manifest
 
 
@@ -50,16 +45,16 @@ def extract_archive(stream: Readable, destination: Path, *, check: Check, max_by
     E4101 (unsafe entry), E4102 (later format), E4104 (not what its manifest says), E4105 (too large), E4203
     (cannot be stored), and what `stream` raises; then nothing is left behind.
     """
-    archive = TarStream(stream)
+    archive = TarStream(decompressed(stream))
     manifest, manifest_text, entry = _begin(archive)
     check(manifest)
     if manifest and manifest.total_size > max_bytes:
         raise EngineArchiveTooLarge(limit=f"{max_bytes} bytes")
     try:
-        with _appearing(destination) as directory:
-            unpacking = _Unpacking(archive, directory, manifest, max_bytes)
+        with appearing(destination) as directory, Store() as store:
+            unpacking = _Unpacking(archive, directory, store, manifest, max_bytes)
             if manifest:
-                unpacking.keep(MANIFEST, [manifest_text])
+                store.keep(directory / MANIFEST, [manifest_text])
             while entry := entry or archive.next():
                 unpacking.entry(entry)
                 entry = None
@@ -91,10 +86,11 @@ class _Unpacking:
     """One archive on its way into `directory`, a new one that nobody else knows."""
 
     def __init__(
-        self, archive: TarStream, directory: Path, manifest: Manifest | None, max_bytes: int
+        self, archive: TarStream, directory: Path, store: Store, manifest: Manifest | None, max_bytes: int
     ) -> None:
         self._archive = archive
         self._directory = directory
+        self._store = store
         self._expected = {file.name: file for file in manifest.files} if manifest else None
         self._bytes_left = max_bytes
         self._limit = max_bytes
@@ -133,19 +129,9 @@ class _Unpacking:
         for name in self._links:
             if not self._leads_inside(name):
                 raise EngineArchiveUnsafe(member=name, reason="is a link that leads out of the archive")
+        self._store.wait()
         for directory in ("", *sorted(self._directories, reverse=True)):
-            _sync(self._directory / directory)
-
-    def keep(self, name: str, chunks: Iterator[bytes] | list[bytes]) -> str:
-        """Store a file; return its SHA-256."""
-        digest = hashlib.sha256()
-        with (self._directory / name).open("xb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-                digest.update(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        return digest.hexdigest()
+            sync(self._directory / directory)
 
     def _kind_problem(self, entry: TarInfo) -> str | None:
         if entry.isreg():
@@ -177,14 +163,14 @@ class _Unpacking:
         if self._bytes_left < 0:
             raise EngineArchiveTooLarge(limit=f"{self._limit} bytes")
         if self._expected is None:
-            self.keep(name, self._archive.contents())
+            self._store.keep(self._directory / name, self._archive.contents())
             return
         file = self._expected.pop(name, None)
         if file is None:
             raise EngineArchiveCorrupt(file=name, reason="it is not listed there")
         if file.size != size:
             raise EngineArchiveCorrupt(file=name, reason=f"it has {size} bytes instead of {file.size}")
-        if self.keep(name, self._archive.contents()) != file.sha256:
+        if self._store.keep(self._directory / name, self._archive.contents()) != file.sha256:
             raise EngineArchiveCorrupt(file=name, reason="its SHA-256 differs")
 
     def _link(self, name: str, target: str) -> None:
@@ -198,38 +184,3 @@ class _Unpacking:
         except (OSError, RuntimeError):  # a loop is a RuntimeError before Python 3.13
             return False
         return target.is_relative_to(self._directory.resolve())
-
-
-@contextmanager
-def _appearing(destination: Path) -> Iterator[Path]:
-    """A directory that becomes `destination` when the block ends well, and is gone when it does not."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(destination.parent)
-    partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
-    partial.mkdir()
-    try:
-        yield partial
-        # An empty directory would be replaced, and one with files in it is refused.
-        partial.rename(destination)
-        _sync(destination.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _sweep(parent: Path) -> None:
-    """Remove what processes that were killed left here: nothing in it was written to for a long time."""
-    for partial in parent.glob(".*.partial"):
-        try:
-            newest = max(path.lstat().st_mtime for path in (partial, *partial.rglob("*")))
-        except FileNotFoundError:  # its owner has finished meanwhile
-            continue
-        if newest < time.time() - _ABANDONED_SECONDS:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -24,10 +24,8 @@ _MAX_END = 1 << 20  # GNU tar fills the last record with zeros; its records have
 _SIZE = re.compile(r"[0-9]{1,18}")
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=]+)=")
 _NOT_TAR = {
-    b"\x1f\x8b": "it is compressed with gzip, and only plain tar is read",
-    b"\x28\xb5\x2f\xfd": "it is compressed with Zstandard, and only plain tar is read",
-    b"BZh": "it is compressed with bzip2, and only plain tar is read",
-    b"\xfd7zXZ": "it is compressed with xz, and only plain tar is read",
+    b"BZh": "it is compressed with bzip2, and only gzip and Zstandard are read",
+    b"\xfd7zXZ": "it is compressed with xz, and only gzip and Zstandard are read",
     b"version https://git-lfs": "it is a pointer of Git LFS, not the file itself",
 }
 
@@ -35,8 +33,8 @@ _NOT_TAR = {
 class Readable(Protocol):
     """A binary stream; need not be seekable."""
 
-    def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes; none at the end."""
+    def read(self, size: int, /) -> bytes | memoryview:
+        """Up to `size` bytes, which hold until the next call; none at the end."""
 
 
 class TarStream:
@@ -76,7 +74,7 @@ class TarStream:
             raise EngineArchiveMalformed(reason="it ends behind the first part of a header")
         return None
 
-    def contents(self) -> Iterator[bytes]:
+    def contents(self) -> Iterator[bytes | memoryview]:
         """What is left of the contents of the current entry, in pieces."""
         while self._contents:
             chunk = self._read(min(self._contents, _CHUNK))
@@ -126,7 +124,7 @@ class TarStream:
         filled = 0
         while chunk := self._read(_CHUNK):
             filled += len(chunk)
-            if filled > _MAX_END or chunk.strip(b"\0"):
+            if filled > _MAX_END or bytes(chunk).strip(b"\0"):
                 raise EngineArchiveMalformed(reason="something follows behind its end")
 
     def _exactly(self, size: int) -> bytes:
@@ -142,7 +140,7 @@ class TarStream:
             raise EngineArchiveMalformed(reason="it is cut short")
         return bytes(parts)
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes | memoryview:
         try:
             return self._stream.read(size)
         except OSError as error:

@@ -46,9 +46,9 @@ NAMES = st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=3).map("
 @settings(deadline=None)
 @given(st.dictionaries(NAMES.filter(lambda name: name_problem(name) is None), st.binary(max_size=2000)))
 def test_what_was_packed_comes_out(contents):
-    # A name that is a directory of another one as well cannot be packed at all.
-    contents = {n: d for n, d in contents.items() if not any(m.startswith(f"{n}/") for m in contents)}
     contents = {"config.json": CONFIG, **contents}
+    # What stands below a file cannot be packed at all.
+    contents = {n: d for n, d in contents.items() if not any(n.startswith(f"{m}/") for m in contents)}
     contents.pop("manifest.json", None)
     with TemporaryDirectory() as directory:
         manifest = extract(made(contents), Path(directory) / "engine")
@@ -130,8 +130,6 @@ def test_noise_is_no_archive(noise):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"\x1f\x8b\x08" + bytes(2000), "compressed with gzip"),
-        (b"\x28\xb5\x2f\xfd" + bytes(20), "compressed with Zstandard"),
         (b"BZh9" + bytes(2000), "compressed with bzip2"),
         (b"\xfd7zXZ" + bytes(2000), "compressed with xz"),
         (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),

@@ -18,39 +18,14 @@ from tests.unit.artifact.archives import (
     member,
     old,
 )
-
-UNSAFE = {
-    "absolute path": [entry("/etc/passwd")],
-    "path upwards": [entry("../evil")],
-    "path upwards and back": [entry("a/../../evil")],
-    "control character": [entry("a\x1b[2Jb")],
-    "device": [entry("sda", tarfile.BLKTYPE)],
-    "terminal": [entry("tty", tarfile.CHRTYPE)],
-    "fifo": [entry("fifo", tarfile.FIFOTYPE)],
-    "unknown kind": [entry("volume", b"V")],
-    "file twice": [entry("a"), entry("a")],
-    "config twice": [entry("config.json")],
-    "file below a file": [entry("config.json/a")],
-    "file on a directory": [entry("a/b"), entry("a")],
-    "directory on a file": [entry("config.json", tarfile.DIRTYPE)],
-    "link out": [entry("a", tarfile.SYMTYPE, "../../etc/passwd")],
-    "absolute link": [entry("a", tarfile.SYMTYPE, "/etc/passwd")],
-    "link to nothing": [entry("a", tarfile.SYMTYPE, "b")],
-    "link to itself": [entry("a", tarfile.SYMTYPE, "a")],
-    "link out over a link": [entry("d/e", tarfile.DIRTYPE), entry("l", tarfile.SYMTYPE, "d/e"), entry("a", tarfile.SYMTYPE, "l/../../..")],
-    "file through a link": [entry("l", tarfile.SYMTYPE, "/tmp"), entry("l/evil")],
-    "hard link out": [entry("a", tarfile.LNKTYPE, "/etc/passwd")],
-    "hard link upwards": [entry("a", tarfile.LNKTYPE, "../evil")],
-    "hard link to itself": [entry("a", tarfile.LNKTYPE, "a")],
-    "hard link to a link": [entry("l", tarfile.SYMTYPE, "/etc/passwd"), entry("a", tarfile.LNKTYPE, "l")],
-}  # fmt: skip
+from tests.unit.artifact.hostile import HOSTILE, MAX_BYTES, pax, tar_header
 
 
-@pytest.mark.parametrize("entries", UNSAFE.values(), ids=UNSAFE)
-def test_an_unsafe_entry_is_refused(tmp_path, entries):
-    with pytest.raises(EngineArchiveUnsafe):
-        extract(old(*entries), tmp_path / "cache" / "engine")
-    assert list((tmp_path / "cache").iterdir()) == []
+@pytest.mark.parametrize(("data", "error"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_archive_is_refused_and_leaves_nothing(tmp_path, data, error):
+    with pytest.raises(error):
+        extract(data, tmp_path / "cache" / "engine", max_bytes=MAX_BYTES)
+    assert not (tmp_path / "cache").exists() or list((tmp_path / "cache").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -99,16 +74,6 @@ def test_many_entries_are_too_many(tmp_path, monkeypatch):
     monkeypatch.setattr(tar, "MAX_ENTRIES", 10)
     with pytest.raises(EngineArchiveTooLarge, match="more than 10 entries"):
         extract(old(*[entry(f"d{i}", tarfile.DIRTYPE) for i in range(10)]), tmp_path / "engine")
-
-
-def tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
-    info = entry(name, kind)
-    info.size = size
-    return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def pax(records: bytes) -> bytes:
-    return tar_header("././@PaxHeader", len(records), tarfile.XHDTYPE) + records + bytes(-len(records) % 512)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
+import gzip
 import shutil
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from runner.weights import fetch_weights
 from shared.artifact import EngineDirectory, Manifest
@@ -97,6 +99,23 @@ def test_the_slower_of_two_starts_uses_what_the_quicker_unpacked(archive, cache)
     assert slower == quicker[0]
     assert (slower.path / "mark").exists()
     assert list(cache.iterdir()) == [slower.path]
+
+
+@pytest.mark.parametrize("kind", [made, old])
+def test_what_does_not_fit_is_refused_before_anything_is_written(cache, tmp_path, monkeypatch, kind):
+    archive = tmp_path / "engine.tar"
+    archive.write_bytes(kind())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 90, 10))
+    with pytest.raises(WeightsNotStored, match=r"it takes \d+ bytes, and 10 are free there"):
+        fetch(archive, cache)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstd.compress])
+def test_a_compressed_archive_is_told_by_its_bytes(cache, tmp_path, compress):
+    archive = tmp_path / "engine.tar"
+    archive.write_bytes(compress(made()))
+    assert CONTENTS.items() <= files_below(fetch(archive, cache).path).items()
 
 
 def test_a_cache_that_cannot_be_written_is_named(archive, tmp_path):

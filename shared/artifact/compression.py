@@ -1,0 +1,90 @@
+"""Compressed archives: told by their first bytes, whatever their names are, and read as what is in them."""
+
+from __future__ import annotations
+
+import zlib
+from gzip import BadGzipFile, GzipFile
+from io import RawIOBase
+from typing import TYPE_CHECKING
+
+from backports.zstd import DecompressionParameter, ZstdError, ZstdFile
+
+from shared.errors import EngineArchiveMalformed, EngineArchiveTooLarge
+
+if TYPE_CHECKING:
+    from .tar import Readable
+
+_GZIP = b"\x1f\x8b"  # RFC 1952, 2.3.1
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
+_MAX_RATIO = 100  # weights are hardly ever made half as small
+_ANY_RATIO = 64 << 20  # bytes that may come out of however few
+_MAX_WINDOW_LOG = 27  # 128 MiB of memory: what `zstd --long` and `--ultra` need
+
+
+def decompressed(stream: Readable) -> Readable:
+    """What is in `stream` when that is gzip or Zstandard data, else the same bytes.
+
+    Reading raises E4100 for damaged data, E4105 when far more comes out than went in.
+    """
+    head = b""
+    while len(head) < len(_ZSTANDARD) and (more := stream.read(len(_ZSTANDARD) - len(head))):
+        head += more
+    source = _Source(head, stream)
+    if head.startswith(_GZIP):
+        compressed = _Compressed(source)
+        return _Decompressed(compressed, GzipFile(fileobj=compressed, mode="rb"), "gzip")
+    if head == _ZSTANDARD:
+        compressed = _Compressed(source)
+        options: dict[int, int] = {DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
+        return _Decompressed(compressed, ZstdFile(compressed, options=options), "Zstandard")
+    return source
+
+
+class _Source:
+    """`head`, then the rest of `stream`."""
+
+    def __init__(self, head: bytes, stream: Readable) -> None:
+        self._head = head
+        self._stream = stream
+
+    def read(self, size: int, /) -> bytes | memoryview:
+        if not self._head:
+            return self._stream.read(size)
+        head, self._head = self._head[:size], self._head[size:]
+        return head
+
+
+class _Compressed(RawIOBase):
+    """What goes into a decompressor, counted."""
+
+    def __init__(self, source: _Source) -> None:
+        super().__init__()
+        self._source = source
+        self.count = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        some = bytes(self._source.read(size))
+        self.count += len(some)
+        return some
+
+
+class _Decompressed:
+    """What comes out of it, as long as that is not too much."""
+
+    def __init__(self, compressed: _Compressed, contents: GzipFile | ZstdFile, form: str) -> None:
+        self._compressed = compressed
+        self._contents = contents
+        self._form = form
+        self._count = 0
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            some = self._contents.read(size)
+        except EOFError:
+            raise EngineArchiveMalformed(reason=f"its {self._form} data are cut short") from None
+        except (BadGzipFile, zlib.error, ZstdError) as error:
+            raise EngineArchiveMalformed(reason=f"its {self._form} data are damaged ({error})") from None
+        self._count += len(some)
+        if self._count > _ANY_RATIO + _MAX_RATIO * self._compressed.count:
+            raise EngineArchiveTooLarge(limit=f"{_MAX_RATIO} times its compressed size")
+        return some
