@@ -1,0 +1,239 @@
+"""Compare, bit by bit, what a GPU computes with PyTorch's libraries as they are and pruned for one architecture.
+
+    python3 tests/gpu/bit_compare.py --scratch DIR [--sm 90] [--report FILE]
+
+Run it with a Python that has PyTorch for CUDA. Copies of the installed `torch` and `nvidia` folders are made below
+DIR and pruned: one for the GPU's own architecture, and one for another, which must fail (the negative control).
+Each operation of operations.py runs in two processes with the original, whose results tell which operations are
+the same twice, and then with the pruned copy, loading kernels when they are needed and all at once.
+
+Prints a JSON summary; exits with status 1 when a result differs, or when the control does not fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_FOLDERS = ("torch", "nvidia")
+_WORKER_SECONDS = 150
+
+
+def work(libraries: Path, site: Path) -> dict[str, object]:
+    """Every operation once, in this process: name -> digest, or the error that it raised."""
+    started = time.monotonic()
+    import operations
+    import torch
+
+    torch.cuda.init()
+    results, errors = {}, {}
+    for name, operation in operations.operations().items():
+        try:
+            results[name] = operations.digest(operation(operations.Inputs(name)))
+        except Exception as error:
+            errors[name] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+    mapped = mapped_files()
+    return {
+        "results": results,
+        "errors": errors,
+        "seconds": round(time.monotonic() - started, 1),
+        "libraries": len(below(libraries, mapped)),
+        "foreign": [] if libraries == site else sorted(below(site, mapped)),
+    }
+
+
+def mapped_files() -> list[str]:
+    """One line for each mapping of this process: the file, or nothing."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return [line.split(maxsplit=5)[5] if len(line.split(maxsplit=5)) == 6 else "" for line in lines]
+
+
+def below(place: Path, mapped: list[str]) -> set[str]:
+    folders = tuple(f"{place / folder}/" for folder in _FOLDERS)
+    return {path for path in mapped if path.startswith(folders) and ".so" in path}
+
+
+def start_up() -> dict[str, float]:
+    """Import PyTorch and run one kernel, in this process."""
+    started = time.monotonic()
+    import torch
+
+    imported = time.monotonic() - started
+    torch.ones(9, device="cuda").sum().item()
+    return {
+        "import_seconds": imported,
+        "first_kernel_seconds": time.monotonic() - started,
+        "mappings": len(mapped_files()),
+    }
+
+
+def run(libraries: Path, site: Path, loading: str, what: str = "--operations") -> dict:
+    """The operations (or the start-up) in a process of its own, with the libraries of that folder."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(libraries),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_MODULE_LOADING": loading,
+        "CUDA_CACHE_DISABLE": "1",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "LD_LIBRARY_PATH": ":".join(
+            [
+                *sorted({str(path.parent) for path in (libraries / "nvidia").rglob("*.so*")}),
+                os.environ.get("LD_LIBRARY_PATH", ""),
+            ]
+        ),
+    }
+    command = [sys.executable, __file__, what, str(libraries), str(site)]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=_WORKER_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return {"results": {}, "errors": {}, "ended": f"took more than {_WORKER_SECONDS} s"}
+    last = done.stdout.splitlines()[-1:] or [""]
+    if done.returncode or not last[0].startswith("{"):
+        return {"results": {}, "errors": {}, "ended": f"status {done.returncode}: {done.stderr[-2000:]}"}
+    return json.loads(last[0])
+
+
+def copy_pruned(site: Path, target: Path, sm: int) -> dict[str, object]:
+    """A copy of the libraries, pruned. Returns its sizes, the time, and what was refused."""
+    sys.path.insert(0, str(ROOT / "nix"))
+    from prune import prune_wheel_tree
+
+    for folder in _FOLDERS:
+        shutil.copytree(
+            site / folder, target / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    started = time.monotonic()
+    report = prune_wheel_tree(target, sm)
+    libraries = report.libraries
+    return {
+        "sm": sm,
+        "libraries": sum(1 for library in libraries if library.has_device_code),
+        "bytes_before": sum(library.size_before for library in libraries),
+        "bytes_after": sum(library.size_after for library in libraries),
+        "device_bytes_before": sum(sum(library.device_before.values()) for library in libraries),
+        "device_bytes_after": sum(sum(library.device_after.values()) for library in libraries),
+        "refused": {library.path: library.reason for library in libraries if library.reason},
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def differing(wanted: dict[str, str], found: dict) -> dict[str, str]:
+    """Operations whose result is not the wanted one, and what was instead."""
+    return {
+        name: found["errors"].get(
+            name, "other bits" if name in found["results"] else found.get("ended", "missing")
+        )
+        for name, digest in wanted.items()
+        if found["results"].get(name) != digest
+    }
+
+
+def compare(scratch: Path, sm: int, control_sm: int) -> dict:
+    site = Path(importlib.util.find_spec("torch").submodule_search_locations[0]).resolve().parent
+    pruned, control = scratch / "pruned", scratch / "control"
+    with ThreadPoolExecutor() as pool:
+        originals = [pool.submit(run, site, site, "LAZY") for _ in range(2)]
+        pruning = pool.submit(copy_pruned, site, pruned, sm)
+        pool.submit(copy_pruned, site, control, control_sm).result()
+        original, again = (one.result() for one in originals)
+        loaded = {loading: pool.submit(run, pruned, site, loading) for loading in ("LAZY", "EAGER")}
+        controlled = run(control, site, "LAZY")
+        found = {loading: one.result() for loading, one in loaded.items()}
+    same = {
+        name: digest for name, digest in original["results"].items() if again["results"].get(name) == digest
+    }
+    failing = differing(same, controlled)
+    summary: dict = {
+        "operations": len(original["results"]) + len(original["errors"]),
+        "comparable": len(same),
+        "differ_without_pruning": sorted(set(original["results"]) - set(same)),
+        "fail_without_pruning": original["errors"],
+        "original": figures(original),
+        "pruning": pruning.result(),
+    }
+    failures = []
+    for loading, one in found.items():
+        bad = differing(same, one)
+        summary[f"pruned_{loading.lower()}"] = {
+            **figures(one),
+            "identical": len(same) - len(bad),
+            "differing": bad,
+        }
+        if bad or one.get("foreign"):
+            failures.append(
+                f"pruned, {loading}: {len(bad)} results differ, foreign libraries: {one.get('foreign')}"
+            )
+    summary["control"] = {
+        "sm": control_sm,
+        "failing": len(failing),
+        "passing": sorted(set(same) - set(failing)),
+    }
+    if len(same) < 250:
+        failures.append(f"only {len(same)} operations can be compared")
+    # Some pass: cuFFT has a store of its own, and PyTorch compiles a few kernels when they are called.
+    if len(failing) < 0.8 * len(same):
+        failures.append(f"the control for sm_{control_sm} fails only {len(failing)} of {len(same)}")
+    summary["start_up"] = start_ups({"original": site, "pruned": pruned}, site)
+    return {**summary, "failures": failures}
+
+
+def start_ups(places: dict[str, Path], site: Path) -> dict[str, dict]:
+    """The fastest of five starts of each, in turn."""
+    runs: dict[str, list[dict]] = {name: [] for name in places}
+    for _ in range(5):
+        for name, place in places.items():
+            runs[name].append(run(place, site, "LAZY", "--start-up"))
+    return {
+        name: {key: round(min(one[key] for one in many), 3) for key in many[0]} for name, many in runs.items()
+    }
+
+
+def figures(found: dict) -> dict:
+    return {key: found.get(key) for key in ("seconds", "libraries", "foreign", "ended") if key in found}
+
+
+def own_sm() -> int:
+    code = "import torch; major, minor = torch.cuda.get_device_capability(); print(10 * major + minor)"
+    return int(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scratch", type=Path, help="an existing folder with 16 GB free")
+    parser.add_argument("--sm", type=int, help="default: the GPU's")
+    parser.add_argument("--report", type=Path, help="write the summary here too")
+    for own in ("--operations", "--start-up"):
+        parser.add_argument(own, type=Path, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.operations or options.start_up:
+        print(json.dumps(work(*options.operations) if options.operations else start_up()))
+        return 0
+    if not options.scratch:
+        parser.error("--scratch is needed")
+    sm = options.sm or own_sm()
+    summary = compare(options.scratch.resolve(), sm, 90 if sm // 10 == 8 else 80)
+    text = json.dumps(summary, indent=1)
+    if options.report:
+        options.report.write_text(text)
+    print(text)
+    return int(bool(summary["failures"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

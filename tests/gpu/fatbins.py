@@ -1,0 +1,144 @@
+"""Device code and memory of a library, read without the pruner's code: what the proof compares with."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = (".nv_fatbin", "__nv_relfatbin")
+_SPECIFIC, _FAMILY = 0x100000, 0x200000
+
+
+@dataclass(frozen=True)
+class Code:
+    """One entry of a container."""
+
+    is_ptx: bool
+    architecture: int
+    suffix: str
+    content: memoryview
+
+    @property
+    def target(self) -> str:
+        return f"sm_{self.architecture}{self.suffix}"
+
+
+class Image:
+    """A library, mapped."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self.data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        (segments_at,) = struct.unpack_from("<Q", self.data, 32)
+        (count,) = struct.unpack_from("<H", self.data, 56)
+        rows = [struct.unpack_from("<IIQQQQQQ", self.data, segments_at + 56 * row) for row in range(count)]
+        self.headers = [(0, 64), (segments_at, segments_at + 56 * count)]
+        self.loads = [row for row in rows if row[0] == 1]
+        self.others = Counter((row[0], row[1], row[3], row[6]) for row in rows if row[0] != 1)
+        self.sections = self._sections()
+
+    def _sections(self) -> list[tuple[str, int, int]]:
+        """(name, address, size) of the device code."""
+        (table,) = struct.unpack_from("<Q", self.data, 40)
+        count, names = struct.unpack_from("<HH", self.data, 60)
+        rows = [struct.unpack_from("<IIQQQQIIQQ", self.data, table + 64 * row) for row in range(count)]
+        found = []
+        for row in rows:
+            start = rows[names][4] + row[0]
+            name = bytes(self.data[start : start + 40]).split(b"\0")[0].decode(errors="replace")
+            if name in NAMES:
+                found.append((name, row[3], row[5]))
+        return found
+
+    def pieces(self) -> list[tuple[int, int, int | None]]:
+        """Memory as (address, end, place in the file or None for zeros), in order."""
+        found: list[tuple[int, int, int | None]] = []
+        for _, _, offset, address, _, size, memory, _ in self.loads:
+            if size:
+                found.append((address, address + size, offset))
+            if memory > size:
+                found.append((address + size, address + memory, None))
+        return sorted(found)
+
+    def header_addresses(self) -> list[tuple[int, int]]:
+        """Where the ELF header and the program headers are in memory."""
+        found = []
+        for start, end in self.headers:
+            for _, _, offset, address, _, size, _, _ in self.loads:
+                if offset <= start < offset + size:
+                    found.append((address + start - offset, address + end - offset))
+        return found
+
+    def read(self, address: int, end: int) -> bytes | memoryview:
+        """Memory [address, end); zeros where the file gives none."""
+        parts = []
+        for start, stop, offset in self.pieces():
+            low, high = max(start, address), min(stop, end)
+            if low < high:
+                part = (
+                    bytes(high - low)
+                    if offset is None
+                    else self.data[offset + low - start : offset + high - start]
+                )
+                parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def containers(self) -> list[list[Code]]:
+        """By section, in order. Raises ValueError when something else than zeros lies between them."""
+        found = []
+        for name, address, size in self.sections:
+            content = memoryview(self.read(address, address + size))
+            at = 0
+            while at < size:
+                if content[at] == 0:
+                    if any(content[at : at + 4]):
+                        raise ValueError(f"{name}: no container at {at:#x}")
+                    at += 4 - at % 4
+                    continue
+                magic, _, _, length = struct.unpack_from("<IHHQ", content, at)
+                if magic != 0xBA55ED50:
+                    raise ValueError(f"{name}: no container at {at:#x}")
+                found.append(list(_entries(content[at + 16 : at + 16 + length])))
+                at += 16 + length
+        return found
+
+
+def _entries(content: memoryview):
+    at = 0
+    while at < len(content):
+        kind, _, header, payload = struct.unpack_from("<HHIQ", content, at)
+        (architecture,) = struct.unpack_from("<I", content, at + 28)
+        (flags,) = struct.unpack_from("<Q", content, at + 40)
+        suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
+        yield Code(kind == 1, architecture, suffix, content[at : at + header + payload])
+        at += header + payload
+
+
+def expected(container: list[Code], sm: int) -> list[Code]:
+    """What has to be left for `sm`: said differently than the pruner says it, from the same rule."""
+    for exact in (True, False):
+        cubins = [code for code in container if not code.is_ptx and _runs(code, sm, exact=exact)]
+        if cubins:
+            best = max(code.architecture for code in cubins)
+            return [code for code in cubins if code.architecture == best]
+    ptx = [code for code in container if code.is_ptx and _compiles(code, sm)]
+    best = max((code.architecture for code in ptx), default=0)
+    return [code for code in ptx if code.architecture == best]
+
+
+def _runs(code: Code, sm: int, *, exact: bool) -> bool:
+    if exact:
+        return code.architecture == sm
+    return code.suffix != "a" and sm // 10 * 10 <= code.architecture < sm
+
+
+def _compiles(code: Code, sm: int) -> bool:
+    if code.suffix == "a":
+        return code.architecture == sm
+    return (sm // 10 * 10 if code.suffix == "f" else 0) <= code.architecture <= sm

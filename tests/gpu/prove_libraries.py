@@ -1,0 +1,257 @@
+"""Prove, on any machine, that pruning changes nothing but device code of other GPU architectures.
+
+    python -m tests.gpu.prove_libraries --site SITE_PACKAGES --cuobjdump CUOBJDUMP --sm 80 86 90 \\
+        --page docs/pruning-libraries.md
+
+A copy of the folder SITE_PACKAGES is pruned as a whole. Then, for every library with device code: NVIDIA's
+cuobjdump (a wheel on PyPI, nvidia-cuda-cuobjdump) lists the expected set in both; memory is the same outside the
+removed code; the dynamic loader treats both alike; readelf warns of nothing new; a second run changes nothing.
+Sizes are those of files and of zstd -3; --page writes them as a table. Exits with status 1 when a proof fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+from nix.prune import LibraryReport, Outcome, prune_wheel_tree
+from tests.gpu import page
+from tests.gpu.fatbins import Image, expected
+
+_CHUNK = 1 << 24
+_LISTED = re.compile(r"^(ELF|PTX) file +\d+: .*\.(sm_\d+[af]?)\.(?:cubin|ptx)$", re.MULTILINE)
+_LOAD = """
+import ctypes, sys
+try:
+    ctypes.CDLL(sys.argv[1])
+    print("loaded")
+except OSError:
+    try:
+        import torch  # brings the libraries of the NVIDIA wheels
+        ctypes.CDLL(sys.argv[1])
+        print("loaded")
+    except OSError as error:
+        print(error)
+"""
+
+
+@dataclass
+class Proof:
+    """One library for one architecture: what went wrong, and its sizes in bytes, before and after."""
+
+    library: str
+    sm: int
+    failures: list[str] = field(default_factory=list)
+    loading: str = ""
+    size: tuple[int, int] = (0, 0)
+    compressed: tuple[int, int] = (0, 0)
+    device: tuple[int, int] = (0, 0)
+
+
+def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, arguments) -> Proof:
+    proof = Proof(report.path, sm, size=(report.size_before, report.size_after))
+    proof.device = (sum(report.device_before.values()), sum(report.device_after.values()))
+    if report.outcome is Outcome.REFUSED:
+        proof.failures.append(report.reason)
+        return proof
+    before, after = Image(original), Image(pruned)
+    wanted = [expected(container, sm) for container in before.containers()]
+    check_entries(wanted, after, proof)
+    check_memory(before, after, proof)
+    if wanted:
+        check_listing(original, before.containers(), arguments.cuobjdump, proof)
+        check_listing(pruned, wanted, arguments.cuobjdump, proof)
+    if new := warnings(pruned) - warnings(original):
+        proof.failures.append(f"readelf: {min(new)}")
+    proof.loading = loading(pruned, arguments.copy, arguments.python)
+    was = loading(original, arguments.site, arguments.python)
+    if proof.loading != was:
+        proof.failures.append(f"loading: {was!r} before, {proof.loading!r} after")
+    if not arguments.no_compression:
+        proof.compressed = (compressed(original), compressed(pruned))
+    return proof
+
+
+def check_entries(wanted, after: Image, proof: Proof) -> None:
+    found = after.containers()
+    same = len(found) == len(wanted) and all(
+        [code.content for code in left] == [code.content for code in right]
+        for left, right in zip(found, wanted, strict=True)
+    )
+    if not same:
+        proof.failures.append("the device code left is not what should be left")
+
+
+def check_memory(before: Image, after: Image, proof: Proof) -> None:
+    """Same segments, and same bytes outside of device code and the two headers."""
+    if before.others != after.others:
+        proof.failures.append("other program headers than before")
+    skipped = [(address, address + size) for _, address, size in before.sections]
+    skipped = sorted(skipped + before.header_addresses())
+    for start, end, _ in before.pieces():
+        at = start
+        for low, high in [*skipped, (end, end)]:
+            stop = min(max(low, start), end)
+            while at < stop:
+                part = min(stop, at + _CHUNK)
+                if before.read(at, part) != after.read(at, part):
+                    proof.failures.append(f"memory differs between {at:#x} and {part:#x}")
+                    return
+                at = part
+            at = max(at, min(high, end))
+
+
+@cache
+def listing(path: Path, cuobjdump: Path) -> Counter[tuple[str, str]]:
+    """What cuobjdump lists: how often (ELF or PTX, sm_86)."""
+    listed: Counter[tuple[str, str]] = Counter()
+    for option in ("--list-elf", "--list-ptx"):
+        run = subprocess.run([cuobjdump, "-all", option, path], capture_output=True, text=True, check=False)
+        if run.returncode and "found to extract" not in run.stdout + run.stderr:
+            raise RuntimeError(f"cuobjdump: {(run.stderr or run.stdout).strip()[:200]}")
+        listed.update(_LISTED.findall(run.stdout))
+    return listed
+
+
+def check_listing(path: Path, containers, cuobjdump: Path, proof: Proof) -> None:
+    """What cuobjdump lists, against what should be in the library."""
+    listed = listing(path, cuobjdump)
+    # It names a family (sm_100f) as its first member.
+    known = Counter(
+        ("PTX" if code.is_ptx else "ELF", code.target.removesuffix("f"))
+        for codes in containers
+        for code in codes
+    )
+    if listed != known:
+        proof.failures.append(
+            f"cuobjdump lists {dict(listed - known)} too much, {dict(known - listed)} too little"
+        )
+
+
+@cache
+def warnings(path: Path) -> set[str]:
+    run = subprocess.run(["readelf", "-hlSdnVW", path], capture_output=True, text=True, check=False)
+    return {re.sub(r"0x[0-9a-f]+", "N", line) for line in run.stderr.splitlines()}
+
+
+@cache
+def loading(path: Path, site: Path, python: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(
+        [python, "-c", _LOAD, path], capture_output=True, text=True, check=False, env=environment, cwd="/"
+    )
+    return (run.stdout.strip() or f"status {run.returncode}").replace(str(site), "")
+
+
+@cache
+def compressed(path: Path) -> int:
+    with subprocess.Popen(["zstd", "-3", "-q", "-c", path], stdout=subprocess.PIPE) as run:
+        return sum(len(part) for part in iter(lambda: run.stdout.read(1 << 20), b""))
+
+
+def compressed_tree(root: Path) -> int:
+    """A tar of a folder, as a layer is made: sorted, owned by root."""
+    tar = [
+        "tar",
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "--mtime=@0",
+        "--format=gnu",
+        "-C",
+        root,
+        "-cf",
+        "-",
+        ".",
+    ]
+    with subprocess.Popen(tar, stdout=subprocess.PIPE) as made:
+        zstd = ["zstd", "-3", "-q", "-c"]
+        with subprocess.Popen(zstd, stdin=made.stdout, stdout=subprocess.PIPE) as run:
+            return sum(len(part) for part in iter(lambda: run.stdout.read(1 << 20), b""))
+
+
+def size_of(root: Path) -> int:
+    return sum(path.lstat().st_size for path in root.rglob("*") if not path.is_symlink() and path.is_file())
+
+
+def digests(root: Path, libraries: list[LibraryReport]) -> dict[str, str]:
+    found = {}
+    for library in libraries:
+        with (root / library.path).open("rb") as file:
+            found[library.path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def prove_tree(sm: int, arguments) -> tuple[list[Proof], dict[str, int]]:
+    """Every library of a pruned copy, and the sizes of the whole."""
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
+        arguments.copy = Path(scratch, "site-packages")
+        shutil.copytree(arguments.site, arguments.copy, symlinks=True)
+        report = prune_wheel_tree(arguments.copy, sm)
+        changed = [library for library in report.libraries if library.outcome is Outcome.PRUNED]
+        before = digests(arguments.copy, changed)
+        again = prune_wheel_tree(arguments.copy, sm)
+        steady = before == digests(arguments.copy, changed)
+        steady &= (
+            not any(library.outcome is Outcome.PRUNED for library in again.libraries) and not again.records
+        )
+        proofs = []
+        for library in report.libraries:
+            if library.has_device_code or library.outcome is Outcome.PRUNED:
+                original, pruned = arguments.site / library.path, arguments.copy / library.path
+                proof = prove(original, pruned, library, sm, arguments)
+                if not steady:
+                    proof.failures.append("a second run changes something")
+                print(f"sm_{sm} {library.path}: {'; '.join(proof.failures) or 'proven'}", file=sys.stderr)
+                proofs.append(proof)
+        totals = {"size_before": size_of(arguments.site), "size_after": size_of(arguments.copy)}
+        if not arguments.no_compression:
+            totals["layer_after"] = compressed_tree(arguments.copy)
+    return proofs, totals
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--site", type=Path, required=True)
+    parser.add_argument("--cuobjdump", type=Path, required=True)
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="of the libraries' own version"
+    )
+    parser.add_argument("--sm", type=int, nargs="+", default=[80, 86, 90])
+    parser.add_argument(
+        "--scratch", type=Path, help="where the copies are made (twice the size of the folder)"
+    )
+    parser.add_argument(
+        "--no-compression", action="store_true", help="leave compressed sizes out: four times faster"
+    )
+    parser.add_argument("--page", type=Path, help="write the table here")
+    arguments = parser.parse_args()
+    proofs: list[Proof] = []
+    totals: dict[int, dict[str, int]] = {}
+    layer = 0 if arguments.no_compression else compressed_tree(arguments.site)
+    for sm in arguments.sm:
+        found, totals[sm] = prove_tree(sm, arguments)
+        totals[sm]["layer_before"] = layer
+        proofs += found
+    if arguments.page:
+        arguments.page.write_text(page.written(proofs, totals))
+    failed = [asdict(proof) for proof in proofs if proof.failures]
+    print(json.dumps({"proven": len(proofs) - len(failed), "failed": failed, "totals": totals}, indent=1))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
