@@ -21,7 +21,7 @@ image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and
 	@ci/check-image $(or $(IMAGE),cog-triton-runner-cpu)
 
 test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
-	$(run) pytest tests/images
+	$(run) pytest tests/images --timeout 1800
 
 bench: setup-dev ## Every figure of speed, as ratios in one run
 	$(run) tests.performance.bench
