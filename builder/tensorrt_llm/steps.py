@@ -143,7 +143,8 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
             continue
         match RULES[name].get(old):
             case None:
-                _set(call.arguments, old, given, findings)
+                known = call.table.find(old)
+                _set(call.arguments, known.name if known else old, given, findings)
             case Dropped(reason):
                 findings.warn(given.place, ArgumentDropped(tool=name, argument=old, reason=reason))
             case Removed(reason):

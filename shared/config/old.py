@@ -16,6 +16,8 @@ def _plain(value: object) -> object:
     members = value if isinstance(value, list) else [value]
     if any(isinstance(one, dict | list) for one in members):
         raise ValueError("must be a single value, or a list of them")
+    if any(isinstance(one, str) and not one.isprintable() for one in members):
+        raise ValueError("must be one line without control characters")
     return tuple(value) if isinstance(value, list) else value
 
 

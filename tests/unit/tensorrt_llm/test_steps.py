@@ -99,3 +99,11 @@ def test_a_conversion_that_cannot_be_added():
 
 def test_a_conversion_never_overwrites():
     assert errors(HEAD + BUILD + "    checkpoint_dir: engine/c\n") == [("E3024", "build")]
+
+
+def test_an_alias_becomes_the_name():
+    convert = CONVERT + "    sq: 0.5\n"
+    assert lines(HEAD + convert + BUILD + "    max_decoder_seq_len: 4096\n") == [
+        "models/core/llama/convert_checkpoint.py --model_dir model --smoothquant 0.5 --output_dir c",
+        "trtllm-build --checkpoint_dir c --dry_run --max_seq_len 4096 --output_dir engine",
+    ]
