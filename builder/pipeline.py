@@ -13,7 +13,7 @@ import structlog
 from builder.check.source import check_source
 from builder.plan import make_plan
 from builder.step import Build, Step
-from shared.errors import CogTritonError, ConversionFailed, PackageFailed
+from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage, PackageFailed
 from shared.layout import Layout
 from shared.logs import register_secret
 from shared.progress import SilentProgress
@@ -38,7 +38,7 @@ def build(
     `source` is a URL, a data: URL or a path. `work_dir` (default: the machine's temporary directory) needs
     room for the engine; what is made there is removed in every case, and `output` appears whole or not at
     all. What the tools of a TensorRT-LLM build say is kept beside it, as `output` with `.log` behind it.
-    Raises E3xxx, and E4000 when the engine's environment is missing.
+    Raises E3xxx.
     """
     if hf_token:
         register_secret(hf_token)
@@ -63,7 +63,9 @@ def build(
 
 def _check_surroundings(engine: str, output: Path) -> None:
     """Refuse what would fail only at the end of a long build."""
-    Layout.current().engine_python(engine)
+    available = Layout.current().available_engines()
+    if engine not in available:
+        raise EngineNotInImage(engine=engine, available=", ".join(available))
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise PackageFailed(path=output, reason="that directory is missing or not writable")
 

@@ -207,7 +207,7 @@ rec {
               {
                 do = "archive";
                 source = "${examples.path}";
-                into = "${home}/tensorrt_llm";
+                into = place;
                 strip = 1;
                 wanted = [ "examples" ];
               }

@@ -12,7 +12,7 @@ import structlog
 from builder.child import PASSED_ON, environment, follow_child
 from builder.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.tensorrt_llm.failures import coded
-from shared.errors import ConversionFailed
+from shared.errors import ConversionFailed, PartNotInstalled
 from shared.layout import Layout
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ToolStep:
     def run(self, build: Build, progress: StepProgress) -> None:
         """Append its output to `Build.log`, with the seconds and the memory it took.
 
-        Raises E3105, E3200 to E3209, and E4000 when the environment of the engine is missing.
+        Raises E3105, E3200 to E3209, and E4000 when the tool is not there.
         """
         assert build.model is not None
         _link_model(build)
@@ -88,6 +88,8 @@ def _command(tool: RunTool) -> list[str]:
     program = python.with_name(tool.tool)
     if tool.script is not None:
         program = python.parent.parent / "examples" / tool.script
+    if not program.is_file():
+        raise PartNotInstalled(part=tool.tool, place=program)
     # Through the interpreter: the first line of a program names one, which need not be this one.
     return [str(python), str(program), *tool.arguments]
 

@@ -37,6 +37,6 @@ def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_p
 
 
 def test_it_carries_what_builds_tensorrt_engines(image):
-    script = "ls /opt/cog-triton/engines/tensorrt_llm/bin/trtllm-build; cd /opt/cog-triton/tensorrt_llm/examples; ls quantization/quantize.py; mpirun --version"
+    script = "cd /opt/cog-triton/engines/tensorrt_llm; ls bin/trtllm-build examples/quantization/quantize.py; mpirun --version"
     printed = podman("run", "--rm", image, "bash", "-c", script).stdout
     assert "Open MPI" in printed

@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -30,13 +33,16 @@ from shared.errors import (
     HostMemoryExhausted,
     NotEnoughSpace,
     NotSupportedOnGpu,
+    PartNotInstalled,
     ToolArgumentsRefused,
     UnsupportedArchitecture,
 )
 from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import wait_for
 from tests.support.hub import Hub, Repository
 from tests.support.processes import MARK, marked
 from tests.support.tensorrt_llm.environments import fail, install
+from tests.support.tensorrt_llm.large import build_of
 
 DEMO = PROJECT_ROOT / "demo/model"
 CONVERT = "models/core/llama/convert_checkpoint.py"
@@ -205,6 +211,11 @@ def test_what_the_tools_refuse_is_coded(builder, tools, error):
         builder(*tools)
 
 
+def test_a_script_that_is_not_installed_is_named(builder):
+    with pytest.raises(PartNotInstalled, match=r"examples/models/core/bert/convert_checkpoint\.py"):
+        builder(convert(script="models/core/bert/convert_checkpoint.py"), compiling())
+
+
 def test_weights_that_do_not_fit_the_config_are_refused(builder, tmp_path):
     model = Path(shutil.copytree(DEMO, tmp_path / "model"))
     config = json.loads((model / "config.json").read_text())
@@ -235,7 +246,39 @@ def test_cancel_ends_every_process_of_a_tool_and_leaves_nothing_but_the_log(buil
     assert builder.left() == ["engine.tar.log"]
 
 
-def test_the_token_is_nowhere(builder, monkeypatch, tmp_path, capfd):
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub in the place of the real one."""
+    with Hub() as hub:
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        yield hub
+
+
+@pytest.mark.parametrize(
+    ("example", "model"),
+    [
+        ("llama-2-7b-chat", "meta-llama/Llama-2-7b-chat-hf"),
+        ("llama-2-7b-chat-int8", "meta-llama/Llama-2-7b-chat-hf"),
+        ("mistral-7b-instruct", "mistralai/Mistral-7B-Instruct-v0.2"),
+    ],
+)
+def test_an_example_builds_from_config_to_archive(builder, hub, example, model):
+    """With a small model under the name of the large one; a second build downloads nothing."""
+    hub.repositories[model] = Repository(DEMO)
+    config = str(PROJECT_ROOT / f"examples/{example}.yaml")
+    manifest = build(config, builder.output, work_dir=builder.work_dir)
+    assert (manifest.model, manifest.revision) == (model, hub.repositories[model].commit)
+    first = builder.output.read_bytes()
+    hub.requests.clear()
+    build(config, builder.output, work_dir=builder.work_dir)
+    assert hub.file_requests() == []
+    assert builder.output.read_bytes() == first
+
+
+def test_the_token_is_nowhere(builder, hub, monkeypatch, tmp_path, capfd):
     """Not in a log, not in the process list or an environment, not in what is written."""
     seen = []
     done = threading.Event()
@@ -252,22 +295,42 @@ def test_the_token_is_nowhere(builder, monkeypatch, tmp_path, capfd):
             time.sleep(0.01)
 
     watcher = threading.Thread(target=watch)
-    with Hub() as hub:
-        hub.repositories["demo/private"] = Repository(DEMO, token=TOKEN)
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
-        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
-        watcher.start()
-        try:
-            builder(convert(), compiling(), model="demo/private", hf_token=TOKEN)
-        finally:
-            done.set()
-            watcher.join()
-        assert hub.tokens == {TOKEN}
+    hub.repositories["demo/private"] = Repository(DEMO, token=TOKEN)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    watcher.start()
+    try:
+        builder(convert(), compiling(), model="demo/private", hf_token=TOKEN)
+    finally:
+        done.set()
+        watcher.join()
+    assert hub.tokens == {TOKEN}
     assert any(b"trtllm-build" in process for process in seen)
     assert not any(TOKEN.encode() in process for process in seen)
     assert TOKEN not in "".join(capfd.readouterr())
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+
+
+def test_no_engine_is_held_in_memory_and_each_byte_moves_once(tmp_path):
+    built = build_of(tmp_path, 400_000_000)
+    assert built["size"] > 350_000_000
+    assert built["peak"] < 150_000_000
+    assert built["read"] < 1.01 * built["size"]
+    assert built["written"] < 1.01 * built["size"]
+
+
+def test_the_command_ends_its_tools_when_it_is_told_to_end(builder, tmp_path):
+    fail(builder.environment, "trtllm-build", "hangs")
+    mark = os.urandom(8).hex()
+    config = json.dumps({"engine": "tensorrt_llm", "model": str(DEMO)})
+    environment = {**os.environ, MARK: mark, "TMPDIR": str(builder.work_dir)}
+    program = str(Path(sys.executable).with_name("cog-triton"))
+    command = [program, "build", f"data:,{config}", "-o", str(builder.output)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    wait_for(lambda: "Build TensorRT engine" in (tmp_path / "log").read_text())
+    (tool,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{tool}").exists()
+    assert builder.left() == ["engine.tar.log"]

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from builder import pipeline
 from builder.pipeline import build
 from builder.plan import Plan
-from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed, PartNotInstalled
+from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed
 
 MOCK = "data:,engine: mock"
 
@@ -100,7 +100,7 @@ def test_an_archive_that_does_not_fit_is_not_begun(tmp_path, monkeypatch):
 
 def test_missing_engine_environment_is_noticed_first(tmp_path, hub, monkeypatch):
     monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
-    with pytest.raises(PartNotInstalled, match="ctranslate2"):
+    with pytest.raises(EngineNotInImage, match=r'"ctranslate2"; it has: mock\.'):
         build("data:,{engine: ctranslate2, model: someone/tiny}", tmp_path / "engine.tar")
     assert hub.requests == []
 
