@@ -129,7 +129,7 @@ class Service:
             outcome = "succeeded"
         except CogTritonError as error:
             outcome, code = "failed", error.code
-            # What a user sent is not for the log, and an error of theirs may quote it.
+            # The error of a user may quote what was sent.
             text = error.code if error.fixed_by is FixedBy.USER else str(error)
             bound.info("prediction failed", error=text)
             raise

@@ -80,6 +80,11 @@ class GrpcConnection:
             raise GrpcError(
                 GrpcStatus.UNAVAILABLE, f"connecting failed: {error.strerror or error}"
             ) from error
+        # Where nobody listens, a connection may be given the port that it goes to, and so reach itself: then
+        # the server that is being started again could not have that port.
+        if self._socket.getsockname() == self._socket.getpeername():
+            self._socket.close()
+            raise GrpcError(GrpcStatus.UNAVAILABLE, "connecting failed: nobody listens")
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A receive time-out of the socket's own costs no extra system call, as Python's does.
         self._socket.settimeout(None)

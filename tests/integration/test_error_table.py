@@ -81,6 +81,7 @@ def server(mock_archive, tmp_path_factory):
     (directory / "engine/tokenizer/chat_template.jinja").write_text(CHAT)
     settings = {"ENGINE_DIR": str(directory / "engine"), "RESPONSE_TIMEOUT": "1"}
     with cog_server("runner", directory / "log", concurrency=16, **settings) as server:
+        server.log = directory / "log"
         yield server
 
 
@@ -98,6 +99,23 @@ def test_an_error_has_its_code_and_keeps_the_text_before_it(client, saw, inputs,
     assert saw(events[-1].data["error"]) == (
         f"Prediction failed: Generator iteration error: {error.name()}: {error}"
     )
+
+
+def test_the_log_has_the_id_of_a_prediction_and_not_its_prompt(server, client):
+    secret = "xyzzy"
+    events = list(
+        client.events(
+            {"prompt": secret, "prompt_template": "{nothing} {prompt}", "log_performance_metrics": True}
+        )
+    )
+    prediction = events[0].data["id"]
+
+    def failure() -> str:
+        lines = server.log.read_text().splitlines()
+        return next((line for line in lines if "prediction failed" in line and prediction in line), "")
+
+    assert "E1003" in wait_for(failure)
+    assert secret not in server.log.read_text()
 
 
 def test_messages_go_through_the_chat_template(client):

@@ -90,5 +90,23 @@ def test_a_port_that_is_taken():
         CogServer("runner", port=taken.getsockname()[1])
 
 
+@pytest.fixture
+def engine_dir(mock_archive, tmp_path):
+    with mock_archive().open("rb") as archive:
+        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
+    return str(tmp_path / "engine")
+
+
+def test_a_port_for_metrics_that_is_taken(start, engine_dir):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"E4003 PortInUse: Port {port}" in start(ENGINE_DIR=engine_dir, METRICS_PORT=port)
+
+
+def test_a_world_size_that_is_not_the_engines(start, engine_dir):
+    text = start(ENGINE_DIR=engine_dir, WORLD_SIZE="2")
+    assert "E4002 SettingInvalid: The setting WORLD_SIZE is 2" in text
+
+
 def test_a_setting_that_is_not_valid(start):
     assert "E4002 SettingInvalid" in start(RESPONSE_TIMEOUT="soon")

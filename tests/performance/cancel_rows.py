@@ -38,9 +38,9 @@ class Victim:
             f"Content-Type: application/json\r\nContent-Length: {len(_BODY)}\r\n\r\n{_BODY}".encode()
         )
 
-    def cancel(self) -> None:
+    def cancel(self, http: httpx2.Client) -> None:
         if self._way == "POST cancel":
-            httpx2.post(f"{self._url}/predictions/{self._name}/cancel").raise_for_status()
+            http.post(f"{self._url}/predictions/{self._name}/cancel").raise_for_status()
         else:
             self._connection.close()
 
@@ -66,8 +66,12 @@ def wait(condition, seconds: float = 10) -> float:
 
 def is_taken(url: str, http: httpx2.Client) -> bool:
     """Whether one more prediction is let in; Cog answers 409 while all its slots are used."""
-    answer = http.post(f"{url}/predictions", json={"input": {"prompt": "x", "max_tokens": 1}})
-    return answer.status_code == httpx2.codes.OK and answer.json()["status"] == "succeeded"
+    answer = http.post(
+        f"{url}/predictions",
+        json={"input": {"prompt": "x", "max_tokens": 1}},
+        headers={"Prefer": "respond-async"},  # the answer comes when it is let in, not when it is done
+    )
+    return answer.status_code == httpx2.codes.ACCEPTED
 
 
 def measure(url: str, page: Path) -> dict[str, list[tuple[float, float]]]:
@@ -77,16 +81,14 @@ def measure(url: str, page: Path) -> dict[str, list[tuple[float, float]]]:
         for way in ("event stream closed", "POST cancel", "a plain POST dropped"):
             for sample in range(SAMPLES):
                 victim = Victim(url, way, f"{way[:6].replace(' ', '-')}{sample}")
-                # The probe that tells when a slot is free must be over, and the victim in.
                 wait(lambda: in_flight(page) == STREAMS)
-                time.sleep(0.1)
                 started = time.monotonic()
-                victim.cancel()
+                victim.cancel(http)
                 stopped = wait(lambda: in_flight(page) < STREAMS)
                 free = wait(lambda: is_taken(url, http))
                 victim.close()
                 figures.setdefault(way, []).append((stopped - started, free - started))
-                time.sleep(0.2)
+                time.sleep(0.5)  # for the one more to be over, and its slot free
     return figures
 
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from shared.errors import from_text
 from tests.performance.serving_rows import runner
 from tests.support.load import Stream, request, run_streams
-from tests.support.processes import marked, pid_of, wait_gone
+from tests.support.processes import marked, wait_gone
 
 CLIENTS = 64
 RATE = 200
@@ -119,6 +119,14 @@ def memory(mark: str) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def kill(mark: str, part: str) -> bool:
+    """Kill the process with `part` in its command line; False when there is none, since it is being started."""
+    pids = [pid for pid, command in marked(mark).items() if part in command]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return bool(pids)
+
+
 def wait_slots_free(url: str, seconds: float) -> bool:
     """Whether all slots come back: half as many predictions again as there are clients succeed at once."""
     deadline = time.monotonic() + seconds
@@ -145,8 +153,8 @@ def soak(seconds: float) -> list[str]:
                 time.sleep(0.5)
                 share = (time.monotonic() - started) / seconds
                 sizes.append((share, memory(server.mark)))
-                if kills and share > min(kills):
-                    os.kill(pid_of(server.mark, kills.pop(min(kills))), signal.SIGKILL)
+                if kills and share > min(kills) and kill(server.mark, kills[min(kills)]):
+                    del kills[min(kills)]
             outcomes: Counter[str] = Counter()
             for client in clients:
                 outcomes += client.outcomes
@@ -163,6 +171,8 @@ def soak(seconds: float) -> list[str]:
     print(f"outcomes: {dict(sorted(outcomes.items()))}; memory, last to first quarter: {growth:.3f}")
     if growth > MEMORY_GROWTH:
         faults.append(f"memory grew by {growth:.3f}")
+    if kills:
+        faults.append(f"never there to be killed: {list(kills.values())}")
     if outcomes["whole"] < CLIENTS:
         faults.append("hardly anything succeeded")
     return faults

@@ -176,3 +176,13 @@ def test_a_server_that_goes_away_between_calls_is_noticed(connect):
         deadline = time.monotonic() + 10
         while connection.is_usable():
             assert time.monotonic() < deadline
+
+
+def test_a_connection_to_itself_is_none(monkeypatch):
+    with socket.socket() as itself:
+        itself.bind(("127.0.0.1", 0))
+        itself.connect(itself.getsockname())
+        monkeypatch.setattr(socket, "create_connection", lambda *_: itself)
+        with pytest.raises(GrpcError, match="nobody listens"):
+            GrpcConnection("127.0.0.1", itself.getsockname()[1], 1)
+        assert itself.fileno() == -1
