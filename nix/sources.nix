@@ -29,8 +29,13 @@ in
   files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
 
   application =
-    select "application" "(shared|builder|runner|cli)(/.*)?"
-      "(shared|builder|runner|cli)/.*[.]py|(builder|runner)/[.]cog/openapi_schema[.]json";
+    select "application" "(shared|builder|runner|cli)(/.*)?" (
+      builtins.concatStringsSep "|" [
+        "(shared|builder|runner|cli)/.*[.]py"
+        "(builder|runner)/[.]cog/openapi_schema[.]json"
+        "builder/tensorrt_llm/arguments/[^/]+[.]json"
+      ]
+    );
 
   # What the compiler reads, and the modules that the constants shared with C come from.
   bridge = select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors" (
