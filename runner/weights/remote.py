@@ -189,7 +189,7 @@ def reason(error: exceptions.HTTPError) -> str:
         case exceptions.TimeoutError():
             return "the server sent nothing for too long"
         case _:
-            return str(error.args[0] if error.args else error)
+            return str(error.args[0] if error.args else error).rstrip(".")
 
 
 def _is_passing(error: BaseException) -> bool:
