@@ -45,6 +45,9 @@ def _prune(arguments: list[str]) -> int:
     parser.add_argument("--sm", type=int, required=True, help="compute capability without the dot: 86")
     parser.add_argument("--tree", type=Path, action="append", default=[], help="a site-packages folder")
     parser.add_argument("--builder", action="store_true", help="keep TensorRT's builder resource of --sm")
+    parser.add_argument(
+        "--cut", action="store_true", help="leave removed code out of the file, where possible"
+    )
     parser.add_argument("--keep-debug", action="store_true", help="keep debug sections and symbol tables")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("--report", choices=["text", "json"], default="text")
@@ -52,7 +55,7 @@ def _prune(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.file and not options.tree:
         parser.error("name a FILE, or --tree DIR")
-    how = {"keep_debug": options.keep_debug, "dry_run": options.dry_run}
+    how = {"cut": options.cut, "keep_debug": options.keep_debug, "dry_run": options.dry_run}
     reports = [prune_wheel_tree(root, options.sm, builder=options.builder, **how) for root in options.tree]
     if options.file:
         files = TreeReport(options.sm, [prune_library(path, options.sm, **how) for path in options.file])
@@ -83,6 +86,8 @@ def _line(library: LibraryReport) -> str:
         parts.append(f"device code {before / _MB:.1f} -> {after / _MB:.1f} MB")
     if library.left_whole:
         parts.append(f"{library.left_whole} containers left whole")
+    if library.cut:
+        parts.append(f"{library.cut / _MB:.1f} MB cut")
     if library.debug_removed:
         parts.append(f"debug {library.debug_removed / _MB:.1f} MB removed")
     return ", ".join(parts)

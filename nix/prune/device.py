@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import fatbin
 from .elf import PT_LOAD, SHF_COMPRESSED, SHT_PROGBITS, SHT_RELA, SHT_RELR
+from .references import References
 from .refused import Refused
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _NAMES = (".nv_fatbin", "__nv_relfatbin")
 _SIZE = struct.Struct("<Q")
 _SIZE_AT = 8
+_ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,29 @@ def read(source: Source, elf: Elf) -> Iterator[Container]:
         yield from fatbin.containers(source, section.offset, section.end)
 
 
-def select(source: Source, elf: Elf, sm: int) -> Device:
-    """What stays for `sm`: compacted to the front of its container, whose size is reduced; the rest is zeros.
+def select(source: Source, elf: Elf, sm: int, *, pack: bool = False) -> Device:
+    """What stays for `sm`: at the front of its container, whose size is reduced; the rest is zeros.
 
-    Raises Refused when the device code, or what lies around it, is not understood.
+    With `pack`, containers move to the front of their section too, and what points at them is changed; one
+    that nothing points at stays. Raises Refused when device code, or what is around it, is not understood.
     """
     device = Device(find(elf))
     for section in device.sections:
         _check_alone(source, elf, section)
-    for container in read(source, elf):
-        kept = container.kept_for(sm)
-        device.containers.append(container)
-        device.before.update(_bytes_by_target(container.entries))
-        device.after.update(_bytes_by_target(kept))
-        device.left_whole += not container.is_understood()
-        _compact(device, container, kept)
+        references = References(source, elf, section) if pack else None
+        at = section.offset
+        for container in fatbin.containers(source, section.offset, section.end):
+            kept = container.kept_for(sm)
+            device.containers.append(container)
+            device.before.update(_bytes_by_target(container.entries))
+            device.after.update(_bytes_by_target(kept))
+            device.left_whole += not container.is_understood()
+            address = container.start - section.offset + section.address
+            moves = references is not None and address in references.places
+            to = at + -at % _ALIGNMENT if moves else container.start
+            if references and to != container.start:
+                device.patches += references.patches(address, to - section.offset + section.address)
+            at = _compact(device, container, kept, to)
     return device
 
 
@@ -85,15 +95,17 @@ def _bytes_by_target(entries: tuple[fatbin.Entry, ...]) -> Counter[str]:
     return count
 
 
-def _compact(device: Device, container: Container, kept: tuple[fatbin.Entry, ...]) -> None:
-    at = container.start + fatbin.CONTAINER.size
-    _copy(device, container.start, container.start, fatbin.CONTAINER.size)
+def _compact(device: Device, container: Container, kept: tuple[fatbin.Entry, ...], to: int) -> int:
+    """Put a container with only these entries at `to`; returns where it ends."""
+    at = to + fatbin.CONTAINER.size
+    _copy(device, to, container.start, fatbin.CONTAINER.size)
     for entry in kept:
         _copy(device, at, entry.start, entry.size)
         at += entry.size
-    if at < container.end:
-        size = at - container.start - fatbin.CONTAINER.size
-        device.patches.append((container.start + _SIZE_AT, _SIZE.pack(size)))
+    size = at - to - fatbin.CONTAINER.size
+    if size < container.end - container.start - fatbin.CONTAINER.size:
+        device.patches.append((to + _SIZE_AT, _SIZE.pack(size)))
+    return at
 
 
 def _copy(device: Device, to: int, start: int, size: int) -> None:

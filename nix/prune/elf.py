@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 SECTION = struct.Struct("<IIQQQQIIQQ")
-DYNAMIC_ENTRY = struct.Struct("<qQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = 24
+RELATIVE = 8
 
 PAGE = 4096
 
 PT_LOAD = 1
-PT_DYNAMIC = 2
+PT_INTERP = 3
 PT_PHDR = 6
-PT_GNU_RELRO = 0x6474E552
 PF_W = 2
 
 SHT_PROGBITS = 1
@@ -33,6 +34,7 @@ SHT_SYMTAB = 2
 SHT_RELA = 4
 SHT_NOBITS = 8
 SHT_REL = 9
+SHT_DYNSYM = 11
 SHT_GROUP = 17
 SHT_SYMTAB_SHNDX = 18
 SHT_RELR = 19
@@ -120,6 +122,12 @@ class Section:
         )
 
 
+def loads(segments: list[Segment]) -> list[Segment]:
+    """Segments that take bytes from the file, in its order."""
+    found = [segment for segment in segments if segment.type == PT_LOAD and segment.file_size]
+    return sorted(found, key=lambda segment: segment.offset)
+
+
 @dataclass(frozen=True)
 class Elf:
     """The headers of one library, checked against each other and against the size of the file."""
@@ -144,9 +152,7 @@ class Elf:
 
     @property
     def loads(self) -> list[Segment]:
-        """Segments that take bytes from the file, in its order."""
-        loads = [segment for segment in self.segments if segment.type == PT_LOAD and segment.file_size]
-        return sorted(loads, key=lambda segment: segment.offset)
+        return loads(self.segments)
 
     def named(self, name: str) -> Section | None:
         return next((section for section in self.sections if section.name == name), None)

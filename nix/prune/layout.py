@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .cut import split_section, split_segments
 from .elf import (
     PAGE,
     SECTION,
@@ -21,6 +22,7 @@ from .elf import (
     SHT_SYMTAB,
     SHT_SYMTAB_SHNDX,
     Section,
+    loads,
 )
 from .refused import Refused
 
@@ -72,14 +74,22 @@ def debug_sections(elf: Elf) -> set[int]:
     return {index for index in dropped - kept if elf.sections[index].size}
 
 
-def lay_out(elf: Elf, dropped: set[int], marker: tuple[str, bytes] | None, names: bytes) -> Layout:
-    """The file without the `dropped` sections, and with a section `marker` (name, content) if there is one.
+def lay_out(
+    elf: Elf, dropped: set[int], marker: tuple[str, bytes] | None, names: bytes, holes: list[tuple[int, int]]
+) -> Layout:
+    """The file without the `dropped` sections and the `holes`, and with a section `marker` if there is one.
 
+    `holes` are (start, end) in the old file, `marker` is (name, content),
     `names` is the content of the table of section names. Raises Refused when a header cannot be moved.
     """
-    layout = Layout(*_loaded(elf))
-    segments = [_moved(segment, layout) for segment in elf.segments]
+    old_segments = split_segments(elf.segments, holes) if holes else elf.segments
+    layout = Layout(*_loaded(old_segments))
+    segments = [_moved(segment, layout) for segment in old_segments]
     sections = [_NOTHING if index in dropped else section for index, section in enumerate(elf.sections)]
+    for index, section in enumerate(sections[:]):
+        if section.is_loaded and section.file_size:
+            sections[index], *more = split_section(section, holes)
+            sections += more
     for index, section in enumerate(sections):
         if section.is_loaded:
             sections[index] = _moved_section(section, elf, layout)
@@ -96,9 +106,13 @@ def lay_out(elf: Elf, dropped: set[int], marker: tuple[str, bytes] | None, names
     sections_offset = layout.size + -layout.size % 8 if sections else 0
     layout.written.append((sections_offset, b"".join(section.packed() for section in sections)))
     layout.size = sections_offset + len(sections) * SECTION.size
-    segments_offset = _new_range(
-        layout, elf.segments_offset, elf.segments_offset + SEGMENT.size * len(segments)
-    )
+    if holes:
+        # There are more than before: they do not fit into their old place.
+        segments_offset = layout.size
+        layout.size += SEGMENT.size * len(segments)
+    else:
+        end = elf.segments_offset + SEGMENT.size * len(segments)
+        segments_offset = _new_range(layout, elf.segments_offset, end)
     layout.written.append((segments_offset, b"".join(segment.packed() for segment in segments)))
     header = elf.header_with(
         segments_offset=segments_offset,
@@ -110,10 +124,10 @@ def lay_out(elf: Elf, dropped: set[int], marker: tuple[str, bytes] | None, names
     return layout
 
 
-def _loaded(elf: Elf) -> tuple[list[Extent], list[tuple[int, bytes]], int]:
+def _loaded(segments: list[Segment]) -> tuple[list[Extent], list[tuple[int, bytes]], int]:
     extents = []
     at = 0
-    for load in elf.loads:
+    for load in loads(segments):
         # The smallest place that may be mapped at the segment's address.
         at += (load.offset - at) % max(load.alignment, PAGE)
         extents.append(Extent(load.offset, load.end, at))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import device, elf, layout
+from .cut import holes as holes_of
 from .refused import Refused
 from .report import LibraryReport, Outcome
 from .source import Source
@@ -24,15 +25,18 @@ if TYPE_CHECKING:
 MARKER = ".cog_triton.pruned"
 
 
-def prune_library(path: Path, sm: int, *, keep_debug: bool = False, dry_run: bool = False) -> LibraryReport:
+def prune_library(
+    path: Path, sm: int, *, cut: bool = False, keep_debug: bool = False, dry_run: bool = False
+) -> LibraryReport:
     """Leave only the device code for `sm` (86 for compute capability 8.6) in a shared library, in place.
 
-    The file is replaced as a whole or not at all, and keeps its mode. Raises OSError.
+    With `cut` the removed code takes no place in the file, where that can be done; else it becomes zeros. The
+    file is replaced as a whole or not at all, and keeps its mode. Raises OSError.
     """
     with _opened(path) as source:
         report = LibraryReport(str(path), size_before=source.size, size_after=source.size)
         try:
-            _prune(path, source, sm, report, keep_debug=keep_debug, dry_run=dry_run)
+            _prune(path, source, sm, report, cut=cut, keep_debug=keep_debug, dry_run=dry_run)
         except Refused as refused:
             report.outcome, report.reason, report.size_after = Outcome.REFUSED, str(refused), source.size
     return report
@@ -71,11 +75,11 @@ def _opened(path: Path) -> Iterator[Source]:
 
 
 def _prune(
-    path: Path, source: Source, sm: int, report: LibraryReport, *, keep_debug: bool, dry_run: bool
+    path: Path, source: Source, sm: int, report: LibraryReport, *, cut: bool, keep_debug: bool, dry_run: bool
 ) -> None:
     library = elf.parse(source)
     marker = _marker(source, library, sm)
-    code = device.select(source, library, sm)
+    code, holes = _selected(source, library, sm, report, cut=cut)
     report.device_before, report.device_after = dict(code.before), dict(code.after)
     report.containers, report.left_whole = len(code.containers), code.left_whole
     dropped = set() if keep_debug else layout.debug_sections(library)
@@ -86,15 +90,30 @@ def _prune(
         raise Refused("bytes after the end of the last section")
     names_section = library.sections[library.names_index]
     names = source.read(names_section.offset, names_section.size)
-    new = layout.lay_out(library, dropped, marker if code.is_changed else None, names)
+    new = layout.lay_out(library, dropped, marker if code.is_changed else None, names, holes)
     if new.size > source.size + elf.PAGE:
         raise Refused("sections overlap in the file")
     new.written += [(new.new_offset(at), content) for at, content in code.patches]
     report.outcome, report.size_after = Outcome.PRUNED, new.size
+    report.cut = sum(end - start for start, end in holes)
     report.debug_removed = sum(library.sections[index].file_size for index in dropped)
     if not dry_run:
         with _replacing(path) as file:
             _write(source, new, _copies(library, code), file)
+
+
+def _selected(
+    source: Source, library: Elf, sm: int, report: LibraryReport, *, cut: bool
+) -> tuple[device.Device, list[tuple[int, int]]]:
+    """What stays, and what is left out of the file."""
+    if cut:
+        try:
+            code = device.select(source, library, sm, pack=True)
+            if code.is_changed:
+                return code, holes_of(library, code)
+        except Refused as refused:
+            report.reason = f"not cut: {refused}"
+    return device.select(source, library, sm), []
 
 
 def _marker(source: Source, library: Elf, sm: int) -> tuple[str, bytes] | None:

@@ -27,6 +27,7 @@ class LibraryReport:
     device_before: dict[str, int] = field(default_factory=dict)
     device_after: dict[str, int] = field(default_factory=dict)
     debug_removed: int = 0
+    cut: int = 0
 
     @property
     def has_device_code(self) -> bool:

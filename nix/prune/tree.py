@@ -26,7 +26,13 @@ _BUILDER_RESOURCE = re.compile(r"libnvinfer_builder_resource(?:_(?P<target>[a-z0
 
 
 def prune_wheel_tree(
-    root: Path, sm: int, *, builder: bool = False, keep_debug: bool = False, dry_run: bool = False
+    root: Path,
+    sm: int,
+    *,
+    builder: bool = False,
+    cut: bool = False,
+    keep_debug: bool = False,
+    dry_run: bool = False,
 ) -> TreeReport:
     """Prune every shared library below `root` for `sm`, and rewrite RECORD.
 
@@ -43,7 +49,7 @@ def prune_wheel_tree(
     for path in files:
         if not is_library(path):
             continue
-        library = prune_library(path, sm, keep_debug=keep_debug, dry_run=dry_run)
+        library = prune_library(path, sm, cut=cut, keep_debug=keep_debug, dry_run=dry_run)
         library.path = path.relative_to(root).as_posix()
         if library.outcome is Outcome.PRUNED:
             changed.add(path)

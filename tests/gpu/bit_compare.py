@@ -3,9 +3,10 @@
     python3 tests/gpu/bit_compare.py --scratch DIR [--sm 90] [--report FILE]
 
 Run it with a Python that has PyTorch for CUDA. Copies of the installed `torch` and `nvidia` folders are made below
-DIR and pruned: one for the GPU's own architecture, and one for another, which must fail (the negative control).
+DIR and pruned: two for the GPU's own architecture, removed code being zeros in one and cut out of the files in the
+other, and one for another architecture, which must fail (the negative control).
 Each operation of operations.py runs in two processes with the original, whose results tell which operations are
-the same twice, and then with the pruned copy, loading kernels when they are needed and all at once.
+the same twice, and then with the pruned copies, loading kernels when they are needed and all at once.
 
 Prints a JSON summary; exits with status 1 when a result differs, or when the control does not fail.
 """
@@ -105,7 +106,7 @@ def run(libraries: Path, site: Path, loading: str, what: str = "--operations") -
     return json.loads(last[0])
 
 
-def copy_pruned(site: Path, target: Path, sm: int) -> dict[str, object]:
+def copy_pruned(site: Path, target: Path, sm: int, *, cut: bool = False) -> dict[str, object]:
     """A copy of the libraries, pruned. Returns its sizes, the time, and what was refused."""
     sys.path.insert(0, str(ROOT / "nix"))
     from prune import prune_wheel_tree
@@ -115,16 +116,17 @@ def copy_pruned(site: Path, target: Path, sm: int) -> dict[str, object]:
             site / folder, target / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
         )
     started = time.monotonic()
-    report = prune_wheel_tree(target, sm)
+    report = prune_wheel_tree(target, sm, cut=cut)
     libraries = report.libraries
     return {
+        "bytes_cut": sum(library.cut for library in libraries),
         "sm": sm,
         "libraries": sum(1 for library in libraries if library.has_device_code),
         "bytes_before": sum(library.size_before for library in libraries),
         "bytes_after": sum(library.size_after for library in libraries),
         "device_bytes_before": sum(sum(library.device_before.values()) for library in libraries),
         "device_bytes_after": sum(sum(library.device_after.values()) for library in libraries),
-        "refused": {library.path: library.reason for library in libraries if library.reason},
+        "remarks": {library.path: library.reason for library in libraries if library.reason},
         "seconds": round(time.monotonic() - started, 1),
     }
 
@@ -142,38 +144,40 @@ def differing(wanted: dict[str, str], found: dict) -> dict[str, str]:
 
 def compare(scratch: Path, sm: int, control_sm: int) -> dict:
     site = Path(importlib.util.find_spec("torch").submodule_search_locations[0]).resolve().parent
-    pruned, control = scratch / "pruned", scratch / "control"
+    zeroed, cut, control = scratch / "zeroed", scratch / "cut", scratch / "control"
     with ThreadPoolExecutor() as pool:
         originals = [pool.submit(run, site, site, "LAZY") for _ in range(2)]
-        pruning = pool.submit(copy_pruned, site, pruned, sm)
+        pruning = pool.submit(copy_pruned, site, zeroed, sm)
+        cutting = pool.submit(copy_pruned, site, cut, sm, cut=True)
         pool.submit(copy_pruned, site, control, control_sm).result()
+        summary = {"zeroed": pruning.result(), "cut": cutting.result()}
         original, again = (one.result() for one in originals)
-        loaded = {loading: pool.submit(run, pruned, site, loading) for loading in ("LAZY", "EAGER")}
+        ways = [(place, loading) for place in (zeroed, cut) for loading in ("LAZY", "EAGER")]
+        loaded = {(place.name, loading): pool.submit(run, place, site, loading) for place, loading in ways}
         controlled = run(control, site, "LAZY")
-        found = {loading: one.result() for loading, one in loaded.items()}
+        found = {way: one.result() for way, one in loaded.items()}
     same = {
         name: digest for name, digest in original["results"].items() if again["results"].get(name) == digest
     }
     failing = differing(same, controlled)
-    summary: dict = {
+    summary |= {
         "operations": len(original["results"]) + len(original["errors"]),
         "comparable": len(same),
         "differ_without_pruning": sorted(set(original["results"]) - set(same)),
         "fail_without_pruning": original["errors"],
         "original": figures(original),
-        "pruning": pruning.result(),
     }
     failures = []
-    for loading, one in found.items():
+    for (place, loading), one in found.items():
         bad = differing(same, one)
-        summary[f"pruned_{loading.lower()}"] = {
+        summary[f"{place}_{loading.lower()}"] = {
             **figures(one),
             "identical": len(same) - len(bad),
             "differing": bad,
         }
         if bad or one.get("foreign"):
             failures.append(
-                f"pruned, {loading}: {len(bad)} results differ, foreign libraries: {one.get('foreign')}"
+                f"{place}, {loading}: {len(bad)} results differ, foreign libraries: {one.get('foreign')}"
             )
     summary["control"] = {
         "sm": control_sm,
@@ -185,7 +189,7 @@ def compare(scratch: Path, sm: int, control_sm: int) -> dict:
     # Some pass: cuFFT has a store of its own, and PyTorch compiles a few kernels when they are called.
     if len(failing) < 0.8 * len(same):
         failures.append(f"the control for sm_{control_sm} fails only {len(failing)} of {len(same)}")
-    summary["start_up"] = start_ups({"original": site, "pruned": pruned}, site)
+    summary["start_up"] = start_ups({"original": site, "zeroed": zeroed, "cut": cut}, site)
     return {**summary, "failures": failures}
 
 
@@ -215,7 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scratch", type=Path, help="an existing folder with 16 GB free")
+    parser.add_argument("--scratch", type=Path, help="an existing, empty folder with 16 GB free")
     parser.add_argument("--sm", type=int, help="default: the GPU's")
     parser.add_argument("--report", type=Path, help="write the summary here too")
     for own in ("--operations", "--start-up"):

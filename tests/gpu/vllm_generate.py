@@ -1,6 +1,6 @@
 """Have vLLM generate from libraries pruned for the GPU at hand, and compare its tokens with unpruned PyTorch's.
 
-    python3 tests/gpu/vllm_generate.py --scratch DIR [--vllm SITE] [--sm 90] [--report FILE]
+    python3 tests/gpu/vllm_generate.py --scratch DIR [--vllm SITE] [--sm 90] [--cut] [--report FILE]
 
 Needs vLLM 0.26.0 with PyTorch 2.11.0, installed for the Python that runs this, or all but PyTorch in a folder
 SITE that may be pruned already. The `torch`, `nvidia` and `triton` folders are copied below DIR and pruned, and so
@@ -108,7 +108,7 @@ def run(model: Path, path: list[Path]) -> dict:
     return json.loads(last[0])
 
 
-def compare(scratch: Path, vllm: Path | None, sm: int) -> dict:
+def compare(scratch: Path, vllm: Path | None, sm: int, *, cut: bool) -> dict:
     sys.path.insert(0, str(ROOT / "nix"))
     from prune import Outcome, prune_wheel_tree
 
@@ -124,7 +124,7 @@ def compare(scratch: Path, vllm: Path | None, sm: int) -> dict:
             )
     if vllm:
         shutil.copytree(vllm, pruned, symlinks=True, dirs_exist_ok=True)
-    report = prune_wheel_tree(pruned, sm)
+    report = prune_wheel_tree(pruned, sm, cut=cut)
     after = run(model, [pruned])
     before = run(model, [vllm] if vllm else [])
     same = sum(one == other for one, other in zip(before["tokens"], after["tokens"], strict=False))
@@ -161,6 +161,7 @@ def main() -> int:
         "--vllm", type=Path, help="a folder with vLLM and what it needs, if it is not installed"
     )
     parser.add_argument("--sm", type=int, help="default: the GPU's")
+    parser.add_argument("--cut", action="store_true", help="cut the removed code out of the files")
     parser.add_argument("--report", type=Path, help="write the summary here too")
     parser.add_argument("--generate", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -169,7 +170,7 @@ def main() -> int:
         return 0
     if not options.scratch:
         parser.error("--scratch is needed")
-    summary = compare(options.scratch.resolve(), options.vllm, options.sm or own_sm())
+    summary = compare(options.scratch.resolve(), options.vllm, options.sm or own_sm(), cut=options.cut)
     text = json.dumps(summary, indent=1)
     if options.report:
         options.report.write_text(text)

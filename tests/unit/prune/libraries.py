@@ -51,7 +51,8 @@ class Section:
 class Library:
     """Sections in file order: one read-only segment, one writable, and `late` behind debug sections.
 
-    A library that patchelf moved parts of has a loaded segment after sections that are not loaded.
+    A library that patchelf moved parts of has a loaded segment after sections that are not loaded. A `wrapped`
+    one tells CUDA's runtime of its containers, all but the last `unknown`, as linked libraries do.
     """
 
     containers: list[bytes] = field(default_factory=list)
@@ -59,10 +60,27 @@ class Library:
     late: bytes = b""
     relocated: list[int] = field(default_factory=list)
     section: str = ".nv_fatbin"
+    wrapped: bool = False
+    unknown: int = 0
 
     def build(self) -> bytes:
+        if not self.wrapped:
+            return self._build([], 0)
+        known = len(self.containers) - self.unknown
+        sections = sections_of(self._build([0] * known, 0))
+        addresses, at = [], sections[self.section][0]
+        for one in self.containers[:known]:
+            addresses.append(at)
+            at += len(one)
+        return self._build(addresses, sections[".nvFatBinSegment"][0])
+
+    def _build(self, addresses: list[int], wrappers_at: int) -> bytes:
+        """With wrappers for the containers at these addresses."""
+        wrappers = b"".join(struct.pack("<IIQQ", 0x466243B1, 1, address, 0) for address in addresses)
+        slots = [wrappers_at + 24 * number + 8 for number in range(len(addresses))]
         fatbin = b"".join(self.containers)
-        rela = b"".join(struct.pack("<QqQ", address, 8, 0) for address in self.relocated)
+        relocated = [*((address, 0) for address in self.relocated), *zip(slots, addresses, strict=True)]
+        rela = b"".join(struct.pack("<QqQ", slot, 8, address) for slot, address in relocated)
         read_only = [
             Section(".rela.dyn", rela, RELA, ALLOC),
             Section(".rodata", bytes(range(200)), flags=ALLOC),
@@ -70,6 +88,7 @@ class Library:
             Section(".eh_frame", b"\x11" * 100, flags=ALLOC),
         ]
         writable = [
+            *([Section(".nvFatBinSegment", wrappers, flags=ALLOC | WRITE)] if wrappers else []),
             Section(".data", b"\x22" * 300, flags=ALLOC | WRITE),
             Section(".bss", b"", NOBITS, ALLOC | WRITE, memory=5000),
         ]
