@@ -67,6 +67,7 @@ def constants_header() -> str:
         "STATUS_IN_FLIGHT": status.IN_FLIGHT,
         "STATUS_SLOTS": status.SLOTS,
         "STATUS_SLOT_COUNT": status.SLOT_COUNT,
+        "STATUS_CANCELLED": status.CANCELLED,
     }
     lines = ["#pragma once", *(f"#define {name} {int(number)}" for name, number in numbers.items())]
     lines += [f'#define {_macro_name(kind)} "{_printf_format(kind)}"' for kind in _ERRORS]

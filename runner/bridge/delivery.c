@@ -57,6 +57,13 @@ bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t s
   return at == end;
 }
 
+// By its consumer, in its slot, or by Triton because the client went away.
+static bool is_cancelled(const struct delivery *delivery, struct request *request) {
+  bool by_consumer = request->consumer_slot >= 0 && delivery->status->shared &&
+                     status_page_consumed(delivery->status, request->consumer_slot) == STATUS_CANCELLED;
+  return by_consumer || request_is_cancelled(request);
+}
+
 static bool consumer_is_behind(const struct delivery *delivery, const struct request *request) {
   return request->consumer_slot >= 0 && delivery->status->shared &&
          status_page_consumed(delivery->status, request->consumer_slot) != request->sent;
@@ -71,7 +78,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
     bool behind = more_waiting || consumer_is_behind(delivery, request);
     if (behind && request->sent > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;
-    } else if (request_is_cancelled(request) || !request_send_tokens(request, NOT_FINISHED, false)) {
+    } else if (is_cancelled(delivery, request) || !request_send_tokens(request, NOT_FINISHED, false)) {
       cancel(delivery, request);
     }
   }
@@ -80,7 +87,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
 void delivery_check_cancelled(struct delivery *delivery) {
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request != NULL && request_is_cancelled(request)) cancel(delivery, request);
+    if (request != NULL && is_cancelled(delivery, request)) cancel(delivery, request);
   }
 }
 

@@ -23,6 +23,7 @@ RESTARTS = 12
 IN_FLIGHT = 16
 SLOTS = 4096
 SLOT_COUNT = 1024
+CANCELLED = 0xFFFFFFFF  # in a slot, instead of a count
 
 
 class EngineState(IntEnum):
@@ -99,6 +100,10 @@ class Slot:
     def consumed(self, responses: int) -> None:
         """Say how many responses of the request have been consumed so far."""
         self.page._words[SLOTS // 4 + self.index] = responses  # noqa: SLF001 # one thing in two classes
+
+    def cancel(self) -> None:
+        """Have the bridge end the request, within 10 ms, as if it were complete."""
+        self.consumed(CANCELLED)
 
     def release(self) -> None:
         """Give the slot back, when the request is over."""

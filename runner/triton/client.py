@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +14,7 @@ from runner.triton.contract import request_tensors
 from runner.triton.grpc_connection import GrpcConnection, GrpcError, GrpcStatus
 from runner.triton.model_repository import MODEL_NAME
 from shared.errors import (
+    CogTritonError,
     TritonMalformedEvent,
     TritonTimeout,
     TritonUnavailable,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _SERVICE = "/inference.GRPCInferenceService"
 _READY_TIMEOUT = 2
+_CANCEL_SECONDS = 1  # after which a cancelled call is ended by force
 _OUTPUTS = [
     service_pb2.ModelInferRequest.InferRequestedOutputTensor(name=name)
     for name in ("output_ids", "finish_reason")
@@ -128,7 +131,11 @@ class TokenStream:
         self._response_timeout = response_timeout
         self._client = client
         self._cancelled = False
+        self._ended = False
         self._closed = False
+        self._lock = threading.Lock()  # held to cancel, and to give back what another stream then gets
+        self._given_back = False
+        self._last_resort: threading.Timer | None = None
         self._consumed = 0
         self.finish_reason = FinishReason.NOT_FINISHED
 
@@ -136,36 +143,71 @@ class TokenStream:
         return self
 
     def __next__(self) -> Sequence[int]:
-        try:
-            message = self._connection.next_message()
-        except TimeoutError:
-            raise TritonTimeout(seconds=self._response_timeout) from None
-        except GrpcError as error:
-            if self._cancelled:
-                raise StopIteration from None
-            raise _translated(error) from None
-        if message is None:
-            raise StopIteration
-        # Counting up tells the bridge that this consumer keeps up; it merges responses when it does not.
-        self._consumed += 1
-        self._client.count_response()
-        if self._slot is not None:
-            self._slot.consumed(self._consumed)
-        return self._tokens(message)
+        while True:
+            try:
+                message = self._connection.next_message()
+            except TimeoutError:
+                raise TritonTimeout(seconds=self._response_timeout) from None
+            except GrpcError as error:
+                self._ended = True
+                if self._cancelled:
+                    raise StopIteration from None
+                raise _translated(error) from None
+            if message is None:
+                self._ended = True
+                raise StopIteration
+            # Counting up tells the bridge that this consumer keeps up; it merges responses when it does not.
+            self._consumed += 1
+            self._client.count_response()
+            if self._slot is not None:
+                self._slot.consumed(self._consumed)
+                if self._cancelled:  # which the count may have overwritten
+                    self._slot.cancel()
+            if not self._cancelled:
+                return self._tokens(message)
 
     def cancel(self) -> None:
-        """Stop the engine's work on this request at its next step."""
-        self._cancelled = True
-        self._connection.abort()
+        """Stop the engine's work on this request at its next step.
+
+        The bridge is told, and ends the call. To break the call off is the last resort: Triton's gRPC server
+        crashes now and then when a client does (triton-inference-server/server#7368, #8034).
+        """
+        with self._lock:
+            if self._cancelled or self._given_back:
+                return
+            self._cancelled = True
+            if self._slot is None:
+                self._connection.abort()
+                return
+            self._slot.cancel()
+            self._last_resort = threading.Timer(_CANCEL_SECONDS, self._break_off)
+            self._last_resort.daemon = True
+            self._last_resort.start()
 
     def close(self) -> None:
         """Give back what the stream holds; a request that has not ended is cancelled. May be called twice."""
         if self._closed:
             return
         self._closed = True
+        if not self._ended:
+            self.cancel()
+            try:
+                for _ in self:
+                    pass
+            except CogTritonError:
+                pass  # it came too late to matter
+        with self._lock:
+            self._given_back = True
+        if self._last_resort is not None:
+            self._last_resort.cancel()
         if self._slot is not None:
             self._slot.release()
         self._client.take_back(self._connection)
+
+    def _break_off(self) -> None:
+        with self._lock:
+            if not self._given_back:
+                self._connection.abort()
 
     def _tokens(self, message: bytes) -> Sequence[int]:
         tokens = array("i")

@@ -35,6 +35,8 @@ class Stream:
             self._in_body, self._rest = True, body
         *whole, self._rest = self._rest.split(b"\n\n")
         for event in whole:
+            if event.startswith(b":"):  # sent in times of silence, so that the connection is kept
+                continue
             kind, _, data_line = event.decode().partition("\n")
             self.events.append(
                 (now, kind.removeprefix("event: "), json.loads(data_line.removeprefix("data: ")))

@@ -37,6 +37,14 @@ def test_what_is_consumed_stands_at_the_slot(page, tmp_path):
     assert struct.unpack_from("<I", (tmp_path / "status").read_bytes(), 4096 + 4 * slot.index) == (5,)
 
 
+def test_a_cancelled_slot_says_so(page, tmp_path):
+    slot = page.acquire_slot()
+    slot.cancel()
+    assert struct.unpack_from("<I", (tmp_path / "status").read_bytes(), 4096 + 4 * slot.index) == (
+        0xFFFFFFFF,
+    )
+
+
 def test_an_acquired_slot_begins_at_zero(page, tmp_path):
     slot = page.acquire_slot()
     slot.consumed(5)

@@ -135,6 +135,20 @@ def test_cancel_just_ends_the_iteration(generate):
     assert list(stream) == []
 
 
+def test_a_cancel_that_comes_too_late_leaves_the_next_stream_alone(serve, tmp_path):
+    page = StatusPage.create(tmp_path / "status")
+    client = TritonClient(serve(lambda *_: iter([response([1], FinishReason.LENGTH)])), page, 20)
+    first = client.generate(REQUEST)
+    assert [list(tokens) for tokens in first] == [[1]]
+    first.close()
+    second = client.generate(REQUEST)
+    first.cancel()
+    assert [list(tokens) for tokens in second] == [[1]]
+    assert (tmp_path / "status").read_bytes().count(b"\xff") == 0
+    second.close()
+    client.close()
+
+
 def test_without_triton(tmp_path):
     client = TritonClient(1, StatusPage.create(tmp_path / "status"), 5)
     assert not client.is_ready()
