@@ -3,7 +3,17 @@
 import pytest
 
 from shared.cog.client import PredictionClient
-from tests.support.images import BUILDER, CPU, ROOT, build_image, container, podman, run, shared_directory
+from tests.support.images import (
+    BUILDER,
+    CPU,
+    LIMITS,
+    ROOT,
+    build_image,
+    container,
+    podman,
+    run,
+    shared_directory,
+)
 
 CONFIG = "data:text/yaml,engine: ctranslate2\nmodel: /model"
 
@@ -38,5 +48,5 @@ def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_p
 
 def test_it_carries_what_builds_tensorrt_engines(image):
     script = "cd /opt/cog-triton/engines/tensorrt_llm; ls bin/trtllm-build examples/quantization/quantize.py; mpirun --version"
-    printed = podman("run", "--rm", image, "bash", "-c", script).stdout
+    printed = podman("run", "--rm", *LIMITS, image, "bash", "-c", script).stdout
     assert "Open MPI" in printed
