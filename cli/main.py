@@ -113,6 +113,32 @@ def _end(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
+@app.command()
+def model_repository(
+    engine: Annotated[Path, typer.Option(help="The directory of an unpacked engine.tar.")],
+    out: Annotated[Path, typer.Option(help="The directory to write; tritonserver's --model-repository.")],
+) -> None:
+    """Write a model repository for your own Triton: `cog-triton model-repository --engine DIR --out DIR`.
+
+    It prints the command that serves it.
+    """
+    from runner.triton.model_repository import BridgeParameters, write_model_repository
+    from shared.artifact import EngineDirectory
+    from shared.layout import PROJECT_ROOT, Layout
+
+    directory = EngineDirectory(engine.resolve())
+    layout = Layout.current()
+    kind = "tensorrt_llm" if directory.manifest is None else directory.manifest.engine
+    parameters = BridgeParameters(
+        engine_python=layout.engine_python(kind),
+        engine_kind=kind,
+        engine_dir=directory.path,
+        engine_path=PROJECT_ROOT,
+    )
+    write_model_repository(out, parameters)
+    typer.echo(f"tritonserver --model-repository={out} --backend-directory={layout.backend_directory}")
+
+
 def main() -> None:
     """Run the command line; a coded error is one line on stderr and exit status 1."""
     try:

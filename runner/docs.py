@@ -1,7 +1,8 @@
-"""docs/environment.md, made from the settings: `python -m runner.docs [--check]`."""
+"""docs/environment.md and docs/tensorrt_llm.md, made from the code: `python -m runner.docs [--check]`."""
 
 from __future__ import annotations
 
+from runner.engines.tensorrt_llm import docs as tensorrt_llm
 from runner.settings import Settings
 from shared import generated
 
@@ -64,5 +65,10 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return HEADER + "".join(f"| `{name}` | {default} | {meaning} |\n" for name, default, meaning in rows)
 
 
+def documents() -> dict[str, str]:
+    """What this module writes: text by path in the checkout."""
+    return {"docs/environment.md": page(), "docs/tensorrt_llm.md": tensorrt_llm.page()}
+
+
 if __name__ == "__main__":
-    generated.main("runner.docs", {"docs/environment.md": page()})
+    generated.main("runner.docs", documents())

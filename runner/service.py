@@ -90,7 +90,14 @@ class Service:
         if settings.metrics_port is not None:
             metrics_port = free_port()
             self._metrics = self._serve_metrics(settings.metrics_port, metrics_port)
-        self._triton = TritonServer(layout, self._run_dir / "models", port, self._page, metrics_port)
+        self._triton = TritonServer(
+            layout,
+            self._run_dir / "models",
+            port,
+            self._page,
+            metrics_port=metrics_port,
+            http_address=settings.triton_http_address,
+        )
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
         die_with_parent(self.close)

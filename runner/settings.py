@@ -97,6 +97,13 @@ class Settings(BaseModel):
     engine_start_timeout: float = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"
     )
+    triton_http_address: str | None = Field(
+        None,
+        pattern=r"^\S+:\d{1,5}$",
+        alias="TRITON_HTTP_ADDRESS",
+        description="`host:port` of Triton's own HTTP endpoints, for curl and perf tools; not set: closed."
+        " Whoever reaches them needs no key",
+    )
     response_timeout: float = Field(
         120,
         gt=0,

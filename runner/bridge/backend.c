@@ -1,10 +1,16 @@
 // What Triton calls.
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "constants.h"
 #include "engine.h"
 #include "triton.h"
+
+struct model {
+  struct engine *engine;
+  int interface;
+};
 
 TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
   (void)backend;
@@ -26,28 +32,36 @@ TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
     settings_free(&settings);
     return error;
   }
-  struct engine *engine;
-  error = engine_start(settings, &engine);
-  return error != NULL ? error : TRITONBACKEND_ModelSetState(model, engine);
+  struct model *state = malloc(sizeof *state);
+  if (state == NULL) abort();
+  state->interface = settings.interface;
+  error = engine_acquire(settings, &state->engine);
+  if (error != NULL) {
+    free(state);
+    return error;
+  }
+  return TRITONBACKEND_ModelSetState(model, state);
 }
 
 TRITON_CALL TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model) {
-  void *engine = NULL;
-  TRITONSERVER_Error *error = TRITONBACKEND_ModelState(model, &engine);
-  if (engine != NULL) engine_stop(engine);
+  void *state = NULL;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelState(model, &state);
+  if (state != NULL) engine_release(((struct model *)state)->engine);
+  free(state);
   return error;
 }
 
 TRITON_CALL TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                TRITONBACKEND_Request **requests, uint32_t count) {
   TRITONBACKEND_Model *model;
-  void *engine;
+  void *state;
   TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
-  if (error == NULL) error = TRITONBACKEND_ModelState(model, &engine);
+  if (error == NULL) error = TRITONBACKEND_ModelState(model, &state);
   if (error != NULL) return error;
+  const struct model *own = state;
   for (uint32_t i = 0; i < count; i++) {
-    struct request *request = request_new(instance, requests[i]);
-    if (request != NULL) engine_submit(engine, request);
+    struct request *request = request_new(instance, requests[i], own->interface);
+    if (request != NULL) engine_submit(own->engine, request);
   }
   return NULL;
 }

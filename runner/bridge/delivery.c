@@ -5,7 +5,8 @@
 
 #include "clock.h"
 
-#define HOLD (50 * MILLISECOND)  // tokens wait no longer for a consumer that does not keep up
+#define HOLD (50 * MILLISECOND)  // output waits no longer for a consumer that does not keep up
+#define PACE (8 * MILLISECOND)   // between two responses to a consumer that does not say whether it does
 
 static void cancel(struct delivery *delivery, struct request *request) {
   buffer_append_u32(delivery->to_engine, 1 + sizeof request->id);
@@ -15,23 +16,27 @@ static void cancel(struct delivery *delivery, struct request *request) {
   request_drop(request);
 }
 
-static void take_output(struct delivery *delivery, uint64_t id, int finish, const uint8_t *data, size_t size) {
+// False for an output of the other interface than its request's.
+static bool take_output(struct delivery *delivery, uint64_t id, int finish, const uint8_t *data, size_t size) {
   struct request *request = table_find(&delivery->requests, id);
-  if (request == NULL) return;
+  if (request == NULL) return true;
   if (finish == ERROR_FINISH) {
     char *text = strndup((const char *)data, size);
     if (text == NULL) abort();
     table_remove(&delivery->requests, request);
     request_fail(request, text);
     free(text);
-    return;
+    return true;
   }
-  if (request->tokens.length == 0) request->held_since = now_ns();
-  buffer_append(&request->tokens, data, size);
+  if ((finish >= TEXT_FINISH) != (request->interface == INTERFACE_TEXT)) return false;
+  finish %= TEXT_FINISH;
+  if (request->output.length == 0) request->held_since = now_ns();
+  buffer_append(&request->output, data, size);
   if (finish != NOT_FINISHED) {
     table_remove(&delivery->requests, request);
     request_finish(request, finish);
   }
+  return true;
 }
 
 bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t size) {
@@ -49,9 +54,10 @@ bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t s
     if ((size_t)(end - at) < sizeof head) return false;
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    size_t data_size = (size_t)head.count * (head.finish == ERROR_FINISH ? 1 : sizeof(int32_t));
-    if ((size_t)(end - at) < data_size) return false;
-    take_output(delivery, head.id, head.finish, at, data_size);
+    size_t data_size = (size_t)head.count * (head.finish >= TEXT_FINISH ? 1 : sizeof(int32_t));
+    if ((size_t)(end - at) < data_size || !take_output(delivery, head.id, head.finish, at, data_size)) {
+      return false;
+    }
     at += data_size;
   }
   return at == end;
@@ -64,9 +70,10 @@ static bool is_cancelled(const struct delivery *delivery, struct request *reques
   return by_consumer || request_is_cancelled(request);
 }
 
-static bool consumer_is_behind(const struct delivery *delivery, const struct request *request) {
-  return request->consumer_slot >= 0 && delivery->status->shared &&
-         status_page_consumed(delivery->status, request->consumer_slot) != request->sent;
+// A consumer that does not count may be behind Triton's HTTP server, which loses events when they come fast.
+static bool consumer_is_behind(const struct delivery *delivery, const struct request *request, uint64_t now) {
+  if (request->consumer_slot < 0 || !delivery->status->shared) return now - request->sent_at < PACE;
+  return status_page_consumed(delivery->status, request->consumer_slot) != request->sent;
 }
 
 void delivery_send(struct delivery *delivery, bool more_waiting) {
@@ -74,11 +81,11 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
   delivery->holds = false;
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request == NULL || request->tokens.length == 0) continue;
-    bool behind = more_waiting || consumer_is_behind(delivery, request);
+    if (request == NULL || request->output.length == 0) continue;
+    bool behind = more_waiting || consumer_is_behind(delivery, request, now);
     if (behind && request->sent > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;
-    } else if (is_cancelled(delivery, request) || !request_send_tokens(request, NOT_FINISHED, false)) {
+    } else if (is_cancelled(delivery, request) || !request_send_output(request, NOT_FINISHED, false)) {
       cancel(delivery, request);
     }
   }

@@ -1,4 +1,4 @@
-// The way of tokens from the engine's steps to Triton's responses.
+// The way of tokens and text from the engine's steps to Triton's responses.
 #pragma once
 
 #include "request_table.h"
@@ -8,14 +8,14 @@ struct delivery {
   struct request_table requests;
   const struct status_page *status;
   struct buffer *to_engine;  // where CANCEL frames go
-  bool holds;                // tokens wait for a consumer
+  bool holds;                // output waits for a consumer
 };
 
-// Takes the body of a STEP frame: tokens are kept, last outputs and errors answer their requests. False for a
+// Takes the body of a STEP frame: output is kept, last outputs and errors answer their requests. False for a
 // body that cannot be read.
 bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t size);
 
-// Sends the tokens that may go. `more_waiting`: further steps are there to be read already.
+// Sends the output that may go. `more_waiting`: further steps are there to be read already.
 void delivery_send(struct delivery *delivery, bool more_waiting);
 
 // Lets go of the requests that nobody waits for any more.

@@ -42,6 +42,10 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
       if (!engine->loading) return unreadable;
       snprintf(engine->start_error, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
       return engine->start_error;
+    case FRAME_STATISTICS:
+      if (size % sizeof(uint32_t) != 0) return unreadable;
+      status_page_set_statistics(&engine->status, body, size / sizeof(uint32_t));
+      return NULL;
     case FRAME_STEP:
       return delivery_take_step(&engine->delivery, body, size) ? NULL : unreadable;
     default:
@@ -219,7 +223,7 @@ static bool start_thread(struct engine *engine) {
   return !failed;
 }
 
-TRITONSERVER_Error *engine_start(struct settings settings, struct engine **result) {
+static TRITONSERVER_Error *engine_start(struct settings settings, struct engine **result) {
   struct engine *engine = calloc(1, sizeof *engine);
   if (engine == NULL) abort();
   engine->settings = settings;
@@ -235,12 +239,48 @@ TRITONSERVER_Error *engine_start(struct settings settings, struct engine **resul
     engine_free(engine);
     return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
   }
+  *result = engine;
+  return NULL;
+}
+
+static void engine_stop(struct engine *engine) {
+  queue_close(&engine->queue);
+  pthread_join(engine->thread, NULL);
+  engine_free(engine);
+}
+
+static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;  // guards what follows, and each one's users
+static struct engine *engines;
+
+// With the lock held.
+static TRITONSERVER_Error *find_or_start(struct settings settings, struct engine **result) {
+  for (struct engine *engine = engines; engine != NULL; engine = engine->next) {
+    if (!settings_same_engine(&engine->settings, &settings)) continue;
+    settings_free(&settings);
+    *result = engine;
+    return NULL;
+  }
+  TRITONSERVER_Error *error = engine_start(settings, result);
+  if (error != NULL) return error;
+  (*result)->next = engines;
+  engines = *result;
+  return NULL;
+}
+
+TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **result) {
+  struct engine *engine;
+  pthread_mutex_lock(&engines_lock);
+  TRITONSERVER_Error *error = find_or_start(settings, &engine);
+  if (error == NULL) engine->users++;
+  pthread_mutex_unlock(&engines_lock);
+  if (error != NULL) return error;
+
   pthread_mutex_lock(&engine->lock);
   while (!engine->start_ended) pthread_cond_wait(&engine->start_ends, &engine->lock);
   pthread_mutex_unlock(&engine->lock);
   if (engine->start_error[0] != '\0') {
-    TRITONSERVER_Error *error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, engine->start_error);
-    engine_stop(engine);
+    error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, engine->start_error);
+    engine_release(engine);
     return error;
   }
   *result = engine;
@@ -249,8 +289,12 @@ TRITONSERVER_Error *engine_start(struct settings settings, struct engine **resul
 
 void engine_submit(struct engine *engine, struct request *request) { queue_put(&engine->queue, request); }
 
-void engine_stop(struct engine *engine) {
-  queue_close(&engine->queue);
-  pthread_join(engine->thread, NULL);
-  engine_free(engine);
+void engine_release(struct engine *engine) {
+  pthread_mutex_lock(&engines_lock);
+  bool last = --engine->users == 0;
+  struct engine **place = &engines;
+  while (last && *place != engine) place = &(*place)->next;
+  if (last) *place = engine->next;
+  pthread_mutex_unlock(&engines_lock);
+  if (last) engine_stop(engine);
 }

@@ -1,4 +1,5 @@
-// An engine: its process, the thread that talks with it, and the requests that it works on.
+// An engine: its process, the thread that talks with it, and the requests that it works on. Models that are
+// configured for the same engine share it.
 #pragma once
 
 #include "request.h"
@@ -6,12 +7,12 @@
 
 struct engine;
 
-// Starts the engine and waits until it is loaded. Takes over the settings. Returns an error with a code, or
-// NULL and the engine.
-TRITONSERVER_Error *engine_start(struct settings settings, struct engine **engine);
+// Gives the engine that these settings describe, started if no other model has, when it is loaded. Takes over
+// the settings. Returns an error with a code, or NULL and the engine.
+TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **engine);
 
 // Hands over a request. Never blocks; from now on the engine answers it.
 void engine_submit(struct engine *engine, struct request *request);
 
-// Ends the engine, its process and its thread.
-void engine_stop(struct engine *engine);
+// Ends the engine, its process and its thread, once every model that acquired it has released it.
+void engine_release(struct engine *engine);

@@ -22,6 +22,9 @@ struct engine {
   pthread_cond_t start_ends;
   bool start_ended;
 
+  struct engine *next;  // of all engines; guarded by the lock of that list, as `users`
+  unsigned users;
+
   // The thread's own.
   int state;
   struct engine_process process;
@@ -34,7 +37,7 @@ struct engine {
   uint64_t restart_at;  // while it is to be started again
   uint32_t started_again;
   bool loading, stopped;
-  char start_error[TEXT_SIZE];  // coded
+  char start_error[TEXT_SIZE];  // coded; for others once the start has ended
 };
 
 void set_state(struct engine *engine, int state);

@@ -19,7 +19,7 @@ void set_state(struct engine *engine, int state) {
   if (state == STATE_STARTING) return;
   pthread_mutex_lock(&engine->lock);
   engine->start_ended = true;
-  pthread_cond_signal(&engine->start_ends);
+  pthread_cond_broadcast(&engine->start_ends);
   pthread_mutex_unlock(&engine->lock);
 }
 
@@ -42,6 +42,7 @@ void process_died(struct engine *engine, const char *reason) {
   char how[128], text[TEXT_SIZE];
   engine_process_end(&engine->process, how, sizeof how);
   status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
+  status_page_set_statistics(&engine->status, NULL, 0);
   engine->loading = false;
   engine->in.length = engine->out.length = 0;
   snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);

@@ -8,7 +8,7 @@
 #include "constants.h"
 #include "triton.h"
 
-enum { OUTPUT_IDS = 1, SEQUENCE_LENGTH = 2, FINISH_REASON = 4 };
+enum { OUTPUT_IDS = 1, SEQUENCE_LENGTH = 2, FINISH_REASON = 4, TEXT_OUTPUT = 8 };
 
 // ---- from Triton to a REQUEST frame
 
@@ -60,6 +60,7 @@ static TRITONSERVER_Error *make_frame(struct request *request) {
   buffer_append_u32(frame, 0);
   buffer_append_u8(frame, FRAME_REQUEST);
   buffer_append_u64(frame, 0);
+  buffer_append_u8(frame, (uint8_t)request->interface);
   buffer_append_u16(frame, (uint16_t)id_length);
   buffer_append(frame, triton_id, id_length);
   buffer_append_u16(frame, (uint16_t)input_count);
@@ -83,6 +84,7 @@ static TRITONSERVER_Error *read_outputs(struct request *request) {
     if (strcmp(name, "output_ids") == 0) request->outputs |= OUTPUT_IDS;
     if (strcmp(name, "sequence_length") == 0) request->outputs |= SEQUENCE_LENGTH;
     if (strcmp(name, "finish_reason") == 0) request->outputs |= FINISH_REASON;
+    if (strcmp(name, "text_output") == 0) request->outputs |= TEXT_OUTPUT;
   }
   return error;
 }
@@ -104,11 +106,13 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
   return error;
 }
 
-struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton) {
+struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton,
+                            int interface) {
   struct request *request = calloc(1, sizeof *request);
   if (request == NULL) abort();
   request->instance = instance;
   request->triton = triton;
+  request->interface = interface;
   request->consumer_slot = -1;
   request->began = now_ns();
   if (!log_error(TRITONBACKEND_ResponseFactoryNew(&request->factory, triton))) {
@@ -127,46 +131,67 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
   return request;
 }
 
-// ---- from tokens to responses
+// ---- from output to responses
 
-static TRITONSERVER_Error *add_output(TRITONBACKEND_Response *response, const char *name, const int64_t *shape,
-                                      uint32_t rank, const void *data, size_t size) {
+// The place for an output's bytes.
+static TRITONSERVER_Error *new_output(TRITONBACKEND_Response *response, const char *name,
+                                      TRITONSERVER_DataType datatype, const int64_t *shape, uint32_t rank,
+                                      size_t size, void **place) {
   TRITONBACKEND_Output *output;
-  TRITONSERVER_Error *error =
-      TRITONBACKEND_ResponseOutput(response, &output, name, TRITONSERVER_TYPE_INT32, shape, rank);
+  TRITONSERVER_Error *error = TRITONBACKEND_ResponseOutput(response, &output, name, datatype, shape, rank);
   if (error != NULL) return error;
-  void *place;
   TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
   int64_t memory_id = 0;
-  error = TRITONBACKEND_OutputBuffer(output, &place, size, &memory, &memory_id);
+  error = TRITONBACKEND_OutputBuffer(output, place, size, &memory, &memory_id);
   if (error != NULL) return error;
-  if (memory == TRITONSERVER_MEMORY_GPU) return malformed("an output goes to the memory of a GPU");
-  if (size > 0) memcpy(place, data, size);
+  return memory == TRITONSERVER_MEMORY_GPU ? malformed("an output goes to the memory of a GPU") : NULL;
+}
+
+static TRITONSERVER_Error *add_number(TRITONBACKEND_Response *response, const char *name, int32_t number) {
+  void *place;
+  TRITONSERVER_Error *error =
+      new_output(response, name, TRITONSERVER_TYPE_INT32, (int64_t[]){1, 1}, 2, sizeof number, &place);
+  if (error == NULL) memcpy(place, &number, sizeof number);
+  return error;
+}
+
+static TRITONSERVER_Error *add_tokens(TRITONBACKEND_Response *response, const struct buffer *tokens) {
+  void *place;
+  int64_t count = (int64_t)(tokens->length / sizeof(int32_t));
+  TRITONSERVER_Error *error = new_output(response, "output_ids", TRITONSERVER_TYPE_INT32,
+                                         (int64_t[]){1, 1, count}, 3, tokens->length, &place);
+  if (error == NULL && tokens->length > 0) memcpy(place, tokens->data, tokens->length);
+  return error;
+}
+
+static TRITONSERVER_Error *add_text(TRITONBACKEND_Response *response, const struct buffer *text) {
+  void *place;
+  uint32_t length = (uint32_t)text->length;
+  TRITONSERVER_Error *error = new_output(response, "text_output", TRITONSERVER_TYPE_BYTES, (int64_t[]){1, 1}, 2,
+                                         sizeof length + length, &place);
+  if (error != NULL) return error;
+  memcpy(place, &length, sizeof length);
+  if (length > 0) memcpy((uint8_t *)place + sizeof length, text->data, length);
   return NULL;
 }
 
-bool request_send_tokens(struct request *request, int finish, bool final) {
+bool request_send_output(struct request *request, int finish, bool final) {
   TRITONBACKEND_Response *response;
   if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) return false;
-  int32_t count = (int32_t)(request->tokens.length / sizeof(int32_t));
-  int32_t reason = finish;
   TRITONSERVER_Error *error = NULL;
-  if (request->outputs & OUTPUT_IDS) {
-    error = add_output(response, "output_ids", (int64_t[]){1, 1, count}, 3, request->tokens.data,
-                       request->tokens.length);
-  }
+  if (request->outputs & OUTPUT_IDS) error = add_tokens(response, &request->output);
   if (error == NULL && request->outputs & SEQUENCE_LENGTH) {
-    error = add_output(response, "sequence_length", (int64_t[]){1, 1}, 2, &count, sizeof count);
+    error = add_number(response, "sequence_length", (int32_t)(request->output.length / sizeof(int32_t)));
   }
-  if (error == NULL && request->outputs & FINISH_REASON) {
-    error = add_output(response, "finish_reason", (int64_t[]){1, 1}, 2, &reason, sizeof reason);
-  }
+  if (error == NULL && request->outputs & TEXT_OUTPUT) error = add_text(response, &request->output);
+  if (error == NULL && request->outputs & FINISH_REASON) error = add_number(response, "finish_reason", finish);
   if (!log_error(error)) {
     log_error(TRITONBACKEND_ResponseDelete(response));
     return false;
   }
-  request->tokens.length = 0;
+  request->output.length = 0;
   request->sent++;
+  request->sent_at = now_ns();
   return log_error(
       TRITONBACKEND_ResponseSend(response, final ? TRITONSERVER_RESPONSE_COMPLETE_FINAL : 0, NULL));
 }
@@ -185,12 +210,12 @@ static void release(struct request *request, bool success) {
   if (request->factory != NULL) log_error(TRITONBACKEND_ResponseFactoryDelete(request->factory));
   log_error(TRITONBACKEND_RequestRelease(request->triton, TRITONSERVER_REQUEST_RELEASE_ALL));
   buffer_free(&request->frame);
-  buffer_free(&request->tokens);
+  buffer_free(&request->output);
   free(request);
 }
 
 void request_finish(struct request *request, int finish) {
-  if (request_send_tokens(request, finish, true)) {
+  if (request_send_output(request, finish, true)) {
     release(request, true);
   } else {
     request_drop(request);
@@ -206,11 +231,12 @@ static TRITONSERVER_Error_Code error_code(const char *coded_error) {
   if (strncmp(coded_error, "E240", 4) == 0 && strchr("012", coded_error[4]) != NULL) {
     return TRITONSERVER_ERROR_UNAVAILABLE;
   }
+  if (strncmp(coded_error, "E2501", 5) == 0) return TRITONSERVER_ERROR_UNAVAILABLE;
   return TRITONSERVER_ERROR_INTERNAL;
 }
 
 void request_fail(struct request *request, const char *coded_error) {
-  if (request->tokens.length > 0) request_send_tokens(request, 0, false);
+  if (request->output.length > 0) request_send_output(request, 0, false);
   TRITONBACKEND_Response *response;
   if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) {
     request_drop(request);

@@ -12,11 +12,13 @@ struct request {
   TRITONBACKEND_ModelInstance *instance;
   TRITONBACKEND_Request *triton;
   TRITONBACKEND_ResponseFactory *factory;
+  int interface;
   struct buffer frame;   // the REQUEST frame, until it is handed over
-  struct buffer tokens;  // i32, from the engine and not sent yet
-  uint64_t held_since;   // ns; when the first of those tokens came
+  struct buffer output;  // from the engine and not sent yet: i32 tokens, or UTF-8
+  uint64_t held_since;   // ns; when the first of that came
   uint64_t began;        // ns
   uint32_t sent;         // responses
+  uint64_t sent_at;      // ns; the last of them
   int consumer_slot;     // -1: none
   unsigned outputs;      // the outputs that were asked for, a bit each
   struct request *next;  // in the queue of those that are not handed over
@@ -25,10 +27,10 @@ struct request {
 enum { REQUEST_ID_AT = 5 };  // where a REQUEST frame holds the id
 
 // Takes over a request of Triton's; NULL when it had to be answered at once.
-struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton);
+struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton, int interface);
 
-// Sends the tokens that wait, with the finish reason. False when Triton did not take them.
-bool request_send_tokens(struct request *request, int finish, bool final);
+// Sends the output that waits, with the finish reason. False when Triton did not take it.
+bool request_send_output(struct request *request, int finish, bool final);
 
 bool request_is_cancelled(struct request *request);
 

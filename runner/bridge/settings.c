@@ -20,6 +20,13 @@ static TRITONSERVER_Error *misconfigured(const char *reason) {
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, text);
 }
 
+static bool read_interface(char *text, int *interface) {
+  bool known = text == NULL || strcmp(text, "tokens") == 0 || strcmp(text, "text") == 0;
+  *interface = text != NULL && strcmp(text, "text") == 0 ? INTERFACE_TEXT : INTERFACE_TOKENS;
+  free(text);
+  return known;
+}
+
 static TRITONSERVER_Error *settings_parse(const char *config, struct settings *settings) {
   const struct {
     const char *name;
@@ -39,6 +46,9 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
     }
   }
   settings->status_path = parameter_value(config, "status_path");
+  if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
+    return misconfigured("the parameter interface of the model is neither tokens nor text");
+  }
 
   char *start_timeout = parameter_value(config, "start_timeout_seconds");
   char *max_restarts = parameter_value(config, "max_restarts");
@@ -70,6 +80,16 @@ TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *s
   }
   log_error(TRITONSERVER_MessageDelete(message));
   return error;
+}
+
+static bool same_text(const char *one, const char *other) {
+  return one == other || (one != NULL && other != NULL && strcmp(one, other) == 0);
+}
+
+bool settings_same_engine(const struct settings *one, const struct settings *other) {
+  return same_text(one->engine_python, other->engine_python) && same_text(one->engine_kind, other->engine_kind) &&
+         same_text(one->engine_dir, other->engine_dir) && same_text(one->engine_path, other->engine_path) &&
+         same_text(one->status_path, other->status_path);
 }
 
 void settings_free(struct settings *settings) {

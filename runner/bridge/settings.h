@@ -1,11 +1,13 @@
 // The parameters of the model, from its config.pbtxt.
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "triton_abi.h"
 
 struct settings {
+  int interface;  // of the requests to the model
   char *engine_python;
   char *engine_kind;
   char *engine_dir;
@@ -19,6 +21,9 @@ struct settings {
 // Reads the settings out of the model's configuration; returns an error with a code, or NULL.
 TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings);
 void settings_free(struct settings *settings);
+
+// Whether both describe the same engine, whatever the interface.
+bool settings_same_engine(const struct settings *one, const struct settings *other);
 
 // The string value of parameter `key` in a model configuration as JSON, to be freed, or NULL.
 char *parameter_value(const char *config, const char *key);

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
+
+from runner.engines.base import Statistics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +23,8 @@ ENGINE_STATE = 4
 ENGINE_PID = 8
 RESTARTS = 12
 IN_FLIGHT = 16
+STATISTICS = 64
+STATISTICS_COUNT = 8
 SLOTS = 4096
 SLOT_COUNT = 1024
 CANCELLED = 0xFFFFFFFF  # in a slot, instead of a count
@@ -73,6 +77,12 @@ class StatusPage:
     def in_flight(self) -> int:
         """How many requests the engine works on."""
         return self._words[IN_FLIGHT // 4]
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the engine is busy with, where it tells; else all 0."""
+        first = STATISTICS // 4
+        return Statistics(*self._words[first : first + len(fields(Statistics))])
 
     def acquire_slot(self) -> Slot | None:
         """A slot for one request, counted from 0; None while all are taken: then run without."""

@@ -23,7 +23,7 @@ typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
 typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
 typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
 
-typedef enum { TRITONSERVER_TYPE_INT32 = 8 } TRITONSERVER_DataType;
+typedef enum { TRITONSERVER_TYPE_INT32 = 8, TRITONSERVER_TYPE_BYTES = 13 } TRITONSERVER_DataType;
 typedef enum { TRITONSERVER_MEMORY_CPU = 0, TRITONSERVER_MEMORY_GPU = 2 } TRITONSERVER_MemoryType;
 typedef enum { TRITONSERVER_PARAMETER_INT = 1 } TRITONSERVER_ParameterType;
 typedef enum {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +54,7 @@ class Request:
     max_tokens: int
     end_ids: frozenset[int] = frozenset()
     stop_words: Sequence[Sequence[int]] = ()
+    bad_words: Sequence[Sequence[int]] = ()  # never written; not every engine can
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     streaming: bool = True
 
@@ -73,10 +74,10 @@ class Output:
 
 
 class Engine(Protocol):
-    """One loaded engine. `submit` and `cancel` come from one thread while another iterates `steps`."""
+    """One loaded engine. One thread submits and another iterates `steps`; both may `cancel`."""
 
     honours: ClassVar[frozenset[str]]
-    """Names of the `SamplingParameters` fields that have an effect here."""
+    """Names of the `SamplingParameters` fields that have an effect here, and `bad_words` if they have."""
 
     def __init__(self, engine_dir: Path) -> None:
         """Load the engine; return when it can generate. Raises `CogTritonError`."""
@@ -92,3 +93,21 @@ class Engine(Protocol):
 
     def shutdown(self) -> None:
         """Cancel everything and let `steps` end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What an engine is busy with; each is a count below 2^32. The bridge puts them on the status page."""
+
+    active_requests: int = 0
+    queued_requests: int = 0
+    kv_cache_blocks: int = 0
+    kv_cache_blocks_used: int = 0
+
+
+@runtime_checkable
+class HasStatistics(Protocol):
+    """An engine that tells what it is busy with."""
+
+    def statistics(self) -> Statistics:
+        """The latest numbers, from any thread; never blocks."""

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import struct
 from array import array
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from shared.errors import from_text
 
-from .base import FinishReason, Output
+from .base import FinishReason, Output, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from socket import socket
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 ERROR_FINISH = 255
+TEXT_FINISH = 128  # added to the finish reason of an output that is text
 
 # Triton's datatypes by the value of TRITONSERVER_DataType.
 DATATYPES = (
@@ -44,6 +45,7 @@ DATATYPES = (
 _HEAD = struct.Struct("<IB")
 _ID = struct.Struct("<Q")
 _OUTPUT_HEAD = struct.Struct("<QBI")
+_STATISTICS = struct.Struct(f"<{len(fields(Statistics))}I")
 _READ_BYTES = 1 << 18
 
 
@@ -56,6 +58,14 @@ class FrameType(IntEnum):
     READY = 64
     START_FAILED = 65
     STEP = 66
+    STATISTICS = 67
+
+
+class Interface(IntEnum):
+    """What the model that a request is for takes and gives."""
+
+    TOKENS = 0
+    TEXT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class RequestFrame:
     request_id: int
     triton_id: str
     tensors: tuple[Tensor, ...]
+    interface: Interface = Interface.TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +115,31 @@ class StartFailedFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class TextOutput:
+    """What an output of the engine is to a request of the interface TEXT."""
+
+    request_id: int
+    text: str
+    finish_reason: FinishReason = FinishReason.NOT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
 class StepFrame:
     """What one engine step gave."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[Output | TextOutput, ...]
 
 
-Frame = RequestFrame | CancelFrame | ShutdownFrame | ReadyFrame | StartFailedFrame | StepFrame
+@dataclass(frozen=True, slots=True)
+class StatisticsFrame:
+    """What the engine is busy with."""
+
+    statistics: Statistics
+
+
+Frame = (
+    RequestFrame | CancelFrame | ShutdownFrame | ReadyFrame | StartFailedFrame | StepFrame | StatisticsFrame
+)
 
 
 def encode(frame: Frame) -> bytes:
@@ -128,13 +157,18 @@ def encode(frame: Frame) -> bytes:
             return _framed(FrameType.START_FAILED, text.encode())
         case StepFrame(outputs):
             return encode_step(outputs)
+        case StatisticsFrame(statistics):
+            return _framed(FrameType.STATISTICS, _STATISTICS.pack(*astuple(statistics)))
 
 
-def encode_step(outputs: Sequence[Output]) -> bytes:
+def encode_step(outputs: Sequence[Output | TextOutput]) -> bytes:
     """The bytes of a STEP frame: the one that is made for every engine step, so it is kept cheap."""
     parts = [struct.pack("<I", len(outputs))]
     for output in outputs:
-        if output.error is None:
+        if isinstance(output, TextOutput):
+            data = output.text.encode()
+            parts.append(_OUTPUT_HEAD.pack(output.request_id, TEXT_FINISH + output.finish_reason, len(data)))
+        elif output.error is None:
             data = array("i", output.tokens).tobytes()
             parts.append(_OUTPUT_HEAD.pack(output.request_id, output.finish_reason, len(data) // 4))
         else:
@@ -160,6 +194,8 @@ def decode(kind: int, body: bytes) -> Frame:
                 return StartFailedFrame(body.decode())
             case FrameType.STEP:
                 return _decode_step(body)
+            case FrameType.STATISTICS:
+                return StatisticsFrame(Statistics(*_STATISTICS.unpack(body)))
     except (struct.error, IndexError) as error:
         raise ValueError(f"a frame of type {kind} ends too early or too late") from error
     raise ValueError(f"there is no frame of type {kind}")
@@ -188,8 +224,7 @@ def _framed(kind: FrameType, body: bytes) -> bytes:
 def _encode_request(frame: RequestFrame) -> bytes:
     triton_id = frame.triton_id.encode()
     parts = [
-        _ID.pack(frame.request_id),
-        struct.pack("<H", len(triton_id)),
+        struct.pack("<QBH", frame.request_id, frame.interface, len(triton_id)),
         triton_id,
         struct.pack("<H", len(frame.tensors)),
     ]
@@ -232,7 +267,7 @@ class _Body:
 
 def _decode_request(data: bytes) -> RequestFrame:
     body = _Body(data)
-    request_id, length = body.unpack("QH")
+    request_id, interface, length = body.unpack("QBH")
     triton_id = body.take(length).decode(errors="replace")
     (tensor_count,) = body.unpack("H")
     tensors = []
@@ -243,17 +278,20 @@ def _decode_request(data: bytes) -> RequestFrame:
         *shape, size = body.unpack(f"{rank}qI")
         tensors.append(Tensor(name, DATATYPES[datatype], tuple(shape), body.take(size)))
     body.end()
-    return RequestFrame(request_id, triton_id, tuple(tensors))
+    return RequestFrame(request_id, triton_id, tuple(tensors), Interface(interface))
 
 
 def _decode_step(data: bytes) -> StepFrame:
     body = _Body(data)
     (count,) = body.unpack("I")
-    outputs = []
+    outputs: list[Output | TextOutput] = []
     for _ in range(count):
         request_id, finish, size = body.unpack("QBI")
         if finish == ERROR_FINISH:
             outputs.append(Output(request_id, error=from_text(body.take(size).decode())))
+        elif finish >= TEXT_FINISH:
+            text, reason = body.take(size).decode(), FinishReason(finish - TEXT_FINISH)
+            outputs.append(TextOutput(request_id, text, reason))
         else:
             outputs.append(Output(request_id, body.unpack(f"{size}i"), FinishReason(finish)))
     body.end()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from shared.errors import ParameterNotHonoured
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .base import SamplingParameters
 
 # The values of each parameter that leave the engine's choice as it is.
@@ -28,8 +30,15 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
 SEEDED = frozenset({"mock", "tensorrt_llm", "vllm"})
 
 
-def check_honoured(kind: str, honours: frozenset[str], sampling: SamplingParameters) -> None:
+def check_honoured(
+    kind: str,
+    honours: frozenset[str],
+    sampling: SamplingParameters,
+    bad_words: Sequence[Sequence[int]] = (),
+) -> None:
     """Raise E1103 for a parameter that asks for something which the engine does not follow."""
+    if bad_words and "bad_words" not in honours:
+        raise ParameterNotHonoured(engine=kind, parameter="bad_words", value=bad_words)
     for field in fields(sampling):
         value = getattr(sampling, field.name)
         if value is None or field.name in honours or value in _NEUTRAL[field.name]:

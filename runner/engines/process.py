@@ -13,7 +13,6 @@ import socket
 import sys
 import threading
 import traceback
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,19 +20,24 @@ from typing import TYPE_CHECKING
 from runner.triton.contract import decode_request
 from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
 
-from .base import FinishReason, Output
+from .base import HasStatistics, Output
 from .frames import (
     CancelFrame,
     Frame,
+    Interface,
     ReadyFrame,
     RequestFrame,
     ShutdownFrame,
     StartFailedFrame,
+    StatisticsFrame,
+    TextOutput,
     encode,
     encode_step,
     receive,
 )
 from .honours import check_honoured
+from .replies import GatheredTokens, Reply, TextInterface, is_last
+from .tensorrt_llm.ranks import Rank, launch, rank_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,8 +48,10 @@ if TYPE_CHECKING:
 ENGINES = {
     "mock": ("runner.engines.mock", "MockEngine"),
     "ctranslate2": ("runner.engines.ctranslate2", "CTranslate2Engine"),
+    "tensorrt_llm": ("runner.engines.tensorrt_llm.engine", "TensorRTLLMEngine"),
 }
 
+_STATISTICS_SECONDS = 1
 _SECONDS_TO_END = 0.8  # a process that nobody listens to must be gone within a second
 
 
@@ -67,20 +73,24 @@ def load_engine(kind: str, engine_dir: Path) -> Engine:
 class EngineProcess:
     """One engine on one socket."""
 
-    def __init__(self, kind: str, engine: Engine, connection: socket.socket) -> None:
+    def __init__(self, kind: str, engine: Engine, engine_dir: Path, connection: socket.socket) -> None:
         self._kind = kind
         self._engine = engine
+        self._text = TextInterface(engine_dir)
         self._connection = connection
         self._send_lock = threading.Lock()
-        self._gathered: dict[int, list[int]] = {}  # tokens of the requests that do not stream
+        self._replies: dict[int, Reply] = {}  # of the requests whose outputs do not go as they come
         self._ending = threading.Event()
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
         self._send(encode(ReadyFrame()))
         threading.Thread(target=self._read, name="bridge", daemon=True).start()
+        if isinstance(self._engine, HasStatistics):
+            tell = threading.Thread(target=self._tell, args=(self._engine,), name="statistics", daemon=True)
+            tell.start()
         for step in self._engine.steps():
-            outputs = self._gather(step)
+            outputs = self._answers(step)
             if outputs:
                 self._send(encode_step(outputs))
         if not self._ending.is_set():
@@ -102,40 +112,58 @@ class EngineProcess:
         last_resort.start()
         self._engine.shutdown()
 
+    def _tell(self, engine: HasStatistics) -> None:
+        told = None
+        while not self._ending.wait(_STATISTICS_SECONDS):
+            statistics = engine.statistics()
+            if statistics != told:
+                self._send(encode(StatisticsFrame(statistics)))
+                told = statistics
+
     def _take(self, frame: Frame) -> None:
         match frame:
             case RequestFrame():
                 try:
-                    self._submit(decode_request(frame))
+                    self._submit(frame)
                 except Exception as error:
-                    self._gathered.pop(frame.request_id, None)
+                    self._replies.pop(frame.request_id, None)
                     self._send(encode_step([Output(frame.request_id, error=_coded(error, frame.triton_id))]))
             case CancelFrame(request_id):
                 self._engine.cancel(request_id)
             case _:
                 raise ValueError(f"{type(frame).__name__} goes the other way")
 
-    def _submit(self, request: Request) -> None:
-        check_honoured(self._kind, self._engine.honours, request.sampling)
-        if not request.streaming:
-            self._gathered[request.request_id] = []
+    def _submit(self, frame: RequestFrame) -> None:
+        request: Request
+        reply: Reply | None
+        if frame.interface is Interface.TEXT:
+            request, reply = self._text.decode(frame)
+        else:
+            request = decode_request(frame)
+            reply = None if request.streaming else GatheredTokens()
+        check_honoured(self._kind, self._engine.honours, request.sampling, request.bad_words)
+        if reply is not None:
+            self._replies[request.request_id] = reply
         self._engine.submit(request)
 
-    def _gather(self, step: Iterable[Output]) -> Sequence[Output]:
-        """The outputs that can go: all those of streaming requests, and the last ones of the others."""
-        if not self._gathered:
+    def _answers(self, step: Iterable[Output]) -> Sequence[Output | TextOutput]:
+        """What can go of a step: all outputs of most requests, and what the replies of the others make."""
+        if not self._replies:
             return list(step)
-        outputs = []
+        answers: list[Output | TextOutput] = []
         for output in step:
-            tokens = self._gathered.get(output.request_id)
-            if tokens is None:
-                outputs.append(output)
+            reply = self._replies.get(output.request_id)
+            if reply is None:
+                answers.append(output)
                 continue
-            tokens += output.tokens
-            if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
-                del self._gathered[output.request_id]
-                outputs.append(replace(output, tokens=tokens))
-        return outputs
+            answered = reply.ended
+            if (answer := reply.take(output)) is not None:
+                answers.append(answer)
+            if is_last(output):
+                del self._replies[output.request_id]
+            elif reply.ended and not answered:
+                self._engine.cancel(output.request_id)
+        return answers
 
     def _send(self, data: bytes) -> None:
         with self._send_lock:
@@ -155,17 +183,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="runner.engines.process")
     parser.add_argument("--kind", required=True)
     parser.add_argument("--engine-dir", type=Path, required=True)
-    parser.add_argument("--socket-fd", type=int, required=True)
+    parser.add_argument("--socket-fd", type=int, help="the bridge's socket")
+    parser.add_argument("--rank-socket", help="in one of several ranks: the launcher's socket")
     options = parser.parse_args(arguments)
-    with socket.socket(fileno=options.socket_fd) as connection:
+    if options.rank_socket is not None:
+        return _run_rank(options.kind, options.engine_dir, options.rank_socket)
+    connection = socket.socket(fileno=options.socket_fd)
+    try:
+        ranks = rank_count(options.engine_dir) if options.kind == "tensorrt_llm" else 1
+        if ranks > 1:
+            own = ["--kind", options.kind, "--engine-dir", str(options.engine_dir)]
+            return launch(ranks, own, connection)
+    except CogTritonError as error:
+        connection.sendall(encode(StartFailedFrame(str(error))))
+        return 1
+    return _run(options.kind, options.engine_dir, connection)
+
+
+def _run_rank(kind: str, engine_dir: Path, launcher: str) -> int:
+    rank = Rank(launcher)
+    if rank.bridge is not None:
+        return _run(kind, engine_dir, rank.bridge)
+    try:
+        engine = load_engine(kind, engine_dir)
+    except CogTritonError as error:
+        rank.fail(str(error))
+        return 1
+    engine.follow()  # type: ignore[attr-defined] # only engines that have ranks come here
+    return 0
+
+
+def _run(kind: str, engine_dir: Path, connection: socket.socket) -> int:
+    with connection:
         connection.set_inheritable(False)  # a child that outlives us must not hold the socket open
         try:
-            engine = load_engine(options.kind, options.engine_dir)
+            engine = load_engine(kind, engine_dir)
         except CogTritonError as error:
             connection.sendall(encode(StartFailedFrame(str(error))))
             return 1
         try:
-            EngineProcess(options.kind, engine, connection).serve()
+            EngineProcess(kind, engine, engine_dir, connection).serve()
         except (BrokenPipeError, ConnectionResetError):
             return 0  # the bridge is gone
         except Exception:

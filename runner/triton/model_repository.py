@@ -1,4 +1,6 @@
-"""Triton's model repository: one model, `tensorrt_llm`, served by the engine bridge.
+"""Triton's model repository: `tensorrt_llm` takes and gives tokens, `ensemble` text.
+
+The engine bridge serves both, from one engine process.
 
 The configuration is a protobuf message printed as text, as Triton reads it (model_config.proto).
 """
@@ -11,12 +13,15 @@ from typing import TYPE_CHECKING
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as model_config
 
-from runner.triton import contract
+from runner.triton import contract, text_contract
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runner.triton.tensors import TensorSpec
+
 MODEL_NAME = "tensorrt_llm"
+TEXT_MODEL_NAME = "ensemble"
 BACKEND = "engine_bridge"
 
 
@@ -34,17 +39,32 @@ class BridgeParameters:
     owner_pid: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    interface: str  # of the engine bridge
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+_MODELS = {
+    MODEL_NAME: _Model("tokens", contract.INPUTS, contract.OUTPUTS),
+    TEXT_MODEL_NAME: _Model("text", text_contract.INPUTS, text_contract.OUTPUTS),
+}
+
+
 def write_model_repository(directory: Path, parameters: BridgeParameters) -> None:
-    """Write `directory`/tensorrt_llm/config.pbtxt and its version folder."""
-    (directory / MODEL_NAME / "1").mkdir(parents=True, exist_ok=True)
-    text = text_format.MessageToString(tensorrt_llm_config(parameters))
-    (directory / MODEL_NAME / "config.pbtxt").write_text(text)
+    """Write, for each model, `directory`/NAME/config.pbtxt and its version folder."""
+    for name in _MODELS:
+        (directory / name / "1").mkdir(parents=True, exist_ok=True)
+        text = text_format.MessageToString(configuration(name, parameters))
+        (directory / name / "config.pbtxt").write_text(text)
 
 
-def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfig:
-    """The configuration of the model that takes and gives token ids."""
+def configuration(name: str, parameters: BridgeParameters) -> model_config.ModelConfig:
+    """The configuration of one of the models."""
+    model = _MODELS[name]
     config = model_config.ModelConfig(
-        name=MODEL_NAME,
+        name=name,
         backend=BACKEND,
         # Triton groups nothing: each prompt is a request of its own, and the engine batches.
         max_batch_size=1,
@@ -59,7 +79,7 @@ def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfi
                 dims=tensor.dims,
                 optional=tensor.optional,
             )
-            for tensor in contract.INPUTS
+            for tensor in model.inputs
         ],
         output=[
             model_config.ModelOutput(
@@ -67,16 +87,16 @@ def tensorrt_llm_config(parameters: BridgeParameters) -> model_config.ModelConfi
                 data_type=_data_type(tensor),
                 dims=tensor.dims,
             )
-            for tensor in contract.OUTPUTS
+            for tensor in model.outputs
         ],
     )
-    for name, value in asdict(parameters).items():
+    for key, value in {**asdict(parameters), "interface": model.interface}.items():
         if value is not None:
-            config.parameters[name].string_value = str(value)
+            config.parameters[key].string_value = str(value)
     return config
 
 
-def _data_type(tensor: contract.TensorSpec) -> int:
+def _data_type(tensor: TensorSpec) -> int:
     # Requests say BYTES where configurations say STRING.
     name = "STRING" if tensor.datatype == "BYTES" else tensor.datatype
     number: int = model_config.DataType.Value(f"TYPE_{name}")

@@ -29,6 +29,8 @@ _POLL_SECONDS = 0.01
 _STOP_GRACE_SECONDS = 5
 _BACK_OFF_SECONDS = (0.1, 0.5, 2, 5, 15)
 _STABLE_SECONDS = 60
+# A thread that is behind by some 250 events loses those that follow: more threads are behind by less.
+_HTTP_THREADS = 64
 
 
 class TritonServer:
@@ -40,16 +42,21 @@ class TritonServer:
         model_repository: Path,
         port: int,
         page: StatusPage,
+        *,
         metrics_port: int | None = None,
+        http_address: str | None = None,
     ) -> None:
-        """`port` is gRPC's, `metrics_port` that of Prometheus metrics: without it there are none."""
+        """`port` is gRPC's, `metrics_port` that of Prometheus metrics: without it there are none.
+
+        `http_address`: `host:port` of Triton's HTTP endpoints, which are closed without it.
+        """
         self._command = [
             str(layout.tritonserver),
             f"--model-repository={model_repository}",
             f"--backend-directory={layout.backend_directory}",
             "--grpc-address=127.0.0.1",
             f"--grpc-port={port}",
-            "--allow-http=false",
+            *http_arguments(http_address),
             *_metrics_arguments(metrics_port),
             "--log-info=false",
             f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
@@ -145,6 +152,18 @@ def _metrics_arguments(port: int | None) -> list[str]:
     if port is None:
         return ["--allow-metrics=false"]
     return [f"--metrics-port={port}", "--metrics-address=127.0.0.1", "--allow-gpu-metrics=false"]
+
+
+def http_arguments(address: str | None) -> list[str]:
+    """The arguments of tritonserver that open its HTTP endpoints at `host:port`, or close them."""
+    if address is None:
+        return ["--allow-http=false"]
+    host, _, port = address.rpartition(":")
+    return [
+        f"--http-address={host.strip('[]')}",
+        f"--http-port={port}",
+        f"--http-thread-count={_HTTP_THREADS}",
+    ]
 
 
 def _status(code: int) -> str:

@@ -109,7 +109,7 @@ class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
     message = "The request does not keep the tensor contract: {reason}."
-    remedy = "See docs/architecture.md for the tensors of the model `tensorrt_llm`."
+    remedy = "See docs/architecture.md for the tensors of the models."
 
 
 class TensorNotSupported(CogTritonError):

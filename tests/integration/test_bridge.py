@@ -15,9 +15,12 @@ import pytest
 
 from runner.bridge.status import EngineState
 from runner.engines.base import FinishReason, Request, SamplingParameters
-from runner.triton.contract import RawTensor
+from runner.triton.tensors import RawTensor
+from shared.layout import PROJECT_ROOT
 from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
 from tests.support.processes import wait_gone
+from tests.support.tensorrt_llm_engine import HANG as ENGINE_HANG
+from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
 from tests.support.triton import Answer, Triton, triton
 
 
@@ -211,6 +214,7 @@ def test_triton_ends_with_its_owner(serve):
         ({"engine_python": "/bin/false"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 1"),
         ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 127"),
         ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process did not become ready: it was not ready in time"),
+        ({"engine_kind": "tensorrt_llm"}, "E2407 EngineStartFailed: The engine process did not become ready: config.json of the engine cannot be read"),
         ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: start_timeout_seconds, max_restarts"),
         ({"engine_path": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_path"),
         ({"status_path": "/nowhere/status"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
@@ -221,3 +225,14 @@ def test_an_engine_that_cannot_start_fails_the_load_with_a_code(tmp_path, saw, p
     assert server.process.wait(30) != 0
     assert expected in saw(server.log.read_text())
     assert server.end() == {}
+
+
+def test_statistics_of_the_engine_are_on_the_status_page(tmp_path):
+    engine = write_engine(tmp_path / "engine")
+    path = f"{PROJECT_ROOT}:{STAND_IN}"
+    with triton(tmp_path, engine, engine_kind="tensorrt_llm", engine_path=path) as server:
+        call = server.open(Request(1, [ENGINE_HANG], 10))
+        server.wait_for(lambda: server.page.statistics.active_requests == 1)
+        assert server.page.statistics.kv_cache_blocks > server.page.statistics.kv_cache_blocks_used > 0
+        call.cancel()
+        assert server.run(Request(2, [10, 20], 100)).tokens == stand_in_tokens([10, 20], 100)

@@ -17,8 +17,13 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from runner.bridge.status import EngineState, StatusPage
-from runner.triton.contract import RawTensor, request_tensors
-from runner.triton.model_repository import MODEL_NAME, BridgeParameters, write_model_repository
+from runner.triton.contract import request_tensors
+from runner.triton.model_repository import (
+    MODEL_NAME,
+    BridgeParameters,
+    write_model_repository,
+)
+from runner.triton.server import http_arguments
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.processes import MARK, pid_of, wait_gone
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runner.engines.base import Request
+    from runner.triton.tensors import RawTensor
 
 OUTPUTS = ("output_ids", "sequence_length", "finish_reason")
 
@@ -76,10 +82,12 @@ class Triton:
     """One tritonserver. `mark` is in the environment of all its processes."""
 
     def __init__(self, directory: Path, engine_dir: Path, **parameters: object) -> None:
+        """`http_port`: that of Triton's HTTP endpoints, which are closed without."""
         self.mark = uuid.uuid4().hex
         self.log = directory / "log"
         self.page = StatusPage.create(directory / "status")
         layout = Layout.current()
+        http_port = parameters.pop("http_port", None)
         settings = {
             "engine_python": layout.engine_python("mock"),
             "engine_kind": "mock",
@@ -88,10 +96,11 @@ class Triton:
             "status_path": directory / "status",
         }
         write_model_repository(directory / "models", BridgeParameters(**{**settings, **parameters}))
-        port = free_port()
+        port = self.grpc_port = free_port()
         command = [str(layout.tritonserver), f"--model-repository={directory / 'models'}"]
         command += [f"--backend-directory={layout.backend_directory}", "--exit-timeout-secs=5"]
-        command += ["--allow-http=false", "--allow-metrics=false", "--allow-gpu-metrics=false"]
+        command += ["--allow-metrics=false", "--allow-gpu-metrics=false"]
+        command += http_arguments(http_port and f"127.0.0.1:{http_port}")
         command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}"]
         environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries), MARK: self.mark}
         with self.log.open("wb") as log:

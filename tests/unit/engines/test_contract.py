@@ -35,6 +35,7 @@ REQUESTS = st.builds(
     max_tokens=st.integers(1, 2**31 - 1),
     end_ids=st.frozensets(TOKEN, max_size=4),
     stop_words=st.lists(st.lists(TOKEN, min_size=1, max_size=5), max_size=4),
+    bad_words=st.lists(st.lists(TOKEN, min_size=1, max_size=5), max_size=4),
     sampling=SAMPLING,
     streaming=st.booleans(),
 )
@@ -155,7 +156,6 @@ def test_what_must_be_there_is_missed(name):
     [
         int32("beam_width", 4),
         int32("num_return_sequences", 2),
-        int32("bad_words_list", 7, 1, shape=(1, 2, 1)),
         boolean("return_log_probs", True),
         boolean("exclude_input_in_output", False),
         boolean("stop", True),

@@ -9,22 +9,26 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.base import FinishReason, Output
+from runner.engines.base import FinishReason, Output, Statistics
 from runner.engines.frames import (
     DATATYPES,
     CancelFrame,
+    Interface,
     ReadyFrame,
     RequestFrame,
     ShutdownFrame,
     StartFailedFrame,
+    StatisticsFrame,
     StepFrame,
     Tensor,
+    TextOutput,
     decode,
     encode,
     receive,
 )
 from shared.errors import CogTritonError, EngineInternalError
 
+U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 TENSORS = st.builds(
@@ -40,13 +44,15 @@ OUTPUTS = st.builds(
     tokens=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20).map(tuple),
     finish_reason=st.sampled_from(FinishReason),
 )
+TEXT_OUTPUTS = st.builds(TextOutput, U64, TEXT, st.sampled_from(FinishReason))
 FRAMES = st.one_of(
-    st.builds(RequestFrame, U64, TEXT, st.lists(TENSORS, max_size=5).map(tuple)),
+    st.builds(RequestFrame, U64, TEXT, st.lists(TENSORS, max_size=5).map(tuple), st.sampled_from(Interface)),
     st.builds(CancelFrame, U64),
     st.just(ShutdownFrame()),
     st.builds(ReadyFrame, st.integers(0, 2**32 - 1)),
     st.builds(StartFailedFrame, TEXT),
-    st.builds(StepFrame, st.lists(OUTPUTS, max_size=5).map(tuple)),
+    st.builds(StepFrame, st.lists(OUTPUTS | TEXT_OUTPUTS, max_size=5).map(tuple)),
+    st.builds(StatisticsFrame, st.builds(Statistics, U32, U32, U32, U32)),
 )
 
 
@@ -109,6 +115,10 @@ def test_a_step_has_the_documented_layout():
 
 
 def test_a_request_has_the_documented_layout():
-    request = RequestFrame(9, "ab", (Tensor("end_id", "INT32", (1, 1), struct.pack("<i", 2)),))
-    body = struct.pack("<QH2sH", 9, 2, b"ab", 1) + struct.pack("<B6sBBqqIi", 6, b"end_id", 8, 2, 1, 1, 4, 2)
+    request = RequestFrame(
+        9, "ab", (Tensor("end_id", "INT32", (1, 1), struct.pack("<i", 2)),), Interface.TEXT
+    )
+    body = struct.pack("<QBH2sH", 9, 1, 2, b"ab", 1) + struct.pack(
+        "<B6sBBqqIi", 6, b"end_id", 8, 2, 1, 1, 4, 2
+    )
     assert encode(request) == struct.pack("<IB", 1 + len(body), 1) + body

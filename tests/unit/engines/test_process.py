@@ -145,7 +145,7 @@ def test_a_frame_that_goes_the_other_way_ends_it(mock):
 def test_an_unknown_kind_says_so(tmp_path):
     with engine_process(tmp_path, kind="abacus") as (process, driver):
         assert next(driver.frames) == StartFailedFrame(
-            str(EngineStartFailed(reason='there is no engine "abacus", only mock, ctranslate2'))
+            str(EngineStartFailed(reason='there is no engine "abacus", only mock, ctranslate2, tensorrt_llm'))
         )
         assert process.wait(10) == 1
 
@@ -172,7 +172,7 @@ def serving(engine: Engine):
     if pid == 0:
         ours.close()
         try:
-            EngineProcess("abacus", engine, theirs).serve()
+            EngineProcess("abacus", engine, Path("/nowhere"), theirs).serve()
         except BaseException:
             os._exit(1)
         os._exit(0)

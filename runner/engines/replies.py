@@ -1,0 +1,110 @@
+"""How the outputs of an engine become the answer to a request that wants them in another form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from runner.triton.text_contract import decode_text_request
+
+from .base import FinishReason, Output, Request
+from .frames import TextOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from runner.text.tokenizer import Tokenizer
+
+    from .frames import RequestFrame
+
+
+class Reply(Protocol):
+    """The way of one request's outputs."""
+
+    ended: bool
+    """Whether the answer is complete; the engine may not know yet."""
+
+    def take(self, output: Output) -> Output | TextOutput | None:
+        """What is sent for this output of the engine; None: nothing yet, or nothing more."""
+
+
+def is_last(output: Output) -> bool:
+    """Whether the engine has no further output for its request."""
+    return output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED
+
+
+class GatheredTokens:
+    """One output at the end, for a request that does not stream."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._tokens: list[int] = []
+
+    def take(self, output: Output) -> Output | None:
+        self._tokens += output.tokens
+        self.ended = is_last(output)
+        return replace(output, tokens=self._tokens) if self.ended else None
+
+
+class TextReply:
+    """Text instead of tokens, up to the first stop word."""
+
+    def __init__(self, tokenizer: Tokenizer, stop_words: Iterable[str], *, streaming: bool) -> None:
+        from runner.text.stream import TextStream
+
+        self.ended = False
+        self._stream = TextStream(tokenizer, stop_words)
+        self._streaming = streaming
+        self._gathered: list[str] = []
+
+    def take(self, output: Output) -> Output | TextOutput | None:
+        if self.ended or output.error is not None:
+            answer = None if self.ended else output
+            self.ended = True
+            return answer
+        text = self._stream.push(output.tokens)
+        last = is_last(output)
+        if last and not self._stream.stopped:
+            text += self._stream.finish()
+        reason = FinishReason.STOP_WORDS if self._stream.stopped else output.finish_reason
+        self.ended = last or self._stream.stopped
+        if not self._streaming:
+            self._gathered.append(text)
+            text = "".join(self._gathered) if self.ended else ""
+        return TextOutput(output.request_id, text, reason) if text or self.ended else None
+
+
+class TextInterface:
+    """Requests that come as text, for the engine in `engine_dir`."""
+
+    def __init__(self, engine_dir: Path) -> None:
+        self._engine_dir = engine_dir
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        # Not before it is asked for: most engines are never asked for text here.
+        from runner.text.tokenizer import Tokenizer
+
+        directory = self._engine_dir / "tokenizer"
+        return Tokenizer.load(directory if directory.is_dir() else self._engine_dir)
+
+    def decode(self, frame: RequestFrame) -> tuple[Request, TextReply]:
+        """The request for the engine, and what makes text of its outputs.
+
+        Raises E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
+        """
+        asked = decode_text_request(frame)
+        tokenizer = self._tokenizer
+        request = Request(
+            request_id=asked.request_id,
+            input_token_ids=tokenizer.encode(asked.text),
+            max_tokens=asked.max_tokens,
+            end_ids=tokenizer.end_ids if asked.end_ids is None else asked.end_ids,
+            bad_words=[tokenizer.encode(word, add_special_tokens=False) for word in asked.bad_words],
+            sampling=asked.sampling,
+            # A stop word is found in the text, as it comes: the engine has to stop there.
+            streaming=asked.streaming or bool(asked.stop_words),
+        )
+        return request, TextReply(tokenizer, asked.stop_words, streaming=asked.streaming)

@@ -1,0 +1,1 @@
+"""TensorRT-LLM on NVIDIA GPUs, through `tensorrt_llm.bindings.executor`."""

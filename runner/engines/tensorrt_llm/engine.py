@@ -1,0 +1,129 @@
+"""The engine itself: one `executor.Executor`, its requests and its responses.
+
+The executor batches in flight: new requests join, ended ones leave at every step.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from runner.engines.base import Output, SamplingParameters, Statistics
+
+from .config import executor_config
+from .errors import coded, leaves_gpu_broken, not_loaded
+from .parameters import parse_parameters
+from .requests import check, end_ids_of, executor_request
+from .responses import Sequencer
+from .settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from runner.engines.base import Request
+
+_WAIT = timedelta(milliseconds=100)  # how soon the end of the engine is seen when nothing happens
+
+
+class TensorRTLLMEngine:
+    """See `runner.engines.base.Engine`."""
+
+    honours: ClassVar[frozenset[str]] = frozenset(
+        {*(field.name for field in fields(SamplingParameters)), "bad_words"}
+    )
+
+    def __init__(self, engine_dir: Path) -> None:
+        """Load the engine, on every rank at the same time. Raises E2407 and E25xx."""
+        self._settings = read_settings(engine_dir)
+        values = parse_parameters(self._settings.server_arguments)
+        self._max_prompt_tokens = self._settings.max_prompt_tokens(
+            chunked_context=values.get("enable_chunked_context", False)
+        )
+        try:
+            self._api = import_module("tensorrt_llm.bindings.executor")
+        except (ImportError, RuntimeError, OSError) as error:
+            raise not_loaded(error) from error
+        try:
+            self._executor: Any = self._api.Executor(
+                str(self._settings.model_path),
+                self._api.ModelType.DECODER_ONLY,
+                executor_config(self._api, values),
+            )
+        except RuntimeError as error:
+            raise coded(str(error)) from error
+        self._lock = threading.Lock()  # a response can come before the id that it is for has been noted
+        self._sequencers: dict[int, Sequencer] = {}  # by the executor's id
+        self._executor_ids: dict[int, int] = {}  # by ours
+        self._ending = threading.Event()
+        self._statistics = Statistics()
+
+    def submit(self, request: Request) -> None:
+        """Raises E1001, E1002, E1104, E2403, E2501 and E2500."""
+        vocab_size = self._settings.vocab_size
+        check(request, vocab_size=vocab_size, max_prompt_tokens=self._max_prompt_tokens)
+        others = frozenset(end_ids_of(request, vocab_size)[1:])
+        with self._lock:
+            try:
+                executor_id = self._executor.enqueue_request(executor_request(self._api, request, vocab_size))
+            except RuntimeError as error:
+                raise coded(str(error)) from error
+            self._sequencers[executor_id] = Sequencer(request.request_id, others)
+            self._executor_ids[request.request_id] = executor_id
+
+    def cancel(self, request_id: int) -> None:
+        with self._lock:
+            if (executor_id := self._executor_ids.get(request_id)) is not None:
+                self._executor.cancel_request(executor_id)
+
+    def steps(self) -> Iterator[Sequence[Output]]:
+        """Raises RuntimeError after the step in which the GPU failed for good."""
+        while not self._ending.is_set():
+            responses = self._executor.await_responses(_WAIT)
+            if not responses:
+                continue
+            broken = None
+            with self._lock:
+                outputs = [output for response in responses if (output := self._output(response))]
+                for response in responses:
+                    if response.has_error() and leaves_gpu_broken(response.error_msg):
+                        broken = response.error_msg
+            if outputs:
+                yield outputs
+            if broken:
+                raise RuntimeError(broken)
+        self._executor.shutdown()
+
+    def shutdown(self) -> None:
+        # The executor runs to the end what it has when it is shut down: without this it would take its time.
+        for request_id in list(self._executor_ids):
+            self.cancel(request_id)
+        self._ending.set()
+
+    def follow(self) -> None:
+        """What a rank other than the first does: its part of every step, until the first one ends."""
+        self._executor.shutdown()
+
+    def statistics(self) -> Statistics:
+        """Of the latest iteration; the executor tells nothing while it has nothing to do."""
+        for iteration in self._executor.get_latest_iteration_stats():
+            cache = iteration.kv_cache_stats
+            self._statistics = Statistics(
+                active_requests=iteration.num_active_requests,
+                queued_requests=iteration.num_queued_requests,
+                kv_cache_blocks=cache.max_num_blocks if cache else 0,
+                kv_cache_blocks_used=cache.used_num_blocks if cache else 0,
+            )
+        return self._statistics
+
+    def _output(self, response: Any) -> Output | None:
+        sequencer = self._sequencers.get(response.request_id)
+        if sequencer is None:
+            return None
+        if response.has_error() or response.result.is_final:
+            del self._sequencers[response.request_id]
+            del self._executor_ids[sequencer.request_id]
+        return sequencer.output(response)

@@ -1,0 +1,200 @@
+"""The parameters of Triton's model `tensorrt_llm`, as configs name them under `server.tensorrt_llm.args`.
+
+Names and meanings are those of config.pbtxt of TensorRT-LLM's model repository (inflight_batcher_llm) and of
+the placeholders in it. Each either has an effect on the executor or is accepted and ignored, with a reason;
+docs/tensorrt_llm.md is made from this table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import ServerParameterInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A parameter that is followed: where it goes, and the values that it may have."""
+
+    goes_to: str
+    values: str
+    parse: Callable[[str], Any]
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise ValueError
+    return number
+
+
+def _number(text: str, lowest: int) -> int:
+    number = int(text)
+    if not lowest <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def _count(text: str) -> int:
+    return _number(text, 0)
+
+
+def _positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def _positives(text: str) -> list[int]:
+    return [_positive(part) for part in text.split(",")]
+
+
+def _devices(text: str) -> list[int]:
+    devices = [_count(part) for part in text.split(",")]
+    if len(set(devices)) != len(devices):
+        raise ValueError
+    return devices
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return parse
+
+
+_FLAG = "true or false"
+
+EFFECTIVE: Mapping[str, Effective] = {
+    "batch_scheduler_policy": Effective(
+        "SchedulerConfig.capacity_scheduler_policy",
+        "guaranteed_no_evict or max_utilization",
+        _one_of("guaranteed_no_evict", "max_utilization"),
+    ),
+    "kv_cache_free_gpu_mem_fraction": Effective(
+        "KvCacheConfig.free_gpu_memory_fraction", "a number from 0 to 1", _fraction
+    ),
+    "max_tokens_in_paged_kv_cache": Effective("KvCacheConfig.max_tokens", "a number of tokens", _positive),
+    "max_attention_window_size": Effective(
+        "KvCacheConfig.max_attention_window", "one number of tokens, or several with commas", _positives
+    ),
+    "sink_token_length": Effective("KvCacheConfig.sink_token_length", "a number of tokens", _count),
+    "kv_cache_host_memory_bytes": Effective("KvCacheConfig.host_cache_size", "a number of bytes", _count),
+    "kv_cache_onboard_blocks": Effective("KvCacheConfig.onboard_blocks", _FLAG, _boolean),
+    "enable_kv_cache_reuse": Effective("KvCacheConfig.enable_block_reuse", _FLAG, _boolean),
+    "enable_chunked_context": Effective("ExecutorConfig.enable_chunked_context", _FLAG, _boolean),
+    "max_queue_size": Effective(
+        "ExecutorConfig.max_queue_size", "a number of requests; 0: without a limit", _count
+    ),
+    "gpu_weights_percent": Effective("ExecutorConfig.gpu_weights_percent", "a number from 0 to 1", _fraction),
+    "gpu_device_ids": Effective(
+        "ParallelConfig.device_ids", "the numbers of different GPUs, with commas", _devices
+    ),
+    "decoding_mode": Effective(
+        "DecodingConfig.decoding_mode",
+        "auto, top_k, top_p or top_k_top_p; beams and speculative decoding are not served",
+        _one_of("auto", "top_k", "top_p", "top_k_top_p"),
+    ),
+    "multi_block_mode": Effective("ExtendedRuntimePerfKnobConfig.multi_block_mode", _FLAG, _boolean),
+    "enable_context_fmha_fp32_acc": Effective(
+        "ExtendedRuntimePerfKnobConfig.enable_context_fmha_fp32_acc", _FLAG, _boolean
+    ),
+    "cuda_graph_mode": Effective("ExtendedRuntimePerfKnobConfig.cuda_graph_mode", _FLAG, _boolean),
+    "cuda_graph_cache_size": Effective(
+        "ExtendedRuntimePerfKnobConfig.cuda_graph_cache_size", "a number of graphs", _count
+    ),
+}
+
+_TRITON = (
+    "Triton neither batches nor queues here: each prompt is a request of its own, and the engine batches"
+)
+_PLACE = "the engine is where engine.tar was unpacked"
+_NO_BEAMS = "there is no beam search here: a request that asks for beams is refused"
+_NO_LORA = "LoRA is not served: a request that asks for it is refused"
+_NO_SPECULATION = "speculative decoding is not served"
+_NO_ENCODER = "engines with an encoder are not served"
+_NO_GUIDE = "guided decoding is not served"
+_ONE_MACHINE = "the ranks are those of the engine, all on one machine, and rank 0 leads them"
+_NOT_RETURNED = "log probabilities and logits are not returned"
+
+IGNORED: Mapping[str, str] = {
+    "triton_backend": "the engine bridge is the backend",
+    "triton_max_batch_size": _TRITON,
+    "max_queue_delay_microseconds": _TRITON,
+    "decoupled_mode": "the model is always decoupled; a request says whether it streams",
+    "batching_strategy": "batching is always in flight",
+    "gpt_model_type": "batching is always in flight",
+    "engine_dir": _PLACE,
+    "gpt_model_path": _PLACE,
+    "encoder_engine_dir": _NO_ENCODER,
+    "encoder_model_path": _NO_ENCODER,
+    "encoder_input_features_data_type": _NO_ENCODER,
+    "cross_kv_cache_fraction": _NO_ENCODER,
+    "max_beam_width": _NO_BEAMS,
+    "exclude_input_in_output": "the prompt is never repeated in the output",
+    "normalize_log_probs": _NOT_RETURNED,
+    "logits_datatype": _NOT_RETURNED,
+    "prompt_embedding_table_data_type": "prompt tables are not served",
+    "enable_trt_overlap": "TensorRT-LLM no longer follows it",
+    "cancellation_check_period_ms": "a cancelled request is seen at its next token, or within 10 ms",
+    "stats_check_period_ms": "statistics are read once in a second",
+    "iter_stats_max_iterations": "only the latest iteration is read",
+    "request_stats_max_iterations": "statistics of single requests are not read",
+    "recv_poll_period_ms": _ONE_MACHINE,
+    "participant_ids": _ONE_MACHINE,
+    "num_nodes": _ONE_MACHINE,
+    "executor_worker_path": _ONE_MACHINE,
+    "lora_cache_optimal_adapter_size": _NO_LORA,
+    "lora_cache_max_adapter_size": _NO_LORA,
+    "lora_cache_gpu_memory_fraction": _NO_LORA,
+    "lora_cache_host_memory_bytes": _NO_LORA,
+    "lora_prefetch_dir": _NO_LORA,
+    "medusa_choices": _NO_SPECULATION,
+    "eagle_choices": _NO_SPECULATION,
+    "lookahead_window_size": _NO_SPECULATION,
+    "lookahead_ngram_size": _NO_SPECULATION,
+    "lookahead_verification_set_size": _NO_SPECULATION,
+    "speculative_decoding_fast_logits": _NO_SPECULATION,
+    "tokenizer_dir": _NO_GUIDE,
+    "guided_decoding_backend": _NO_GUIDE,
+    "xgrammar_tokenizer_info_path": _NO_GUIDE,
+    "FORCE_CPU_ONLY_INPUT_TENSORS": "the engine bridge takes tensors from the CPU's memory only",
+}
+
+
+def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the parameters that have an effect and are set; log those that nobody knows.
+
+    None, an empty text, and a placeholder that was not filled (`${name}`) are "not set". Raises E2505.
+    """
+    values: dict[str, Any] = {}
+    for name, argument in arguments.items():
+        text = "" if argument is None else str(argument).strip()
+        if not text or text.startswith("${") or name in IGNORED:
+            continue
+        if name not in EFFECTIVE:
+            _warn_of_unknown(name)
+            continue
+        try:
+            values[name] = EFFECTIVE[name].parse(text)
+        except (ValueError, KeyError):
+            raise ServerParameterInvalid(
+                parameter=name, value=argument, reason=f"it must be {EFFECTIVE[name].values}"
+            ) from None
+    return values
+
+
+def _warn_of_unknown(name: str) -> None:
+    nearest = difflib.get_close_matches(name, [*EFFECTIVE, *IGNORED], n=1)
+    hint = f"; the nearest that is known is {nearest[0]}" if nearest else ""
+    sys.stderr.write(f"server.tensorrt_llm has no parameter {name!r}: it is ignored{hint}\n")

@@ -1,0 +1,87 @@
+"""From a request to `executor.Request`, and what TensorRT-LLM would not survive refused before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import InvalidArgument, MalformedRequest, PromptRequired, PromptTooLong
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from runner.engines.base import Request, SamplingParameters
+
+_MOST_TOP_K = 1024  # of the sampling kernel
+
+
+def check(request: Request, *, vocab_size: int, max_prompt_tokens: int) -> None:
+    """Raise E1001, E1002, E1104 or E2403 for a request that can never run."""
+    prompt_tokens = len(request.input_token_ids)
+    if prompt_tokens == 0:
+        raise PromptRequired
+    if prompt_tokens > max_prompt_tokens:
+        raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=max_prompt_tokens)
+    if request.max_tokens < 1:
+        raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
+    top_k = request.sampling.top_k or 0
+    if top_k > _MOST_TOP_K:
+        raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MOST_TOP_K} is possible")
+    _check_ids("input_ids", request.input_token_ids, vocab_size)
+    for word in request.bad_words:
+        _check_ids("bad_words_list", word, vocab_size)
+
+
+def _check_ids(name: str, ids: Sequence[int], vocab_size: int) -> None:
+    # The GPU reads beyond its tables when they are outside, and nothing works after that.
+    if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
+        wrong = next(token for token in ids if not 0 <= token < vocab_size)
+        raise MalformedRequest(reason=f"{name} holds {wrong}; this model has 0 to {vocab_size - 1}")
+
+
+def end_ids_of(request: Request, vocab_size: int) -> tuple[int, ...]:
+    """The end ids that the model can write at all, in order."""
+    return tuple(sorted(token for token in request.end_ids if 0 <= token < vocab_size))
+
+
+def executor_request(executor: ModuleType, request: Request, vocab_size: int) -> Any:
+    """The `executor.Request` for a request that passed `check`.
+
+    TensorRT-LLM has one end id: the others go as stop words of one token, which responses.py takes out of the
+    output again. Raises RuntimeError when the executor refuses a value.
+    """
+    end_id, *other_ends = end_ids_of(request, vocab_size) or (None,)
+    stop_words = [list(word) for word in request.stop_words if word] + [[token] for token in other_ends]
+    bad_words = [list(word) for word in request.bad_words if word]
+    return executor.Request(
+        list(request.input_token_ids),
+        request.max_tokens,
+        streaming=request.streaming,
+        sampling_config=executor.SamplingConfig(**sampling_options(request.sampling)),
+        output_config=executor.OutputConfig(exclude_input_from_output=True),
+        end_id=end_id,
+        stop_words=stop_words or None,
+        bad_words=bad_words or None,
+    )
+
+
+def sampling_options(sampling: SamplingParameters) -> dict[str, float]:
+    """The arguments of `executor.SamplingConfig`: only what is set, and only what it takes.
+
+    With neither top_k nor top_p (unset, 0, -1) it takes the likeliest token. A temperature of 0 means the
+    same; versions of the executor differ in whether they take that number.
+    """
+    options: dict[str, float | None] = {
+        "top_k": max(sampling.top_k or 0, 0) or None,
+        "top_p": max(sampling.top_p or 0.0, 0.0) or None,
+        "temperature": sampling.temperature,
+        "min_tokens": max(sampling.min_tokens or 0, 0) or None,
+        "seed": sampling.seed,
+        "length_penalty": sampling.length_penalty,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+    }
+    if sampling.temperature == 0:
+        options |= {"top_k": 1, "top_p": None, "temperature": None}
+    return {name: value for name, value in options.items() if value is not None}

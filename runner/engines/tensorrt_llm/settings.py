@@ -1,0 +1,95 @@
+"""What an unpacked engine.tar says of a TensorRT-LLM engine.
+
+The engine's own config.json is what trtllm-build writes (`pretrained_config`, `build_config`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import EngineOfAnotherVersion, EngineStartFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One engine. Lengths are in tokens."""
+
+    model_path: Path
+    vocab_size: int
+    ranks: int
+    max_input_len: int
+    max_seq_len: int
+    max_num_tokens: int
+    packed_prompts: bool
+    """Whether prompts of one step are packed without padding, so that `max_num_tokens` bounds them."""
+    server_arguments: dict[str, Any]
+    """`instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
+
+    def max_prompt_tokens(self, *, chunked_context: bool) -> int:
+        """The longest prompt that TensorRT-LLM takes (TrtGptModel's maximum input length)."""
+        if chunked_context:
+            return self.max_seq_len - 1
+        return min(self.max_seq_len - 1, self.max_num_tokens if self.packed_prompts else self.max_input_len)
+
+
+def read_settings(engine_dir: Path) -> Settings:
+    """Read both config.json. Raises E2407, and E2502 for an engine of before TensorRT-LLM 0.8.
+
+    Archives of the time before manifests are flat, and hold no config of ours.
+    """
+    nested = (engine_dir / "engine").is_dir()
+    model_path = engine_dir / "engine" if nested else engine_dir
+    own = _read_object(engine_dir / "config.json") if nested else {}
+    engine = _read_object(model_path / "config.json")
+    if "version" not in engine and "builder_config" in engine:
+        raise EngineOfAnotherVersion(reason="it is of before TensorRT-LLM 0.8")
+    try:
+        pretrained, build = engine["pretrained_config"], engine["build_config"]
+        mapping, plugins = pretrained.get("mapping") or {}, build.get("plugin_config") or {}
+        settings = Settings(
+            model_path=model_path,
+            vocab_size=int(pretrained["vocab_size"]),
+            ranks=_product(mapping, "tp_size", "pp_size", "cp_size"),
+            max_input_len=int(build["max_input_len"]),
+            max_seq_len=int(build["max_seq_len"]),
+            max_num_tokens=int(build["max_num_tokens"]),
+            packed_prompts=bool(
+                plugins.get("context_fmha", True) and plugins.get("remove_input_padding", True)
+            ),
+            server_arguments=_server_arguments(own),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EngineStartFailed(reason=f"config.json of the engine is not right: {error!r}") from None
+    for rank in range(settings.ranks):
+        if not (model_path / f"rank{rank}.engine").is_file():
+            raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")
+    return settings
+
+
+def _product(mapping: dict[str, Any], *names: str) -> int:
+    product = 1
+    for name in names:
+        product *= int(mapping.get(name) or 1)
+    return product
+
+
+def _server_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    section: Any = config
+    for key in ("instantiate", "server", "tensorrt_llm", "args"):
+        section = (section or {}).get(key)
+    return dict(section or {})
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
+    if not isinstance(content, dict):
+        raise EngineStartFailed(reason=f"{path.name} of the engine is no JSON object")
+    return content

@@ -1,0 +1,181 @@
+"""Tensors as Triton's protocols carry them: tables of them, and from their bytes to values and back.
+
+Standard library only: engine processes import it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner.engines.base import SamplingParameters
+from shared.errors import MalformedRequest, TensorNotSupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from runner.engines.frames import RequestFrame, Tensor
+
+_FORMATS = {
+    "BOOL": "?",
+    "UINT8": "B",
+    "INT32": "i",
+    "INT64": "q",
+    "UINT64": "Q",
+    "FP16": "e",
+    "FP32": "f",
+}
+
+ANY = (-1,)
+ONE = (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor: `dims` are without the batch dimension, -1 is any length."""
+
+    name: str
+    datatype: str
+    dims: tuple[int, ...]
+    optional: bool = True
+
+
+class Range(NamedTuple):
+    """The values that a sampling parameter may have, both ends included, and those that leave it unset."""
+
+    low: float
+    high: float
+    unset_up_to: float = -math.inf
+
+
+class RawTensor(NamedTuple):
+    """One input as Triton's protocols carry it."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class InputTable:
+    """The inputs of one model.
+
+    `sampling`: input -> the field of SamplingParameters that it sets, and the values it may have.
+    `unsupported`: inputs that ask for something which is not supported -> the values that ask for nothing. An
+    empty tensor and an empty text never ask for anything.
+    """
+
+    supported: tuple[TensorSpec, ...]
+    sampling: Mapping[TensorSpec, tuple[str, Range]]
+    unsupported: Mapping[TensorSpec, tuple[float, ...]]
+    without_effect: tuple[TensorSpec, ...]
+
+    @cached_property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """All of them."""
+        return (*self.supported, *self.sampling, *self.without_effect, *self.unsupported)
+
+    @cached_property
+    def _by_name(self) -> dict[str, TensorSpec]:
+        return {spec.name: spec for spec in self.inputs}
+
+    def read(self, frame: RequestFrame) -> dict[str, tuple[Any, ...]]:
+        """The values of a request's inputs by name: numbers, or texts.
+
+        Raises E2403 for inputs that do not keep the table, E2404 for ones that ask for what is not supported.
+        """
+        given = {}
+        for tensor in frame.tensors:
+            if tensor.name not in self._by_name:
+                raise MalformedRequest(reason=f"there is no input {tensor.name!r}")
+            given[tensor.name] = _values(tensor, self._by_name[tensor.name])
+        for spec, neutral in self.unsupported.items():
+            if any(value != "" and value not in neutral for value in given.get(spec.name, ())):
+                raise TensorNotSupported(tensor=spec.name)
+        for spec in self.supported:
+            if not spec.optional and not given.get(spec.name):
+                raise MalformedRequest(reason=f"{spec.name} is missing or empty")
+        return given
+
+    def read_sampling(self, given: Mapping[str, tuple[Any, ...]]) -> SamplingParameters:
+        """The sampling parameters among the values that `read` gave. Raises E2403."""
+        values: dict[str, Any] = {}
+        for spec, (field, allowed) in self.sampling.items():
+            for number in given.get(spec.name, ()):
+                if not allowed.low <= number <= allowed.high or math.isinf(number):
+                    reason = f"{spec.name} is {number:g}, outside {allowed.low:g} to {allowed.high:g}"
+                    raise MalformedRequest(reason=reason)
+                if number > allowed.unset_up_to:
+                    values[field] = number
+        return SamplingParameters(**values)
+
+
+def _values(tensor: Tensor, spec: TensorSpec) -> tuple[Any, ...]:
+    """The elements of an input that has the datatype and the dims of its spec."""
+    if tensor.datatype != spec.datatype:
+        raise MalformedRequest(reason=f"{tensor.name} is {tensor.datatype}, not {spec.datatype}")
+    batch, *dims = tensor.shape or (0,)
+    fits = len(dims) == len(spec.dims) and all(
+        want in (-1, got) for want, got in zip(spec.dims, dims, strict=True)
+    )
+    if batch != 1 or not fits:
+        reason = f"{tensor.name} has the shape {list(tensor.shape)}, not {[1, *spec.dims]}"
+        raise MalformedRequest(reason=reason)
+    count = math.prod(dims)
+    if spec.datatype == "BYTES":
+        return _texts(tensor, count)
+    layout = struct.Struct(f"<{count}{_FORMATS[spec.datatype]}")
+    if layout.size != len(tensor.data):
+        raise MalformedRequest(reason=f"{tensor.name} has {len(tensor.data)} bytes, not {layout.size}")
+    return layout.unpack(tensor.data)
+
+
+def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:
+    """Strings: each is its length in bytes (u32), then UTF-8."""
+    texts = []
+    at = 0
+    try:
+        while at < len(tensor.data):
+            (length,) = struct.unpack_from("<I", tensor.data, at)
+            at += 4 + length
+            texts.append(tensor.data[at - length : at].decode())
+    except (struct.error, UnicodeDecodeError):
+        raise MalformedRequest(reason=f"{tensor.name} holds a string that cannot be read") from None
+    if at != len(tensor.data) or len(texts) != count:
+        raise MalformedRequest(reason=f"{tensor.name} holds {len(texts)} strings, not {count}")
+    return tuple(texts)
+
+
+def raw_tensor(spec: TensorSpec, numbers: Sequence[float]) -> RawTensor:
+    """The input that holds these numbers, with the leading batch dimension of 1."""
+    if spec.dims == (2, -1):
+        shape: tuple[int, ...] = (1, 2, len(numbers) // 2)
+    else:
+        shape = (1, len(numbers))
+    data = struct.pack(f"<{len(numbers)}{_FORMATS[spec.datatype]}", *numbers)
+    return RawTensor(spec.name, spec.datatype, shape, data)
+
+
+def flatten_words(words: Iterable[Sequence[int]]) -> list[int]:
+    """TensorRT-LLM's word lists: a row of all ids, and one of where each word ends (filled with -1)."""
+    words = [word for word in words if word]
+    ids = [token for word in words for token in word]
+    ends = list(accumulate(len(word) for word in words))
+    return ids + ends + [-1] * (len(ids) - len(ends))
+
+
+def split_words(name: str, rows: Sequence[int]) -> list[list[int]]:
+    """The inverse of `flatten_words` for the values of the input `name`. Raises E2403."""
+    width = len(rows) // 2
+    ids, ends = rows[:width], [end for end in rows[width:] if end > 0]
+    if any(start >= end for start, end in pairwise([0, *ends])) or (ends and ends[-1] > width):
+        raise MalformedRequest(reason=f"the second row of {name} does not say where each word ends")
+    words = [list(ids[start:end]) for start, end in pairwise([0, *ends])]
+    if any(token < 0 for word in words for token in word):
+        raise MalformedRequest(reason=f"{name} has a negative id")
+    return words

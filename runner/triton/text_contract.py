@@ -1,0 +1,100 @@
+"""The tensors of the model `ensemble`, which takes and gives text.
+
+Names, datatypes and dims are those of TensorRT-LLM's Triton model (inflight_batcher_llm/ensemble,
+config.pbtxt); where we differ, docs/architecture.md says so. Standard library only: engine processes import
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from runner.triton.contract import SAMPLING
+from runner.triton.tensors import ANY, ONE, InputTable, TensorSpec
+from shared.errors import MalformedRequest
+
+if TYPE_CHECKING:
+    from runner.engines.base import SamplingParameters
+    from runner.engines.frames import RequestFrame
+
+_OTHER_NAMES = {"runtime_top_k": "top_k", "runtime_top_p": "top_p", "len_penalty": "length_penalty"}
+
+_TABLE = InputTable(
+    supported=(
+        TensorSpec("text_input", "BYTES", ONE, optional=False),
+        TensorSpec("max_tokens", "INT32", ONE, optional=False),
+        TensorSpec("stop_words", "BYTES", ANY),
+        TensorSpec("bad_words", "BYTES", ANY),  # only some engines can: see their `honours`
+        TensorSpec("end_id", "INT32", ANY),  # several, as in `tensorrt_llm`
+        TensorSpec("stream", "BOOL", ONE),
+    ),
+    sampling={
+        replace(spec, name=_OTHER_NAMES.get(spec.name, spec.name)): meaning
+        for spec, meaning in SAMPLING.items()
+    },
+    unsupported={
+        TensorSpec("decoder_text_input", "BYTES", ONE): (),
+        TensorSpec("num_return_sequences", "INT32", ONE): (1,),
+        TensorSpec("beam_width", "INT32", ONE): (1,),
+        TensorSpec("exclude_input_in_output", "BOOL", ONE): (True,),
+        TensorSpec("return_log_probs", "BOOL", ONE): (False,),
+        TensorSpec("return_context_logits", "BOOL", ONE): (False,),
+        TensorSpec("return_generation_logits", "BOOL", ONE): (False,),
+        TensorSpec("return_perf_metrics", "BOOL", ONE): (False,),
+        TensorSpec("return_num_input_tokens", "BOOL", ONE): (False,),
+        TensorSpec("return_num_output_tokens", "BOOL", ONE): (False,),
+        TensorSpec("prompt_embedding_table", "FP16", (-1, -1)): (),
+        TensorSpec("prompt_table_extra_id", "UINT64", ONE): (),
+        TensorSpec("prompt_vocab_size", "INT32", ONE): (0,),
+        TensorSpec("embedding_bias_words", "BYTES", ANY): (),
+        TensorSpec("embedding_bias_weights", "FP32", ANY): (),
+        TensorSpec("lora_task_id", "UINT64", ONE): (),
+        TensorSpec("lora_weights", "FP16", (-1, -1)): (),
+        TensorSpec("lora_config", "INT32", (-1, 3)): (),
+        TensorSpec("guided_decoding_guide_type", "BYTES", ONE): (),
+        TensorSpec("guided_decoding_guide", "BYTES", ONE): (),
+    },
+    without_effect=(TensorSpec("pad_id", "INT32", ONE),),
+)
+
+INPUTS = _TABLE.inputs
+
+OUTPUTS = (
+    TensorSpec("text_output", "BYTES", ANY),
+    TensorSpec("finish_reason", "INT32", ONE),  # not in TensorRT-LLM's contract
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """One prompt, as text."""
+
+    request_id: int
+    text: str
+    max_tokens: int
+    end_ids: frozenset[int] | None
+    """None: those of the tokenizer."""
+    stop_words: tuple[str, ...]
+    bad_words: tuple[str, ...]
+    sampling: SamplingParameters
+    streaming: bool
+
+
+def decode_text_request(frame: RequestFrame) -> TextRequest:
+    """What the inputs of an inference request ask for. Raises E2403 and E2404."""
+    given = _TABLE.read(frame)
+    (max_tokens,) = given["max_tokens"]
+    if max_tokens < 1:
+        raise MalformedRequest(reason=f"max_tokens is {max_tokens}, but must be at least 1")
+    end_ids = given.get("end_id")
+    return TextRequest(
+        request_id=frame.request_id,
+        text=given["text_input"][0],
+        max_tokens=max_tokens,
+        end_ids=None if end_ids is None else frozenset(token for token in end_ids if token >= 0),
+        stop_words=tuple(filter(None, given.get("stop_words", ()))),
+        bad_words=tuple(filter(None, given.get("bad_words", ()))),
+        sampling=_TABLE.read_sampling(given),
+        streaming=given.get("stream") == (True,),
+    )

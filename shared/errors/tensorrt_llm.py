@@ -1,0 +1,64 @@
+"""E25xx: what TensorRT-LLM's executor refuses or fails at."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class TensorRTLLMError(CogTritonError):
+    code = "E2500"
+    fixed_by = FixedBy.ENGINE
+    message = "TensorRT-LLM failed: {reason}."
+    remedy = "Look into the log of the engine process."
+
+
+class ExecutorQueueFull(CogTritonError):
+    code = "E2501"
+    fixed_by = FixedBy.USER
+    message = "TensorRT-LLM's queue is full: {limit} requests wait."
+    remedy = "Try again later."
+
+
+class EngineOfAnotherVersion(CogTritonError):
+    code = "E2502"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine was built for another version of TensorRT or TensorRT-LLM: {reason}."
+    remedy = "Build it again with the builder of this version."
+
+
+class EngineOfAnotherGpu(CogTritonError):
+    code = "E2503"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine was built for compute capability {built}; the GPU here has {present}."
+    remedy = "Build it on a GPU of this kind, or serve it on one of that kind."
+
+
+class RanksMismatch(CogTritonError):
+    code = "E2504"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine does not fit the processes and GPUs that it is spread over: {reason}."
+    remedy = "Run it with as many GPUs as it was built for, and leave WORLD_SIZE away or set it to that."
+
+
+class ServerParameterInvalid(CogTritonError):
+    code = "E2505"
+    fixed_by = FixedBy.OPERATOR
+    message = "The parameter {parameter} of server.tensorrt_llm is {value!r}, but {reason}."
+    remedy = "See docs/tensorrt_llm.md for the values that it may have."
+
+
+class TensorRTLLMNotLoaded(CogTritonError):
+    code = "E2506"
+    fixed_by = FixedBy.OPERATOR
+    message = "TensorRT-LLM cannot be loaded: {reason}."
+    remedy = "Use the runner image of this engine, on a machine with an NVIDIA driver."
+
+
+class GpuMemoryTooSmall(CogTritonError):
+    code = "E2507"
+    fixed_by = FixedBy.OPERATOR
+    message = "The GPU has too little free memory for this engine: {reason}."
+    remedy = (
+        "Use a larger GPU, end what else uses it, or set kv_cache_free_gpu_mem_fraction or"
+        " max_attention_window_size."
+    )

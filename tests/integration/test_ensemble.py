@@ -1,0 +1,264 @@
+"""Both models over HTTP and gRPC, as clients of NVIDIA's own backend use them."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import tarfile
+
+import httpx2
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+from typer.testing import CliRunner
+
+from cli.main import app
+from shared.cog.server import free_port
+from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import cog_server, wait_for
+from tests.support.generate_streams import run_generate_streams
+from tests.support.processes import marked
+from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
+from tests.support.triton import triton
+
+RATE = 100
+STREAMS = 64
+
+
+def counted(tokens: int) -> str:
+    return " ".join(str(number) for number in range(tokens))
+
+
+@pytest.fixture(scope="module")
+def server(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("triton")
+    with tarfile.open(mock_archive(tokens_per_second=RATE)) as archive:
+        archive.extractall(directory / "engine", filter="data")
+    http_port = free_port()
+    with triton(directory, directory / "engine", http_port=http_port) as running:
+        running.http_port = http_port
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(server):
+    with httpx2.Client(base_url=f"http://127.0.0.1:{server.http_port}/v2", timeout=30) as client:
+        yield client
+
+
+def generate(http, model: str, **inputs):
+    return http.post(f"/models/{model}/generate", json=inputs).json()
+
+
+def events(http, model: str, **inputs) -> list[dict]:
+    with http.stream("POST", f"/models/{model}/generate_stream", json=inputs) as answer:
+        return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+
+
+def test_one_engine_process_serves_both_models(server):
+    engines = [pid for pid, command in marked(server.mark).items() if "runner.engines.process" in command]
+    assert engines == [server.page.engine_pid]
+
+
+class TestHttp:
+    def test_health(self, http):
+        for path in ("health/live", "health/ready", "models/ensemble/ready", "models/tensorrt_llm/ready"):
+            assert http.get(path).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("model", "inputs", "outputs"),
+        [
+            ("tensorrt_llm", {"input_ids", "input_lengths", "request_output_len", "streaming"}, {"output_ids", "sequence_length"}),
+            ("ensemble", {"text_input", "max_tokens", "stop_words", "bad_words", "stream", "top_k"}, {"text_output"}),
+        ],
+    )  # fmt: skip
+    def test_metadata_and_config(self, http, model, inputs, outputs):
+        metadata = http.get(f"models/{model}").json()
+        assert inputs <= {tensor["name"] for tensor in metadata["inputs"]}
+        assert outputs <= {tensor["name"] for tensor in metadata["outputs"]}
+        assert http.get(f"models/{model}/config").json()["model_transaction_policy"] == {"decoupled": True}
+
+    def test_statistics_count_requests(self, http, server):
+        def successes() -> int:
+            (statistics,) = http.get("models/ensemble/stats").json()["model_stats"]
+            return statistics["inference_stats"]["success"]["count"]
+
+        before = successes()
+        generate(http, "ensemble", text_input="x", max_tokens=3)
+        server.wait_for(lambda: successes() == before + 1)
+
+    def test_the_curl_line_of_tensorrt_llm(self, http):
+        answer = generate(
+            http,
+            "ensemble",
+            text_input="What is machine learning?",
+            max_tokens=20,
+            bad_words="",
+            stop_words="",
+        )
+        assert (answer["model_name"], answer["text_output"]) == ("ensemble", counted(20))
+
+    def test_text_comes_as_it_is_written(self, http):
+        answers = events(http, "ensemble", text_input="x", max_tokens=30, stream=True)
+        assert "".join(answer["text_output"] for answer in answers) == counted(30)
+        assert len(answers) > 5
+        assert {answer["finish_reason"] for answer in answers[:-1]} == {0}
+        assert answers[-1]["finish_reason"] == 3
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_stop_words_end_the_text_and_are_not_part_of_it(self, http, server, stream):
+        inputs = {"text_input": "x", "max_tokens": 1_000_000, "stop_words": ["zzz", "11"], "stream": stream}
+        answers = events(http, "ensemble", **inputs)
+        assert "".join(answer["text_output"] for answer in answers) == counted(11) + " "
+        assert answers[-1]["finish_reason"] == 2
+        server.wait_for(lambda: server.page.in_flight == 0)
+
+    def test_sampling_parameters_are_taken(self, http):
+        answer = generate(
+            http, "ensemble", text_input="x", max_tokens=8, end_id=8, min_tokens=5, temperature=0.7, top_k=5,
+            top_p=0.9, seed=1, length_penalty=1.0, repetition_penalty=1.1, presence_penalty=0.1,
+            frequency_penalty=0.1, pad_id=2, beam_width=1,
+        )  # fmt: skip
+        assert (answer["text_output"], answer["finish_reason"]) == (counted(8), 3)
+
+    def test_an_end_id_ends_the_text(self, http):
+        answer = generate(http, "ensemble", text_input="x", max_tokens=100, end_id=8)
+        assert (answer["text_output"], answer["finish_reason"]) == (counted(3), 1)
+
+    def test_tokens(self, http):
+        inputs = {"input_ids": [5, 6], "input_lengths": 2, "request_output_len": 4}
+        assert generate(http, "tensorrt_llm", **inputs)["output_ids"] == [5, 6, 7, 8]
+        answers = events(http, "tensorrt_llm", **inputs, streaming=True)
+        assert sum(answer["sequence_length"] for answer in answers) == 4
+
+    @pytest.mark.parametrize(
+        ("inputs", "text"),
+        [
+            ({"max_tokens": 0}, "E2403 MalformedRequest: The request does not keep the tensor contract: max_tokens is 0"),
+            ({"max_tokens": 5, "temperature": -1.0}, "E2403 MalformedRequest: "),
+            ({"max_tokens": 5, "beam_width": 4}, "E2404 TensorNotSupported: The input beam_width"),
+            ({"max_tokens": 5, "exclude_input_in_output": False}, "E2404 TensorNotSupported: The input exclude_input"),
+            ({"max_tokens": 5, "guided_decoding_guide": "{}"}, "E2404 TensorNotSupported: The input guided_decoding_guide"),
+            ({"max_tokens": 5, "bad_words": ["9"]}, 'E1103 ParameterNotHonoured: The engine "mock" cannot honour bad_words'),
+        ],
+    )  # fmt: skip
+    def test_a_refusal_has_a_code(self, http, saw, inputs, text):
+        answer = http.post("models/ensemble/generate", json={"text_input": "x", **inputs})
+        assert answer.status_code == 400
+        assert saw(answer.json()["error"]).startswith(text)
+
+    def test_64_streams_lose_nothing(self, server):
+        tokens = 3 * RATE
+        inputs = [{"text_input": "x", "max_tokens": tokens, "stream": True}] * STREAMS
+        streams = run_generate_streams(server.http_port, "ensemble", inputs)
+        assert [stream.text for stream in streams] == [counted(tokens)] * STREAMS
+        assert all(stream.complete for stream in streams)
+        server.wait_for(lambda: server.page.in_flight == 0)
+
+    def test_a_client_that_leaves_stops_the_engines_work(self, http, server):
+        inputs = {"text_input": "x", "max_tokens": 1_000_000, "stream": True}
+        with http.stream("POST", "models/ensemble/generate_stream", json=inputs) as answer:
+            next(answer.iter_lines())
+            assert server.page.in_flight == 1
+        server.wait_for(lambda: server.page.in_flight == 0)
+
+
+class TestTritonclient:
+    """NVIDIA's own client."""
+
+    @pytest.fixture
+    def client(self, server):
+        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+        yield client
+        client.close()
+
+    def infer(self, client, model: str, **inputs) -> list:
+        answers: queue.Queue = queue.Queue()
+        client.start_stream(lambda result, error: answers.put(error or result))
+        tensors = []
+        for name, (datatype, values) in inputs.items():
+            tensor = triton_grpc.InferInput(name, [1, len(values)], datatype)
+            kind = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_}[datatype]
+            tensor.set_data_from_numpy(np.array([values], dtype=kind))
+            tensors.append(tensor)
+        client.async_stream_infer(model, tensors, enable_empty_final_response=True)
+        found = []
+        while not found or not found[-1].get_response().parameters["triton_final_response"].bool_param:
+            found.append(answers.get(timeout=20))
+        client.stop_stream()
+        return found
+
+    def test_text(self, client):
+        found = self.infer(
+            client,
+            "ensemble",
+            text_input=("BYTES", [b"x"]),
+            max_tokens=("INT32", [30]),
+            stream=("BOOL", [True]),
+        )
+        texts = [answer.as_numpy("text_output") for answer in found]
+        assert all(text.shape == (1, 1) for text in texts)
+        assert b"".join(text[0, 0] for text in texts).decode() == counted(30)
+
+    def test_tokens(self, client):
+        found = self.infer(
+            client,
+            "tensorrt_llm",
+            input_ids=("INT32", [5, 6, 7]),
+            input_lengths=("INT32", [3]),
+            request_output_len=("INT32", [30]),
+            streaming=("BOOL", [True]),
+        )
+        tokens = np.concatenate([answer.as_numpy("output_ids")[0, 0] for answer in found])
+        assert tokens.tolist() == list(range(5, 35))
+
+    def test_metadata_config_and_statistics(self, client):
+        for model in ("ensemble", "tensorrt_llm"):
+            assert client.is_model_ready(model)
+            assert client.get_model_metadata(model).name == model
+            assert client.get_model_config(model).config.backend == "engine_bridge"
+            (statistics,) = client.get_inference_statistics(model).model_stats
+            assert statistics.inference_stats.fail.count >= 0
+
+
+def test_without_tokenizer_files_text_is_refused(tmp_path, saw):
+    http_port = free_port()
+    engine = write_engine(tmp_path / "engine")
+    path = f"{PROJECT_ROOT}:{STAND_IN}"
+    with triton(tmp_path, engine, http_port=http_port, engine_kind="tensorrt_llm", engine_path=path):
+        url = f"http://127.0.0.1:{http_port}/v2/models"
+        inputs = {"input_ids": [10, 20], "input_lengths": 2, "request_output_len": 6}
+        answer = httpx2.post(f"{url}/tensorrt_llm/generate", json=inputs).json()
+        assert answer["output_ids"] == stand_in_tokens([10, 20], 6)
+        refused = httpx2.post(f"{url}/ensemble/generate", json={"text_input": "x", "max_tokens": 5})
+        assert saw(refused.json()["error"]).startswith("E2102 TritonTokenizerError: ")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_runner_opens_http_only_when_told(mock_archive, tmp_path):
+    port = free_port()
+    environment = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "cache")}
+    environment["TRITON_HTTP_ADDRESS"] = f"127.0.0.1:{port}"
+    with cog_server("runner", tmp_path / "log", **environment):
+        wait_for(lambda: is_open(port))  # Triton opens gRPC first
+        url = f"http://127.0.0.1:{port}/v2/models/ensemble/generate"
+        answer = httpx2.post(url, json={"text_input": "x", "max_tokens": 5}, timeout=20).json()
+    assert answer["text_output"] == counted(5)
+
+
+def test_the_command_line_writes_a_repository_that_serves(mock_archive, tmp_path):
+    with tarfile.open(mock_archive()) as archive:
+        archive.extractall(tmp_path / "engine", filter="data")
+    arguments = ["model-repository", "--engine", str(tmp_path / "engine"), "--out", str(tmp_path / "models")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.output.startswith(
+        f"tritonserver --model-repository={tmp_path}/models --backend-directory=/"
+    )
+    text = (tmp_path / "models/ensemble/config.pbtxt").read_text()
+    assert str(tmp_path / "engine") in text
+    assert (tmp_path / "models/tensorrt_llm/1").is_dir()

@@ -1,0 +1,261 @@
+"""Stands in for `tensorrt_llm.bindings.executor`: its names, signatures and failures, without a GPU.
+
+Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sampling. What it does besides is
+said by `stand_in.json` beside the engines:
+
+    {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9, "load_error": null}
+
+A prompt that holds `error_id` fails its step, with all that are active; `gpu_error_id` does so with an error
+of CUDA; `hang_id` never gets a token. `load_error` is what the constructor fails with, on `failing_rank` or on all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from .types import (
+    BatchingType,
+    CapacitySchedulerPolicy,
+    DecodingConfig,
+    DecodingMode,
+    ExecutorConfig,
+    ExtendedRuntimePerfKnobConfig,
+    FinishReason,
+    IterationStats,
+    KvCacheConfig,
+    KvCacheStats,
+    ModelType,
+    OutputConfig,
+    ParallelConfig,
+    Request,
+    Response,
+    Result,
+    SamplingConfig,
+    SchedulerConfig,
+    check,
+    failure,
+)
+
+__all__ = [
+    "BatchingType",
+    "CapacitySchedulerPolicy",
+    "DecodingConfig",
+    "DecodingMode",
+    "Executor",
+    "ExecutorConfig",
+    "ExtendedRuntimePerfKnobConfig",
+    "FinishReason",
+    "KvCacheConfig",
+    "ModelType",
+    "OutputConfig",
+    "ParallelConfig",
+    "Request",
+    "Response",
+    "Result",
+    "SamplingConfig",
+    "SchedulerConfig",
+]
+
+TOKENS_PER_BLOCK = 32
+BLOCKS = 1000
+STEP_FAILURES = {  # "Errors": an engine failure
+    "error_id": "Encountered an error in forwardAsync function: Assertion failed: mNextBlocks.empty()",
+    "gpu_error_id": "Encountered an error in forwardSync function: [TensorRT-LLM][ERROR] CUDA runtime error in "
+    "cudaEventSynchronize(get()): an illegal memory access was encountered",
+}
+
+
+@dataclass
+class Sequence:
+    id: int
+    request: Request
+    tokens: list[int] = field(default_factory=list)
+    told: int = 0
+
+
+class Executor:
+    """ "Executor": the constructor loads the engine, starts a thread, and returns."""
+
+    def __init__(
+        self, model_path: str | Path, model_type: ModelType, executor_config: ExecutorConfig
+    ) -> None:
+        check((Path(model_path) / "config.json").is_file(), f"File does not exist: {model_path}/config.json")
+        engine = json.loads((Path(model_path) / "config.json").read_text())
+        script = json.loads((Path(model_path) / "stand_in.json").read_text())
+        mapping = engine["pretrained_config"]["mapping"]
+        ranks = mapping["tp_size"] * mapping["pp_size"]
+        # "Multi-GPU, leader mode": rank and size come from MPI.
+        self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        if script.get("load_error"):
+            if script.get("failing_rank", self._rank) != self._rank:
+                threading.Event().wait()  # the constructor is collective: for the rank that never comes
+            raise failure(script["load_error"])
+        check(
+            int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == ranks,
+            "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when "
+            "participantIds are not specified",
+        )
+        self.config = executor_config
+        self._script = script
+        self._vocab_size = engine["pretrained_config"]["vocab_size"]
+        self._max_input_len = engine["build_config"]["max_seq_len"] - 1
+        self._max_seq_len = engine["build_config"]["max_seq_len"]
+        self._changed = threading.Condition()
+        self._queue: list[Sequence] = []
+        self._active: list[Sequence] = []
+        self._responses: list[Response] = []
+        self._cancelled: set[int] = set()
+        self._statistics: list[IterationStats] = []
+        self._next_id = 1
+        self._iteration = 0
+        self._shut_down = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def can_enqueue_requests(self) -> bool:
+        return self._rank == 0 and not self._shut_down
+
+    def enqueue_request(self, request: Request) -> int:
+        self._check_leader("enqueueRequests")
+        with self._changed:
+            if self._shut_down:
+                raise failure("Shutdown called, cannot enqueue requests")
+            limit = self.config.max_queue_size
+            if limit and len(self._queue) >= limit:
+                raise failure(f"Maximum queue size of {limit} has been reached, please try again later")
+            sequence = Sequence(self._next_id, request)
+            self._next_id += 1
+            self._queue.append(sequence)
+            self._changed.notify_all()
+            return sequence.id
+
+    def await_responses(self, timeout: timedelta | float | None = None) -> list[Response]:
+        """An int is no duration ("Executor"): it would be the id of a request."""
+        if not isinstance(timeout, timedelta | float | None):
+            raise TypeError("await_responses(): incompatible function arguments.")
+        self._check_leader("awaitResponses")
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        with self._changed:
+            if self._shut_down:
+                raise failure("Shutdown called")
+            self._changed.wait_for(lambda: self._responses or self._shut_down, seconds)
+            responses, self._responses = self._responses, []
+            return responses
+
+    def cancel_request(self, id: int) -> None:  # noqa: A002 - its name
+        self._check_leader("cancelRequest")
+        with self._changed:
+            if self._shut_down:
+                raise failure("Shutdown called")
+            self._cancelled.add(id)
+            self._changed.notify_all()
+
+    def get_latest_iteration_stats(self) -> list[IterationStats]:
+        with self._changed:
+            statistics, self._statistics = self._statistics, []
+            return statistics
+
+    def shutdown(self) -> None:
+        """Idempotent; active requests are run to the end. On another rank: until the leader ends."""
+        if self._rank != 0:
+            threading.Event().wait()
+        with self._changed:
+            self._shut_down = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _check_leader(self, method: str) -> None:
+        if self._rank != 0:
+            raise failure(f"With LEADER communication mode, only leader rank is expected to call {method}")
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._active or self._shut_down)
+                if self._shut_down and not self._active:
+                    return
+                self._admit()
+                self._iterate()
+                self._changed.notify_all()
+            time.sleep(self._script.get("step_seconds", 0.001))
+
+    def _admit(self) -> None:
+        """ "Errors": a request that is invalid for the engine gets an error Response."""
+        while self._queue and len(self._active) < self._script.get("batch", 64):
+            sequence = self._queue.pop(0)
+            length, end_id = len(sequence.request.input_token_ids), sequence.request.end_id
+            problem = ""
+            if length > self._max_input_len:
+                problem = (
+                    f"Prompt length ({length}) exceeds maximum input length ({self._max_input_len}). Set log "
+                    "level to info and check TRTGptModel logs for how maximum input length is set"
+                )
+            elif end_id is not None and not -1 <= end_id < self._vocab_size:
+                problem = f"EndId ({end_id}) is not within acceptable range [-1, {self._vocab_size})."
+            if problem:
+                text = f"Encountered an error when fetching new request: {failure(problem)}"
+                self._responses.append(Response(sequence.id, text))
+            else:
+                self._active.append(sequence)
+
+    def _iterate(self) -> None:
+        self._iteration += 1
+        for kind, text in STEP_FAILURES.items():
+            if any(self._script.get(kind) in one.request.input_token_ids for one in self._active):
+                self._responses += [Response(one.id, str(failure(text))) for one in self._active]
+                self._active.clear()
+        for sequence in list(self._active):
+            self._advance(sequence)
+        blocks = sum(1 + len(one.tokens) // TOKENS_PER_BLOCK for one in self._active)
+        self._statistics.append(
+            IterationStats(
+                self._iteration,
+                len(self._active),
+                len(self._queue),
+                KvCacheStats(BLOCKS, BLOCKS - blocks, blocks),
+            )
+        )
+        del self._statistics[: -self.config.iter_stats_max_iterations or None]
+
+    def _advance(self, sequence: Sequence) -> None:
+        request = sequence.request
+        if sequence.id in self._cancelled:
+            self._respond(sequence, FinishReason.CANCELLED, [])
+            return
+        if self._script.get("hang_id") in request.input_token_ids:
+            return
+        token = (sum(request.input_token_ids) + len(sequence.tokens)) % self._vocab_size
+        if [token] in (request.bad_words or []):
+            token = (token + 1) % self._vocab_size
+        # "Request": prompt and max_tokens beyond max_seq_len are clipped.
+        longest = min(request.max_tokens, self._max_seq_len - len(request.input_token_ids))
+        early = len(sequence.tokens) < (request.sampling_config.min_tokens or 0)
+        if token == request.end_id and not early:
+            self._respond(sequence, FinishReason.END_ID, sequence.tokens[sequence.told :])
+            return
+        sequence.tokens.append(token)
+        new = sequence.tokens[sequence.told :]
+        if any(sequence.tokens[-len(word) :] == word for word in request.stop_words or []) and not early:
+            self._respond(sequence, FinishReason.STOP_WORDS, new)
+        elif len(sequence.tokens) == longest:
+            self._respond(sequence, FinishReason.LENGTH, new)
+        elif request.streaming:
+            sequence.told = len(sequence.tokens)
+            self._respond(sequence, FinishReason.NOT_FINISHED, new)
+
+    def _respond(self, sequence: Sequence, reason: FinishReason, tokens: list[int]) -> None:
+        """ "Response and Result": streaming gives what is new; the prompt comes first unless it is excluded."""
+        final = reason is not FinishReason.NOT_FINISHED
+        request = sequence.request
+        if not request.streaming and not request.output_config.exclude_input_from_output:
+            tokens = [*request.input_token_ids, *tokens]
+        result = Result(final, final, [tokens], [reason])
+        self._responses.append(Response(sequence.id, result))
+        if final:
+            self._active.remove(sequence)

@@ -1,0 +1,249 @@
+"""The TensorRT-LLM engine on the stand-in of its executor."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import fields
+
+import pytest
+
+from runner.engines.base import FinishReason, Request, SamplingParameters, Statistics
+from runner.engines.process import load_engine
+from runner.engines.tensorrt_llm.requests import executor_request, sampling_options
+from runner.engines.tensorrt_llm.settings import read_settings
+from shared.errors import (
+    EngineOfAnotherVersion,
+    EngineStartFailed,
+    ExecutorQueueFull,
+    InvalidArgument,
+    MalformedRequest,
+    PromptRequired,
+    PromptTooLong,
+    TensorRTLLMNotLoaded,
+)
+from tests.support.tensorrt_llm_engine import (
+    ERROR,
+    GPU_ERROR,
+    HANG,
+    MAX_SEQ_LEN,
+    VOCAB_SIZE,
+    stand_in_tokens,
+    write_engine,
+)
+
+PROMPT = [10, 20]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_every_token_comes_once_and_the_prompt_never(running, streaming):
+    with running() as engine:
+        tokens, reason = engine.run(Request(1, PROMPT, 300, streaming=streaming))
+        assert (tokens, reason) == (stand_in_tokens(PROMPT, 300), FinishReason.LENGTH)
+        assert len(engine.outputs[1]) == (300 if streaming else 1)
+
+
+def test_requests_are_batched(running):
+    with running() as engine:
+        for number in range(20, 52):
+            engine.engine.submit(Request(number, [number], 50))
+        for number in range(20, 52):
+            assert engine.ended(number).finish_reason is FinishReason.LENGTH
+            assert engine.tokens(number) == stand_in_tokens([number], 50)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("end_ids", [{35}, {35, 300}, {1, 35}, {1, 35, VOCAB_SIZE + 5}])
+def test_each_end_id_ends_and_is_no_output(running, end_ids, streaming):
+    with running() as engine:
+        answer = engine.run(Request(1, PROMPT, 300, frozenset(end_ids), streaming=streaming))
+        assert answer == ([30, 31, 32, 33, 34], FinishReason.END_ID)
+
+
+def test_an_end_id_that_does_not_end_is_output(running):
+    with running() as engine:
+        sampling = SamplingParameters(min_tokens=10)
+        request = Request(1, PROMPT, 12, frozenset({1, 35}), sampling=sampling)
+        assert engine.run(request) == (stand_in_tokens(PROMPT, 12), FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("word", [[33], [32, 33]])
+def test_stop_words_stay_in_the_output(running, word):
+    with running() as engine:
+        answer = engine.run(Request(1, PROMPT, 300, frozenset({1, 35}), stop_words=[[77, 78], word]))
+        assert answer == ([30, 31, 32, 33], FinishReason.STOP_WORDS)
+
+
+def test_bad_words_are_not_written(running):
+    with running() as engine:
+        tokens, _ = engine.run(Request(1, PROMPT, 6, bad_words=[[33]]))
+        assert tokens == [30, 31, 32, 34, 34, 35]
+
+
+def test_every_sampling_parameter_arrives(executor):
+    values = {field.name: 0.5 for field in fields(SamplingParameters)}
+    request = Request(1, PROMPT, 1, sampling=SamplingParameters(**values))
+    made = executor_request(executor, request, VOCAB_SIZE).sampling_config
+    assert {name: getattr(made, name) for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("sampling", "options"),
+    [
+        ({}, {}),
+        ({"top_k": -1, "top_p": 0.0, "min_tokens": -1}, {}),
+        ({"temperature": 0.0, "top_p": 0.9}, {"top_k": 1}),
+        ({"seed": 0, "top_k": 5}, {"seed": 0, "top_k": 5}),
+    ],
+)
+def test_values_that_it_would_refuse_are_translated(sampling, options):
+    assert sampling_options(SamplingParameters(**sampling)) == options
+
+
+def test_a_cancelled_request_ends_and_is_forgotten(running):
+    with running() as engine:
+        engine.engine.submit(Request(1, PROMPT, 3000))
+        engine.engine.submit(Request(2, [HANG], 5))
+        engine.started(1)
+        engine.engine.cancel(1)
+        engine.engine.cancel(2)
+        engine.engine.cancel(99)
+        assert engine.ended(1).finish_reason is FinishReason.CANCELLED
+        assert engine.ended(2).finish_reason is FinishReason.CANCELLED
+        engine.engine.cancel(1)
+        assert engine.run(Request(3, PROMPT, 3))[0] == [30, 31, 32]
+
+
+def test_a_failed_step_fails_the_active_requests_only(running):
+    with running() as engine:
+        engine.engine.submit(Request(1, PROMPT, 3000))
+        engine.started(1)
+        engine.engine.submit(Request(2, [ERROR], 5))
+        for number in (1, 2):
+            error = str(engine.ended(number).error)
+            assert error.startswith("E2500 TensorRTLLMError: TensorRT-LLM failed: mNextBlocks.empty(). ")
+        assert engine.run(Request(3, PROMPT, 3))[0] == [30, 31, 32]
+
+
+def test_after_an_error_of_the_gpu_the_engine_ends(running):
+    with running() as engine:
+        engine.engine.submit(Request(1, [GPU_ERROR], 5))
+        assert "CUDA runtime error" in str(engine.ended(1).error)
+        engine._thread.join(20)
+        assert "illegal memory access" in str(engine.failure)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (Request(1, [], 5), PromptRequired),
+        (Request(1, [1] * 2001, 5), PromptTooLong),
+        (Request(1, PROMPT, 0), InvalidArgument),
+        (Request(1, [VOCAB_SIZE], 5), MalformedRequest),
+        (Request(1, [1, -1], 5), MalformedRequest),
+        (Request(1, PROMPT, 5, bad_words=[[VOCAB_SIZE]]), MalformedRequest),
+        (Request(1, PROMPT, 5, sampling=SamplingParameters(top_k=1025)), InvalidArgument),
+        (Request(1, PROMPT, 5, sampling=SamplingParameters(top_p=1.5)), MalformedRequest),
+        (Request(1, PROMPT, 5, sampling=SamplingParameters(repetition_penalty=0)), MalformedRequest),
+    ],
+)
+def test_a_request_that_can_never_run_is_refused_at_once(running, request_, error):
+    with running() as engine, pytest.raises(error):
+        engine.engine.submit(request_)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "server", "longest"),
+    [
+        ({"context_fmha": True, "remove_input_padding": True}, {}, 2000),
+        ({"context_fmha": False, "remove_input_padding": True}, {}, 1000),
+        (
+            {"context_fmha": True, "remove_input_padding": True},
+            {"enable_chunked_context": True},
+            MAX_SEQ_LEN - 1,
+        ),
+    ],
+)
+def test_the_longest_prompt_is_the_engines_own(running, plugins, server, longest):
+    with running(plugins=plugins, server=server) as engine:
+        engine.run(Request(1, [1] * longest, 1))
+        with pytest.raises(
+            PromptTooLong, match=f"has {longest + 1} tokens; this engine takes at most {longest}"
+        ):
+            engine.engine.submit(Request(2, [1] * (longest + 1), 1))
+
+
+def test_a_full_queue_is_told(running):
+    with running(server={"max_queue_size": 2}, batch=1) as engine:
+        engine.engine.submit(Request(1, [HANG], 5))
+        while engine.engine.statistics().active_requests != 1:
+            time.sleep(0.001)
+        for number in (2, 3):
+            engine.engine.submit(Request(number, PROMPT, 5))
+        with pytest.raises(ExecutorQueueFull, match="2 requests wait"):
+            engine.engine.submit(Request(4, PROMPT, 5))
+
+
+def test_statistics_are_those_of_the_latest_iteration(running):
+    with running(batch=2) as engine:
+        for number in (1, 2, 3):
+            engine.engine.submit(Request(number, PROMPT, 3000))
+        engine.started(2)
+        numbers = engine.engine.statistics()
+        assert (numbers.active_requests, numbers.queued_requests, numbers.kv_cache_blocks) == (2, 1, 1000)
+        assert numbers.kv_cache_blocks_used >= 2
+
+
+def test_an_engine_that_did_nothing_has_empty_statistics(running):
+    with running() as engine:
+        assert engine.engine.statistics() == Statistics()
+
+
+def test_shutdown_does_not_wait_for_what_runs(running):
+    with running(step_seconds=0.01) as engine:
+        engine.engine.submit(Request(1, PROMPT, 3900))
+        engine.started(1)
+    assert engine.ended(1).finish_reason in (FinishReason.CANCELLED, FinishReason.NOT_FINISHED)
+
+
+class TestLoading:
+    def test_a_flat_archive_of_old_has_no_parameters(self, executor, tmp_path):
+        engine = write_engine(tmp_path / "engine", server={"max_queue_size": 2}) / "engine"
+        assert read_settings(engine).server_arguments == {}
+        assert read_settings(engine).model_path == engine
+
+    @pytest.mark.parametrize(
+        ("text", "part"),
+        [
+            ("{", "cannot be read"),
+            ("[]", "is no JSON object"),
+            ('{"version": "1.2.1"}', "is not right: KeyError('pretrained_config')"),
+        ],
+    )
+    def test_a_broken_config_is_told(self, tmp_path, text, part):
+        engine = write_engine(tmp_path / "engine")
+        (engine / "engine/config.json").write_text(text)
+        with pytest.raises(EngineStartFailed, match=r"config\.json of the engine") as failed:
+            load_engine("tensorrt_llm", engine)
+        assert part in str(failed.value)
+
+    def test_an_engine_of_before_0_8_is_told(self, tmp_path):
+        engine = write_engine(tmp_path / "engine")
+        (engine / "engine/config.json").write_text(json.dumps({"builder_config": {}}))
+        with pytest.raises(EngineOfAnotherVersion, match=r"before TensorRT-LLM 0\.8"):
+            load_engine("tensorrt_llm", engine)
+
+    def test_a_missing_rank_is_told(self, tmp_path):
+        engine = write_engine(tmp_path / "engine", tp_size=2)
+        (engine / "engine/rank1.engine").unlink()
+        with pytest.raises(EngineStartFailed, match=r"no file rank1\.engine"):
+            load_engine("tensorrt_llm", engine)
+
+    def test_a_library_that_is_not_there_is_told(self, executor, monkeypatch, tmp_path):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
+            monkeypatch.delitem(sys.modules, name)
+        text = "libcuda.so.1: cannot open shared object file: No such file or directory"
+        monkeypatch.setenv("STAND_IN_IMPORT_ERROR", text)
+        with pytest.raises(TensorRTLLMNotLoaded, match=r"libcuda\.so\.1: cannot open"):
+            load_engine("tensorrt_llm", write_engine(tmp_path / "engine"))

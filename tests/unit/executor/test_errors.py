@@ -1,0 +1,103 @@
+"""TensorRT-LLM's error texts become coded errors, without the paths and backtraces in them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.engines.process import load_engine
+from runner.engines.tensorrt_llm.errors import coded, leaves_gpu_broken, plain_text
+from tests.support.tensorrt_llm_engine import write_engine
+
+PLACE = " (/src/tensorrt_llm/cpp/tensorrt_llm/batch_manager/trtGptModel.cpp:117)\n1  0x7f12 /usr/lib/libtrt.so(+0x1)"
+
+TEXTS = [
+    (
+        "Encountered an error when fetching new request: Prompt length (5000) exceeds maximum input length (4095). Set log level to info and check TRTGptModel logs for how maximum input length is set",
+        "E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095.",
+    ),
+    (
+        "Encountered an error when fetching new request: [TensorRT-LLM][ERROR] Assertion failed: EndId (99) is not within acceptable range [-1, 50).",
+        "E2403 MalformedRequest: The request does not keep the tensor contract: EndId (99) is not within",
+    ),
+    ("[TensorRT-LLM][ERROR] Assertion failed: topP.value() > 0.f", "E2403 MalformedRequest: "),
+    ("Incorrect sampling config", "E2403 MalformedRequest: "),
+    (
+        "Maximum queue size of 8 has been reached, please try again later",
+        "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests wait.",
+    ),
+    (
+        "[TRT] The engine plan file is not compatible with this version of TensorRT, expecting library version 10.14.1.48 got 10.13.0.35, please rebuild.",
+        "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, this is 10.14.1.48.",
+    ),
+    (
+        "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match. Note: Current Version: 240, Serialized Engine Version: 239",
+        "E2502 EngineOfAnotherVersion: ",
+    ),
+    (
+        "[json.exception.out_of_range.403] key 'mapping' not found",
+        "E2502 EngineOfAnotherVersion: ",
+    ),
+    (
+        "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0, please rebuild.",
+        "E2503 EngineOfAnotherGpu: The engine was built for compute capability 8.0; the GPU here has 8.6.",
+    ),
+    (
+        "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when participantIds are not specified",
+        "E2504 RanksMismatch: ",
+    ),
+    (
+        "CUDA runtime error in ::cudaMallocAsync(ptr, n, mStream): out of memory",
+        "E2507 GpuMemoryTooSmall: ",
+    ),
+    (
+        "Attention window too large to fit even a single sequence in the KV cache. Failing fast",
+        "E2507 GpuMemoryTooSmall: ",
+    ),
+    ("File does not exist: /data/engines/llama/config.json", "E2500 TensorRTLLMError: TensorRT-LLM failed: File does not exist: config.json."),
+    ("", "E2500 TensorRTLLMError: TensorRT-LLM failed: it gave no reason."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS)
+def test_a_text_of_tensorrt_llm_has_a_code(text, expected):
+    error = str(coded(text + PLACE))
+    assert error.startswith(expected)
+    assert "/src" not in error
+    assert "0x7f12" not in error
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS)
+def test_a_failure_to_load_has_a_code(executor, tmp_path, text, expected):
+    if not text:
+        return
+    with pytest.raises(Exception, match=r"E\d{4}") as failed:
+        load_engine("tensorrt_llm", write_engine(tmp_path / "engine", load_error=text))
+    assert str(failed.value).startswith(expected)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_one_line_with_a_code(text):
+    error = str(coded(text))
+    assert "\n" not in error
+    assert error[0] == "E"
+
+
+@given(st.from_regex(r"(/[a-z]{1,8}){2,5}/[a-z]{1,8}\.cpp", fullmatch=True))
+def test_no_folder_of_the_build_machine_is_left(path):
+    folder = path.rpartition("/")[0]
+    assert folder not in plain_text(f"it failed at {path} ({path}:12)\n3 0x1 {path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("CUDA runtime error in f(): an illegal memory access was encountered", True),
+        ("NCCL error /x/y.cpp:12 'unhandled cuda error'", True),
+        ("CUDA runtime error in f(): out of memory", False),
+        ("Assertion failed: mNextBlocks.empty()", False),
+    ],
+)
+def test_after_an_error_of_cuda_nothing_works(text, broken):
+    assert leaves_gpu_broken(text) is broken
