@@ -56,7 +56,7 @@ class Part:
         return HOME / f"{self.name.replace(' ', '-')}.made"
 
     def is_made(self) -> bool:
-        return self.stamp.exists() and self.stamp.read_text() == self.recipe()
+        return self.place.exists() and self.stamp.exists() and self.stamp.read_text() == self.recipe()
 
 
 def run(part: Part, command: Sequence[str | Path]) -> None:
