@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = (".nv_fatbin", "__nv_relfatbin")
+_RELA, _ALLOC = 4, 2
 _SPECIFIC, _FAMILY = 0x100000, 0x200000
 
 
@@ -41,6 +42,7 @@ class Image:
         self.headers = [(0, 64), (segments_at, segments_at + 56 * count)]
         self.loads = [row for row in rows if row[0] == 1]
         self.others = Counter((row[0], row[1], row[3], row[6]) for row in rows if row[0] != 1)
+        self.relocations: list[tuple[int, int]] = []
         self.sections = self._sections()
 
     def _sections(self) -> list[tuple[str, int, int]]:
@@ -54,7 +56,9 @@ class Image:
             name = bytes(self.data[start : start + 40]).split(b"\0")[0].decode(errors="replace")
             if name in NAMES:
                 found.append((name, row[3], row[5]))
-        return found
+            elif row[1] == _RELA and row[2] & _ALLOC:
+                self.relocations.append((row[3], row[5]))
+        return sorted(found, key=lambda section: section[1])
 
     def pieces(self) -> list[tuple[int, int, int | None]]:
         """Memory as (address, end, place in the file or None for zeros), in order."""
@@ -89,9 +93,23 @@ class Image:
                 parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def containers(self) -> list[list[Code]]:
-        """By section, in order. Raises ValueError when something else than zeros lies between them."""
-        found = []
+    def references(self) -> dict[int, int]:
+        """Where in memory addresses of device code stand, and which: in relocations, and what they relocate."""
+        found = {}
+        for table, size in self.relocations:
+            words = memoryview(bytes(self.read(table, table + size))).cast("Q")
+            for number, value in enumerate(words[2::3]):
+                if any(address <= value < address + size for _, address, size in self.sections):
+                    found[table + 24 * number + 16] = value
+                    found[words[3 * number]] = value
+        return found
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, address + 8), "little")
+
+    def containers(self) -> dict[int, list[Code]]:
+        """By address, in order. Raises ValueError when something else than zeros lies between them."""
+        found = {}
         for name, address, size in self.sections:
             content = memoryview(self.read(address, address + size))
             at = 0
@@ -104,7 +122,7 @@ class Image:
                 magic, _, _, length = struct.unpack_from("<IHHQ", content, at)
                 if magic != 0xBA55ED50:
                     raise ValueError(f"{name}: no container at {at:#x}")
-                found.append(list(_entries(content[at + 16 : at + 16 + length])))
+                found[address + at] = list(_entries(content[at + 16 : at + 16 + length]))
                 at += 16 + length
         return found
 

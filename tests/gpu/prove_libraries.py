@@ -24,10 +24,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nix.prune import LibraryReport, Outcome, prune_wheel_tree
 from tests.gpu import page
-from tests.gpu.fatbins import Image, expected
+from tests.gpu.fatbins import Code, Image, expected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CHUNK = 1 << 24
 _LISTED = re.compile(r"^(ELF|PTX) file +\d+: .*\.(sm_\d+[af]?)\.(?:cubin|ptx)$", re.MULTILINE)
@@ -66,12 +70,12 @@ def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, argument
         proof.failures.append(report.reason)
         return proof
     before, after = Image(original), Image(pruned)
-    wanted = [expected(container, sm) for container in before.containers()]
-    check_entries(wanted, after, proof)
-    check_memory(before, after, proof)
+    wanted = {address: expected(codes, sm) for address, codes in before.containers().items()}
+    check_entries(wanted, before, after, proof)
+    check_memory(before, after, proof, cut=arguments.cut)
     if wanted:
-        check_listing(original, before.containers(), arguments.cuobjdump, proof)
-        check_listing(pruned, wanted, arguments.cuobjdump, proof)
+        check_listing(original, before.containers().values(), arguments.cuobjdump, proof)
+        check_listing(pruned, wanted.values(), arguments.cuobjdump, proof)
     if new := warnings(pruned) - warnings(original):
         proof.failures.append(f"readelf: {min(new)}")
     proof.loading = loading(pruned, arguments.copy, arguments.python)
@@ -83,21 +87,33 @@ def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, argument
     return proof
 
 
-def check_entries(wanted, after: Image, proof: Proof) -> None:
+def check_entries(wanted: dict[int, list[Code]], before: Image, after: Image, proof: Proof) -> None:
+    """The containers that were there, in their order, each with what should be left; and found where they are."""
     found = after.containers()
-    same = len(found) == len(wanted) and all(
-        [code.content for code in left] == [code.content for code in right]
-        for left, right in zip(found, wanted, strict=True)
-    )
-    if not same:
+    if contents(found.values()) != contents(wanted.values()):
         proof.failures.append("the device code left is not what should be left")
+    for place, address in before.references().items():
+        new = after.word(place)
+        # The word that a relocation fills may hold something else in the file.
+        is_filled = before.word(place) != address and new == before.word(place)
+        if not is_filled and contents([found.get(new, [])]) != contents([wanted[address]]):
+            proof.failures.append(f"what stands at {place:#x} leads to other device code than before")
+            return
 
 
-def check_memory(before: Image, after: Image, proof: Proof) -> None:
-    """Same segments, and same bytes outside of device code and the two headers."""
+def contents(containers: Iterable[list[Code]]) -> list[list[memoryview]]:
+    return [[code.content for code in codes] for codes in containers]
+
+
+def check_memory(before: Image, after: Image, proof: Proof, *, cut: bool) -> None:
+    """Same segments, and same bytes outside of device code and the two headers; in a cut file also outside of
+    what points at device code.
+    """
     if before.others != after.others:
         proof.failures.append("other program headers than before")
     skipped = [(address, address + size) for _, address, size in before.sections]
+    if cut:
+        skipped += [(address, address + 8) for address in before.references()]
     skipped = sorted(skipped + before.header_addresses())
     for start, end, _ in before.pieces():
         at = start
@@ -198,10 +214,10 @@ def prove_tree(sm: int, arguments) -> tuple[list[Proof], dict[str, int]]:
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
         arguments.copy = Path(scratch, "site-packages")
         shutil.copytree(arguments.site, arguments.copy, symlinks=True)
-        report = prune_wheel_tree(arguments.copy, sm)
+        report = prune_wheel_tree(arguments.copy, sm, cut=arguments.cut)
         changed = [library for library in report.libraries if library.outcome is Outcome.PRUNED]
         before = digests(arguments.copy, changed)
-        again = prune_wheel_tree(arguments.copy, sm)
+        again = prune_wheel_tree(arguments.copy, sm, cut=arguments.cut)
         steady = before == digests(arguments.copy, changed)
         steady &= (
             not any(library.outcome is Outcome.PRUNED for library in again.libraries) and not again.records
@@ -237,6 +253,7 @@ def main() -> int:
     parser.add_argument(
         "--no-compression", action="store_true", help="leave compressed sizes out: four times faster"
     )
+    parser.add_argument("--cut", action="store_true", help="cut the removed code out of the files")
     parser.add_argument("--page", type=Path, help="write the table here")
     arguments = parser.parse_args()
     proofs: list[Proof] = []

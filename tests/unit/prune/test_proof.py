@@ -1,0 +1,71 @@
+"""The proof of pruning finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+
+from nix.prune import prune_library
+from tests.gpu.fatbins import Image, expected
+from tests.gpu.prove_libraries import Proof, check_entries, check_memory
+from tests.unit.prune.libraries import CUBIN, PTX, Library, container, entry, sections_of
+
+LIBRARY = Library(
+    [
+        container(*(entry(CUBIN, sm, 90_000, fill=sm) for sm in (80, 86, 90))),
+        container(entry(CUBIN, 90, 80_000), entry(PTX, 80, 800)),
+    ],
+    wrapped=True,
+)
+
+
+def failures(tmp_path, tampered, *, cut: bool) -> list[str]:
+    original, pruned = tmp_path / "original.so", tmp_path / "pruned.so"
+    for path in (original, pruned):
+        path.write_bytes(LIBRARY.build())
+    prune_library(pruned, 86, cut=cut)
+    data = bytearray(pruned.read_bytes())
+    tampered(data, sections_of(bytes(data)))
+    pruned.write_bytes(data)
+    proof = Proof("a library", 86)
+    before, after = Image(original), Image(pruned)
+    wanted = {address: expected(codes, 86) for address, codes in before.containers().items()}
+    check_entries(wanted, before, after, proof)
+    check_memory(before, after, proof, cut=cut)
+    return proof.failures
+
+
+def nothing(_data, _sections) -> None:
+    pass
+
+
+def other_data(data, sections) -> None:
+    data[sections[".data"][1] + 250] ^= 1
+
+
+def other_code(data, sections) -> None:
+    data[sections[".nv_fatbin"][1] + 1000] ^= 1
+
+
+def other_reference(data, sections) -> None:
+    data[sections[".nvFatBinSegment"][1] + 8] ^= 8
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("tampered", "found"),
+    [
+        (nothing, []),
+        (other_data, ["memory differs"]),
+        (other_code, ["the device code left", "what stands at"]),
+    ],
+)
+def test_proof(tmp_path, tampered, found, cut):
+    failed = failures(tmp_path, tampered, cut=cut)
+    assert len(failed) == len(found)
+    for text, start in zip(failed, found, strict=True):
+        assert text.startswith(start)
+
+
+def test_a_reference_that_leads_elsewhere(tmp_path):
+    [failure] = failures(tmp_path, other_reference, cut=True)
+    assert failure.startswith("what stands at")
