@@ -10,10 +10,25 @@ from contextlib import contextmanager
 import pytest
 
 from builder.pipeline import build
-from shared.cog.server import CogServer
+from shared.artifact import extract_archive
+from shared.cog.server import CogServer, free_port
 from tests.support.processes import MARK, wait_gone
+from tests.support.triton import triton
 
 READY_SECONDS = 120
+MOCK_RATE = 100
+
+
+def counted(tokens: int) -> str:
+    """The text of so many tokens of the mock."""
+    return " ".join(str(number % 10_000) for number in range(tokens))
+
+
+def unpacked(archive, directory):
+    """The engine directory of an archive, in `directory`."""
+    with archive.open("rb") as stream:
+        extract_archive(stream, directory / "engine", check=lambda _: None, max_bytes=1 << 30)
+    return directory / "engine"
 
 
 @contextmanager
@@ -58,3 +73,12 @@ def mock_archive(tmp_path_factory):
         return directory / "engine.tar"
 
     return make
+
+
+@pytest.fixture(scope="module")
+def mock_triton(mock_archive, tmp_path_factory):
+    """A Triton with both models of a mock of MOCK_RATE tokens/s, over gRPC and HTTP (`http_port`)."""
+    directory = tmp_path_factory.mktemp("triton")
+    engine = unpacked(mock_archive(tokens_per_second=MOCK_RATE), directory)
+    with triton(directory, engine, http_port=free_port()) as running:
+        yield running

@@ -1,44 +1,30 @@
-"""Both models over HTTP and gRPC, as clients of NVIDIA's own backend use them."""
+"""Both models over plain HTTP, as curl and perf tools use them; test_tritonclient.py: with NVIDIA's own client."""
 
 from __future__ import annotations
 
 import json
-import queue
-import socket
-import tarfile
 
 import httpx2
 import numpy as np
 import pytest
-import tritonclient.grpc as triton_grpc
 from typer.testing import CliRunner
 
 from cli.main import app
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import cog_server, wait_for
+from tests.integration.conftest import MOCK_RATE as RATE
+from tests.integration.conftest import cog_server, counted, unpacked, wait_for
 from tests.support.generate_streams import run_generate_streams
 from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
-from tests.support.triton import triton
+from tests.support.triton import is_open, triton
 
-RATE = 100
 STREAMS = 64
 
 
-def counted(tokens: int) -> str:
-    return " ".join(str(number) for number in range(tokens))
-
-
 @pytest.fixture(scope="module")
-def server(mock_archive, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("triton")
-    with tarfile.open(mock_archive(tokens_per_second=RATE)) as archive:
-        archive.extractall(directory / "engine", filter="data")
-    http_port = free_port()
-    with triton(directory, directory / "engine", http_port=http_port) as running:
-        running.http_port = http_port
-        yield running
+def server(mock_triton):
+    return mock_triton
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +115,14 @@ class TestHttp:
     def test_tokens(self, http):
         inputs = {"input_ids": [5, 6], "input_lengths": 2, "request_output_len": 4}
         assert generate(http, "tensorrt_llm", **inputs)["output_ids"] == [5, 6, 7, 8]
+
+    def test_tokens_come_as_they_are_made(self, http):
+        inputs = {"input_ids": [5, 6], "input_lengths": 2, "request_output_len": 30}
         answers = events(http, "tensorrt_llm", **inputs, streaming=True)
-        assert sum(answer["sequence_length"] for answer in answers) == 4
+        # Triton writes a tensor of one element as a number.
+        assert [token for one in answers for token in np.atleast_1d(one["output_ids"])] == list(range(5, 35))
+        assert len(answers) > 5
+        assert [answer["finish_reason"] for answer in answers] == [0] * (len(answers) - 1) + [3]
 
     @pytest.mark.parametrize(
         ("inputs", "text"),
@@ -164,64 +156,6 @@ class TestHttp:
         server.wait_for(lambda: server.page.in_flight == 0)
 
 
-class TestTritonclient:
-    """NVIDIA's own client."""
-
-    @pytest.fixture
-    def client(self, server):
-        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
-        yield client
-        client.close()
-
-    def infer(self, client, model: str, **inputs) -> list:
-        answers: queue.Queue = queue.Queue()
-        client.start_stream(lambda result, error: answers.put(error or result))
-        tensors = []
-        for name, (datatype, values) in inputs.items():
-            tensor = triton_grpc.InferInput(name, [1, len(values)], datatype)
-            kind = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_}[datatype]
-            tensor.set_data_from_numpy(np.array([values], dtype=kind))
-            tensors.append(tensor)
-        client.async_stream_infer(model, tensors, enable_empty_final_response=True)
-        found = []
-        while not found or not found[-1].get_response().parameters["triton_final_response"].bool_param:
-            found.append(answers.get(timeout=20))
-        client.stop_stream()
-        return found
-
-    def test_text(self, client):
-        found = self.infer(
-            client,
-            "ensemble",
-            text_input=("BYTES", [b"x"]),
-            max_tokens=("INT32", [30]),
-            stream=("BOOL", [True]),
-        )
-        texts = [answer.as_numpy("text_output") for answer in found]
-        assert all(text.shape == (1, 1) for text in texts)
-        assert b"".join(text[0, 0] for text in texts).decode() == counted(30)
-
-    def test_tokens(self, client):
-        found = self.infer(
-            client,
-            "tensorrt_llm",
-            input_ids=("INT32", [5, 6, 7]),
-            input_lengths=("INT32", [3]),
-            request_output_len=("INT32", [30]),
-            streaming=("BOOL", [True]),
-        )
-        tokens = np.concatenate([answer.as_numpy("output_ids")[0, 0] for answer in found])
-        assert tokens.tolist() == list(range(5, 35))
-
-    def test_metadata_config_and_statistics(self, client):
-        for model in ("ensemble", "tensorrt_llm"):
-            assert client.is_model_ready(model)
-            assert client.get_model_metadata(model).name == model
-            assert client.get_model_config(model).config.backend == "engine_bridge"
-            (statistics,) = client.get_inference_statistics(model).model_stats
-            assert statistics.inference_stats.fail.count >= 0
-
-
 def test_without_tokenizer_files_text_is_refused(tmp_path, saw):
     http_port = free_port()
     engine = write_engine(tmp_path / "engine")
@@ -233,11 +167,6 @@ def test_without_tokenizer_files_text_is_refused(tmp_path, saw):
         assert answer["output_ids"] == stand_in_tokens([10, 20], 6)
         refused = httpx2.post(f"{url}/ensemble/generate", json={"text_input": "x", "max_tokens": 5})
         assert saw(refused.json()["error"]).startswith("E2102 TritonTokenizerError: ")
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_the_runner_opens_http_only_when_told(mock_archive, tmp_path):
@@ -252,8 +181,7 @@ def test_the_runner_opens_http_only_when_told(mock_archive, tmp_path):
 
 
 def test_the_command_line_writes_a_repository_that_serves(mock_archive, tmp_path):
-    with tarfile.open(mock_archive()) as archive:
-        archive.extractall(tmp_path / "engine", filter="data")
+    unpacked(mock_archive(), tmp_path)
     arguments = ["model-repository", "--engine", str(tmp_path / "engine"), "--out", str(tmp_path / "models")]
     result = CliRunner().invoke(app, arguments)
     assert result.output.startswith(

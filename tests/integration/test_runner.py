@@ -17,14 +17,9 @@ from shared.errors import (
     Overloaded,
     PredictionFailed,
 )
-from tests.integration.conftest import cog_server, wait_for
+from tests.integration.conftest import cog_server, counted, wait_for
 from tests.support.load import run_streams
 from tests.support.processes import pid_of
-
-
-def counted(tokens: int) -> str:
-    """The text of so many tokens of the mock."""
-    return " ".join(str(number % 10_000) for number in range(tokens))
 
 
 @pytest.fixture(scope="module")

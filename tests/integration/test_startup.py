@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from builder.pipeline import build
-from shared.artifact import extract_archive
 from shared.cog.server import CogServer
 from shared.errors import CogServerFailed, PortInUse
+from tests.integration.conftest import unpacked
 from tests.support.processes import MARK, wait_gone
 
 MODEL = Path(__file__).parents[2] / "demo/model"
@@ -79,10 +79,9 @@ def test_an_archive_that_leaves_its_directory(start, mock_archive, tmp_path):
 def test_an_engine_that_cannot_be_loaded(start, tmp_path):
     (tmp_path / "config.yaml").write_text(f"engine: ctranslate2\nmodel: {MODEL}\n")
     build(str(tmp_path / "config.yaml"), tmp_path / "engine.tar")
-    with (tmp_path / "engine.tar").open("rb") as archive:
-        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
-    (tmp_path / "engine/engine/model.bin").write_bytes(b"no model")
-    assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(tmp_path / "engine"))
+    engine = unpacked(tmp_path / "engine.tar", tmp_path)
+    (engine / "engine/model.bin").write_bytes(b"no model")
+    assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(engine))
 
 
 def test_a_port_that_is_taken():
@@ -92,9 +91,7 @@ def test_a_port_that_is_taken():
 
 @pytest.fixture
 def engine_dir(mock_archive, tmp_path):
-    with mock_archive().open("rb") as archive:
-        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
-    return str(tmp_path / "engine")
+    return str(unpacked(mock_archive(), tmp_path))
 
 
 def test_a_port_for_metrics_that_is_taken(start, engine_dir):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -87,7 +88,7 @@ class Triton:
         self.log = directory / "log"
         self.page = StatusPage.create(directory / "status")
         layout = Layout.current()
-        http_port = parameters.pop("http_port", None)
+        self.http_port = parameters.pop("http_port", None)
         settings = {
             "engine_python": layout.engine_python("mock"),
             "engine_kind": "mock",
@@ -100,7 +101,7 @@ class Triton:
         command = [str(layout.tritonserver), f"--model-repository={directory / 'models'}"]
         command += [f"--backend-directory={layout.backend_directory}", "--exit-timeout-secs=5"]
         command += ["--allow-metrics=false", "--allow-gpu-metrics=false"]
-        command += http_arguments(http_port and f"127.0.0.1:{http_port}")
+        command += http_arguments(self.http_port and f"127.0.0.1:{self.http_port}")
         command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}"]
         environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries), MARK: self.mark}
         with self.log.open("wb") as log:
@@ -112,6 +113,8 @@ class Triton:
 
     def wait_ready(self, seconds: float = 60) -> None:
         self.wait_for(self._is_ready, seconds)
+        if self.http_port:  # which is opened after gRPC's
+            self.wait_for(lambda: is_open(self.http_port))
 
     def wait_for(self, condition, seconds: float = 20) -> None:
         deadline = time.monotonic() + seconds
@@ -160,6 +163,12 @@ class Triton:
                 self.process.kill()
         self.process.wait()
         return wait_gone(self.mark)
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
