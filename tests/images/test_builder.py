@@ -1,5 +1,9 @@
 """The builder's image, from locks in which stand-ins take the place of what this machine cannot reach."""
 
+import hashlib
+import json
+from pathlib import Path
+
 import pytest
 
 from shared.cog.client import PredictionClient
@@ -14,6 +18,7 @@ from tests.support.images import (
     run,
     shared_directory,
 )
+from tests.support.tensorrt_llm import environments
 
 CONFIG = "data:text/yaml,engine: ctranslate2\nmodel: /model"
 
@@ -44,6 +49,30 @@ def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_p
         assert runner.wait_ready()["status"] == "READY"
         inputs = {"prompt": demo["prompt"], "max_tokens": demo["max_tokens"], "temperature": 0}
         assert "".join(PredictionClient(runner.url).text(inputs)) == demo["text"]
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm"])
+def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
+    """TensorRT-LLM's tools are the tests' stand-in, in the place of those of the image."""
+    directory = shared_directory(tmp_path_factory, "environment")
+    installed = Path("/opt/cog-triton/engines")
+    numpy = installed / "ctranslate2/lib/python3.13/site-packages"
+    environments.make(directory / "made", Path("/usr/bin/python3.13"), "3.13", ["/stand-in", str(numpy)])
+    options = [
+        f"--volume={ROOT / 'demo/model'}:/model:ro",
+        f"--volume={environments.SUPPORT}:/stand-in:ro",
+        f"--volume={directory / 'made'}:{installed / 'tensorrt_llm'}:ro",
+        "--volume=/src",
+    ]
+    config = f"data:application/json,{json.dumps({'engine': engine, 'model': '/model'})}"
+    built = set()
+    with container(image, *options) as builder:
+        builder.wait_ready()
+        for count in range(2):
+            PredictionClient(builder.url).predict({"config": config})
+            podman("container", "cp", f"{builder.name}:/src/engine.tar", directory / f"{count}.tar")
+            built.add(hashlib.sha256((directory / f"{count}.tar").read_bytes()).hexdigest())
+    assert len(built) == 1
 
 
 def test_it_carries_what_builds_tensorrt_engines(image):

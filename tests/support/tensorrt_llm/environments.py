@@ -9,7 +9,7 @@ from pathlib import Path
 from . import VERSION
 from .tool import FAIL
 
-_ROOT = Path(__file__).resolve().parent.parent
+SUPPORT = Path(__file__).resolve().parent.parent
 _PACKAGES = {"tensorrt_llm": VERSION, "tensorrt_cu13": "10.14.1.48.post1", "nvidia_cuda_runtime": "13.0.48"}
 _TOOL = "import sys\nfrom tensorrt_llm.{module} import {call}\nsys.exit({call}({arguments}))\n"
 
@@ -17,13 +17,20 @@ _TOOL = "import sys\nfrom tensorrt_llm.{module} import {call}\nsys.exit({call}({
 def install(home: Path) -> Path:
     """Put the stand-in under the installation `home`; return the environment."""
     place = home / "engines/tensorrt_llm"
-    packages = place / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    # NumPy and safetensors are those of the tests.
+    make(place, Path(sys.executable).resolve(), version, [str(SUPPORT), *site.getsitepackages()])
+    return place
+
+
+def make(place: Path, interpreter: Path, version: str, path: list[str]) -> None:
+    """Make the environment at `place`; `path` has the stand-in and what it imports."""
+    packages = place / f"lib/python{version}/site-packages"
     packages.mkdir(parents=True)
     (place / "bin").mkdir()
-    (place / "bin/python").symlink_to(Path(sys.executable).resolve())
-    (place / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
-    # NumPy and safetensors are those of the tests.
-    (packages / "stand-in.pth").write_text("\n".join([str(_ROOT), *site.getsitepackages()]))
+    (place / "bin/python").symlink_to(interpreter)
+    (place / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+    (packages / "stand-in.pth").write_text("\n".join(path))
     for name, version in _PACKAGES.items():
         (packages / f"{name}-{version}.dist-info").mkdir()
         (packages / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
@@ -32,7 +39,6 @@ def install(home: Path) -> Path:
     for family in ("llama", "gpt", "qwen"):
         path = place / f"examples/models/core/{family}/convert_checkpoint.py"
         _tool(path, "convert", "convert", repr(family))
-    return place
 
 
 def fail(environment: Path, tool: str, failure: str) -> None:
