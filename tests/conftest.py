@@ -2,6 +2,9 @@
 
 A code is met when product code constructs its error in this process, reads it out of the text of another
 process, or when a test hands such a text to the fixture `saw`. An error that a test constructs is not met.
+
+A code that a request can meet must also be met over HTTP: in an answer whose whole text a test compared
+(the fixture `answered`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ settings.register_profile("fuzz", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 MET: set[str] = set()
+MET_OVER_HTTP: set[str] = set()
 
 
 def _new(cls, *_args, **_details):
@@ -58,25 +62,48 @@ def saw():
     return note
 
 
+@pytest.fixture
+def answered(saw):
+    """`answered(text, error)`: an HTTP server answered a request with this text, which is that of `error`."""
+
+    def note(text: str, error: CogTritonError) -> None:
+        assert saw(text) == str(error)
+        MET_OVER_HTTP.add(error.code)
+
+    return note
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--all-errors-met", action="store_true", help="fail when no test met one of the active error codes"
     )
 
 
-def _never_met(config) -> list[str]:
+def _left_out(config) -> dict[str, list[str]]:
+    """What to complain about: the codes under each heading."""
     if not config.getoption("--all-errors-met"):
-        return []
+        return {}
     active = {kind for kind in REGISTRY.values() if kind.state is State.ACTIVE}
-    return sorted(f"{kind.code} {kind.name()}" for kind in active if kind.code not in MET)
+    of_requests = {kind for kind in active if kind.code[:2] in {"E1", "E2"} and not kind.at_start}
+    missing = {
+        "active errors that no test met": {kind for kind in active if kind.code not in MET},
+        "errors of requests that no test met over HTTP": {
+            kind for kind in of_requests if kind.code not in MET_OVER_HTTP
+        },
+    }
+    return {
+        title: sorted(f"{kind.code} {kind.name()}" for kind in kinds)
+        for title, kinds in missing.items()
+        if kinds
+    }
 
 
 def pytest_sessionfinish(session, exitstatus):
-    if exitstatus == pytest.ExitCode.OK and _never_met(session.config):
+    if exitstatus == pytest.ExitCode.OK and _left_out(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    if missing := _never_met(config):
-        terminalreporter.section("active errors that no test met", red=True)
-        terminalreporter.write_line("\n".join(missing))
+    for title, kinds in _left_out(config).items():
+        terminalreporter.section(title, red=True)
+        terminalreporter.write_line("\n".join(kinds))

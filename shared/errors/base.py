@@ -42,6 +42,8 @@ class CogTritonError(Exception):
 
     code: ClassVar[str]
     state: ClassVar[State] = State.ACTIVE
+    at_start: ClassVar[bool] = False
+    """Of E2xxx: it ends the loading of an engine, so that no request meets it."""
     fixed_by: ClassVar[FixedBy]
     message: ClassVar[str]
     remedy: ClassVar[str]

@@ -128,6 +128,7 @@ class EngineInternalError(CogTritonError):
 
 class BridgeMisconfigured(CogTritonError):
     code = "E2406"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine bridge cannot start: {reason}."
     remedy = "Write the model repository with this version of cog-triton."
@@ -135,6 +136,7 @@ class BridgeMisconfigured(CogTritonError):
 
 class EngineStartFailed(CogTritonError):
     code = "E2407"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine process did not become ready: {reason}."
     remedy = "Look into the log of the engine process."

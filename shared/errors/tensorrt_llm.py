@@ -21,6 +21,7 @@ class ExecutorQueueFull(CogTritonError):
 
 class EngineOfAnotherVersion(CogTritonError):
     code = "E2502"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine was built for another version of TensorRT or TensorRT-LLM: {reason}."
     remedy = "Build it again with the builder of this version."
@@ -28,6 +29,7 @@ class EngineOfAnotherVersion(CogTritonError):
 
 class EngineOfAnotherGpu(CogTritonError):
     code = "E2503"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine was built for compute capability {built}; the GPU here has {present}."
     remedy = "Build it on a GPU of this kind, or serve it on one of that kind."
@@ -35,6 +37,7 @@ class EngineOfAnotherGpu(CogTritonError):
 
 class RanksMismatch(CogTritonError):
     code = "E2504"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine does not fit the processes and GPUs that it is spread over: {reason}."
     remedy = "Run it with as many GPUs as it was built for, and leave WORLD_SIZE away or set it to that."
@@ -42,6 +45,7 @@ class RanksMismatch(CogTritonError):
 
 class ServerParameterInvalid(CogTritonError):
     code = "E2505"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The parameter {parameter} of server.tensorrt_llm is {value!r}, but {reason}."
     remedy = "See docs/tensorrt_llm.md for the values that it may have."
@@ -49,6 +53,7 @@ class ServerParameterInvalid(CogTritonError):
 
 class TensorRTLLMNotLoaded(CogTritonError):
     code = "E2506"
+    at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "TensorRT-LLM cannot be loaded: {reason}."
     remedy = "Use the runner image of this engine, on a machine with an NVIDIA driver."

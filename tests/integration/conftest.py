@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from shared.artifact import extract_archive
 from shared.cog.server import CogServer, free_port
 from tests.support.processes import MARK, wait_gone
 from tests.support.triton import triton
+
+if TYPE_CHECKING:
+    from shared.errors import CogTritonError
 
 READY_SECONDS = 120
 MOCK_RATE = 100
@@ -82,3 +86,28 @@ def mock_triton(mock_archive, tmp_path_factory):
     engine = unpacked(mock_archive(tokens_per_second=MOCK_RATE), directory)
     with triton(directory, engine, http_port=free_port()) as running:
         yield running
+
+
+@pytest.fixture
+def assert_failed(answered):
+    """`assert_failed(result, error)`: this is how a prediction ends that fails with `error`."""
+
+    def check(result: dict, error: CogTritonError) -> None:
+        assert result["status"] == "failed"
+        before = f"Prediction failed: Generator iteration error: {error.name()}: "
+        assert result["error"].startswith(before)
+        answered(result["error"].removeprefix(before), error)
+
+    return check
+
+
+@pytest.fixture
+def assert_fails(assert_failed):
+    """`assert_fails(client, inputs, text, error)`: a prediction fails with `error`, after this text."""
+
+    def check(client, inputs, text: str, error: CogTritonError) -> None:
+        events = list(client.events(inputs))
+        assert "".join(event.data["chunk"] for event in events if event.kind == "output") == text
+        assert_failed(events[-1].data, error)
+
+    return check

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from shared.cog.server import free_port
+from shared.errors import MalformedRequest, ParameterNotHonoured, TensorNotSupported
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import MOCK_RATE as RATE
 from tests.integration.conftest import cog_server, counted, unpacked, wait_for
@@ -125,20 +126,24 @@ class TestHttp:
         assert [answer["finish_reason"] for answer in answers] == [0] * (len(answers) - 1) + [3]
 
     @pytest.mark.parametrize(
-        ("inputs", "text"),
+        ("inputs", "error"),
         [
-            ({"max_tokens": 0}, "E2403 MalformedRequest: The request does not keep the tensor contract: max_tokens is 0"),
-            ({"max_tokens": 5, "temperature": -1.0}, "E2403 MalformedRequest: "),
-            ({"max_tokens": 5, "beam_width": 4}, "E2404 TensorNotSupported: The input beam_width"),
-            ({"max_tokens": 5, "exclude_input_in_output": False}, "E2404 TensorNotSupported: The input exclude_input"),
-            ({"max_tokens": 5, "guided_decoding_guide": "{}"}, "E2404 TensorNotSupported: The input guided_decoding_guide"),
-            ({"max_tokens": 5, "bad_words": ["9"]}, 'E1103 ParameterNotHonoured: The engine "mock" cannot honour bad_words'),
+            ({"max_tokens": 0}, MalformedRequest(reason="max_tokens is 0, but must be at least 1")),
+            ({"temperature": -1.0}, MalformedRequest(reason="temperature is -1, outside 0 to inf")),
+            ({"beam_width": 4}, TensorNotSupported(tensor="beam_width")),
+            ({"exclude_input_in_output": False}, TensorNotSupported(tensor="exclude_input_in_output")),
+            ({"guided_decoding_guide": "{}"}, TensorNotSupported(tensor="guided_decoding_guide")),
+            ({"bad_words": ["9"]}, ParameterNotHonoured(engine="mock", parameter="bad_words", value=[[14]])),
         ],
-    )  # fmt: skip
-    def test_a_refusal_has_a_code(self, http, saw, inputs, text):
-        answer = http.post("models/ensemble/generate", json={"text_input": "x", **inputs})
+    )
+    def test_a_refusal_has_a_code(self, http, answered, inputs, error):
+        inputs = {"text_input": "x", "max_tokens": 5, **inputs}
+        answer = http.post("models/ensemble/generate", json=inputs)
         assert answer.status_code == 400
-        assert saw(answer.json()["error"]).startswith(text)
+        answered(answer.json()["error"], error)
+        # The status of a stream has been sent when its first event comes.
+        with http.stream("POST", "models/ensemble/generate_stream", json=inputs) as streamed:
+            assert str(error) in streamed.read().decode().replace('\\"', '"')
 
     def test_64_streams_lose_nothing(self, server):
         tokens = 3 * RATE

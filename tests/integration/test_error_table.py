@@ -1,26 +1,34 @@
-"""What each error of a prediction looks like over HTTP: its exact text, and the answer before it in an event stream."""
+"""What each error of a prediction looks like over HTTP: its exact text, and the answer before it in an event stream.
+
+`pytest --all-errors-met` fails when an error that a request can meet is not among these, nor in another test of
+this kind (the fixture `assert_fails`).
+"""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from shared.artifact import extract_archive
 from shared.cog.client import PredictionClient
 from shared.errors import (
     BadPromptTemplate,
+    EngineGaveUp,
     EngineInternalError,
+    EngineNotReady,
     EngineProcessDied,
     InvalidArgument,
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
     MessagesInvalid,
+    PredictionFailed,
     PromptRequired,
     PromptTemplateError,
     PromptTooLong,
     TritonTimeout,
     from_text,
 )
-from tests.integration.conftest import cog_server, wait_for
+from tests.integration.conftest import cog_server, unpacked, wait_for
 
 MAX_SEQ_LEN = 64
 CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{{ raise_exception('no') if messages|length > 2 }}"
@@ -76,10 +84,9 @@ TABLE = [
 @pytest.fixture(scope="module")
 def server(mock_archive, tmp_path_factory):
     directory = tmp_path_factory.mktemp("table")
-    with mock_archive(max_seq_len=MAX_SEQ_LEN).open("rb") as archive:
-        extract_archive(archive, directory / "engine", check=lambda _: None, max_bytes=1 << 30)
-    (directory / "engine/tokenizer/chat_template.jinja").write_text(CHAT)
-    settings = {"ENGINE_DIR": str(directory / "engine"), "RESPONSE_TIMEOUT": "1"}
+    engine = unpacked(mock_archive(max_seq_len=MAX_SEQ_LEN), directory)
+    (engine / "tokenizer/chat_template.jinja").write_text(CHAT)
+    settings = {"ENGINE_DIR": str(engine), "RESPONSE_TIMEOUT": "1"}
     with cog_server("runner", directory / "log", concurrency=16, **settings) as server:
         server.log = directory / "log"
         yield server
@@ -92,13 +99,15 @@ def client(server):
 
 
 @pytest.mark.parametrize(("inputs", "text", "error"), TABLE)
-def test_an_error_has_its_code_and_keeps_the_text_before_it(client, saw, inputs, text, error):
-    events = list(client.events(inputs))
-    assert "".join(event.data["chunk"] for event in events if event.kind == "output") == text
-    assert events[-1].data["status"] == "failed"
-    assert saw(events[-1].data["error"]) == (
-        f"Prediction failed: Generator iteration error: {error.name()}: {error}"
-    )
+def test_an_error_has_its_code_and_keeps_the_text_before_it(client, assert_fails, inputs, text, error):
+    assert_fails(client, inputs, text, error)
+
+
+def test_what_cog_refuses_gets_a_code_from_our_client(client, answered):
+    with pytest.raises(PredictionFailed) as refused:
+        client.predict({"prompt": "x", "max_tokens": 0})
+    (reason,) = re.findall("the prediction: (.*max_tokens.*)\\. Mend", str(refused.value))
+    answered(str(refused.value), PredictionFailed(reason=reason))
 
 
 def test_the_log_has_the_id_of_a_prediction_and_not_its_prompt(server, client):
@@ -124,16 +133,19 @@ def test_messages_go_through_the_chat_template(client):
     assert "".join(answer["output"]) == "0 1"
 
 
-def test_an_engine_that_dies_too_often_stays_away(server, saw):
+def test_an_engine_that_dies_too_often_stays_away(server, assert_fails, assert_failed):
     """Run last: it leaves the server without an engine."""
     client = PredictionClient(server.url)
     codes = set()
 
     def given_up() -> bool:
-        error = list(client.events({"prompt": "<crash>", "max_tokens": 60}))[-1].data["error"]
-        codes.add(from_text(saw(error)).code)
-        return "E2402" in codes
+        result = list(client.events({"prompt": "<crash>", "max_tokens": 60}))[-1].data
+        codes.add(code := from_text(result["error"]).code)
+        if code == EngineNotReady.code:
+            assert_failed(result, EngineNotReady())
+        return code == EngineGaveUp.code
 
     wait_for(given_up, 60)
     assert codes == {"E2400", "E2401", "E2402"}
+    assert_fails(client, {"prompt": "x"}, "", EngineGaveUp(restarts=6))
     assert server.health()["status"] == "UNHEALTHY"

@@ -10,8 +10,8 @@ import pytest
 
 from shared.cog.client import PredictionClient
 from shared.cog.server import CogServer, free_port
-from shared.errors import CogTritonError, PromptRequired, ShuttingDown
-from tests.integration.conftest import READY_SECONDS, cog_server, wait_for
+from shared.errors import CogTritonError, EngineProcessDied, PromptRequired, ShuttingDown, TritonUnavailable
+from tests.integration.conftest import READY_SECONDS, cog_server, counted, wait_for
 from tests.support.load import run_streams
 from tests.support.processes import MARK, marked, pid_of, wait_gone
 
@@ -29,10 +29,21 @@ def server(mock_archive, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("victim", "codes"),
-    [("runner.engines.process", {"E2400"}), ("bin/tritonserver", {"E2105"})],
+    ("victim", "errors"),
+    [
+        ("runner.engines.process", [EngineProcessDied(reason="it was ended by signal 9")]),
+        (
+            "bin/tritonserver",
+            [
+                TritonUnavailable(reason="the connection was closed"),
+                TritonUnavailable(reason="Connection reset by peer"),
+            ],
+        ),
+    ],
 )
-def test_a_death_in_the_middle_fails_every_stream_with_a_code_and_service_resumes(server, saw, victim, codes):
+def test_a_death_in_the_middle_fails_every_stream_with_a_code_and_service_resumes(
+    server, assert_failed, victim, errors
+):
     unhealthy = []
 
     def kill(_streams):
@@ -44,9 +55,10 @@ def test_a_death_in_the_middle_fails_every_stream_with_a_code_and_service_resume
     streams = run_streams(server.url, inputs, timeout=30, during=kill)
     assert unhealthy
     for stream in streams:
-        assert stream.result["status"] == "failed"
         assert stream.text.startswith("0 1 2")
-        assert any(code in saw(stream.result["error"]) for code in codes), stream.result["error"]
+        assert counted(3000).startswith(stream.text)
+        (error,) = [one for one in errors if str(one) in stream.result["error"]]
+        assert_failed(stream.result, error)
 
     client = PredictionClient(server.url)
 
@@ -137,7 +149,7 @@ def test_killing_the_supervisor_leaves_nothing_running(mock_archive, tmp_path):
 
 @pytest.mark.parametrize(("seconds", "status"), [("20", "succeeded"), ("0.5", "failed")])
 def test_a_shutdown_lets_predictions_finish_and_refuses_new_ones(
-    mock_archive, tmp_path, saw, seconds, status
+    mock_archive, tmp_path, assert_fails, assert_failed, seconds, status
 ):
     settings = {
         "COG_WEIGHTS": str(mock_archive(tokens_per_second=50)),
@@ -145,13 +157,17 @@ def test_a_shutdown_lets_predictions_finish_and_refuses_new_ones(
     }
     with cog_server("runner", tmp_path / "log", concurrency=4, DRAIN_SECONDS=seconds, **settings) as server:
         client = PredictionClient(server.url)
-        events = client.events({"prompt": "x", "max_tokens": 150})
-        assert next(event for event in events if event.kind == "output")
+        stream = client.events({"prompt": "x", "max_tokens": 150})
+        events = [next(stream), next(stream)]
         server.process.terminate()
         wait_for(lambda: server.health()["status"] == "UNHEALTHY")
-        with pytest.raises(ShuttingDown):
-            client.predict({"prompt": "x"})
-        last = list(events)[-1].data
-        assert last["status"] == status
-        assert ("E2108" in saw(last.get("error", ""))) == (status == "failed")
+        assert_fails(client, {"prompt": "x"}, "", ShuttingDown())
+        events += stream
+        text = "".join(event.data["chunk"] for event in events if event.kind == "output")
+        if status == "failed":
+            assert text
+            assert counted(150).startswith(text)
+            assert_failed(events[-1].data, ShuttingDown())
+        else:
+            assert text == counted(150)
         assert server.process.wait(20) == 0

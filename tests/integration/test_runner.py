@@ -101,13 +101,12 @@ def test_a_random_seed_is_told_and_can_be_sent_again(client):
     assert client.predict({"prompt": "x", "max_tokens": 1, "seed": 0})["metrics"]["seed"] == 0
 
 
-def test_a_prediction_too_many_is_refused_at_once(server, client):
+def test_a_prediction_too_many_is_refused_at_once(server, client, assert_fails):
     refused = []
 
     def one_more(_streams):
-        with pytest.raises(Overloaded) as error:
-            client.predict({"prompt": "x"})
-        refused.append(error)
+        assert_fails(client, {"prompt": "x"}, "", Overloaded(limit=64))
+        refused.append(True)
 
     streams = run_streams(server.url, [{"prompt": "x", "max_tokens": 200}] * 64, during=one_more)
     assert refused

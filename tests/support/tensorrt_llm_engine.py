@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import venv
 from pathlib import Path
 
+from builder.engines.mock import counting_tokenizer
+from shared.layout import PROJECT_ROOT, Layout
+
 STAND_IN = Path(__file__).resolve().parent / "executor_stand_in"
+NVML = Path(__file__).resolve().parent / "nvml_stand_in"
 VOCAB_SIZE = 500
 MAX_SEQ_LEN = 4000
-ERROR, GPU_ERROR, HANG = 7, 8, 9
+MEMORY_ERROR, ERROR, GPU_ERROR, HANG = 6, 7, 8, 9
 
 
 def write_engine(
@@ -43,9 +49,34 @@ def write_engine(
     (engine / "config.json").write_text(json.dumps(built))
     for rank in range(tp_size):
         (engine / f"rank{rank}.engine").write_bytes(b"engine")
-    stand_in = {"error_id": ERROR, "gpu_error_id": GPU_ERROR, "hang_id": HANG, **script}
+    stand_in = {
+        "error_id": ERROR,
+        "gpu_error_id": GPU_ERROR,
+        "hang_id": HANG,
+        "memory_error_id": MEMORY_ERROR,
+        **script,
+    }
     (engine / "stand_in.json").write_text(json.dumps(stand_in))
     return directory
+
+
+def runner_environment(directory: Path, **engine: object) -> dict[str, str]:
+    """What makes a runner serve such an engine, which counts as the mock does, on a machine without GPUs."""
+    engine_dir = write_engine(directory / "engine", **engine)
+    (engine_dir / "tokenizer").mkdir()
+    counting_tokenizer().save(str(engine_dir / "tokenizer/tokenizer.json"))
+    home = directory / "home"
+    environment = home / "engines/tensorrt_llm"
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "stand_in.pth").write_text(f"{STAND_IN}\n")
+    for part in ("triton", "bridge"):
+        (home / part).symlink_to(Layout.current().home / part)
+    return {
+        "ENGINE_DIR": str(engine_dir),
+        "COG_TRITON_HOME": str(home),
+        "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
+    }
 
 
 def stand_in_tokens(prompt: list[int], count: int) -> list[int]:

@@ -3,10 +3,12 @@
 Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sampling. What it does besides is
 said by `stand_in.json` beside the engines:
 
-    {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9, "load_error": null}
+    {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9,
+     "memory_error_id": 6, "load_error": null}
 
 A prompt that holds `error_id` fails its step, with all that are active; `gpu_error_id` does so with an error
-of CUDA; `hang_id` never gets a token. `load_error` is what the constructor fails with, on `failing_rank` or on all.
+of CUDA, `memory_error_id` for lack of memory; `hang_id` never gets a token. `load_error` is what the
+constructor fails with, on `failing_rank` or on all.
 """
 
 from __future__ import annotations
@@ -68,6 +70,8 @@ STEP_FAILURES = {  # "Errors": an engine failure
     "error_id": "Encountered an error in forwardAsync function: Assertion failed: mNextBlocks.empty()",
     "gpu_error_id": "Encountered an error in forwardSync function: [TensorRT-LLM][ERROR] CUDA runtime error in "
     "cudaEventSynchronize(get()): an illegal memory access was encountered",
+    "memory_error_id": "Encountered an error in forwardAsync function: [TensorRT-LLM][ERROR] CUDA runtime error in "
+    "::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory",
 }
 
 
