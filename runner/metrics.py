@@ -7,6 +7,7 @@ from urllib.request import urlopen
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
+
+    from runner.bridge.status import StatusPage
 
 log = structlog.get_logger()
 
@@ -24,8 +27,8 @@ _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10,
 class Metrics:
     """What a runner counts. Threads may share it."""
 
-    def __init__(self, running: Callable[[], int], restarts: Callable[[], int]) -> None:
-        """`running`: predictions that run or wait; `restarts`: of the engine process."""
+    def __init__(self, running: Callable[[], int], page: StatusPage) -> None:
+        """`running`: predictions that run or wait; `page`: what is known of the engine process."""
         self.registry = CollectorRegistry()
         self._first_token = self._histogram(
             "time_to_first_token_seconds", "From a prediction's arrival to its first token"
@@ -44,7 +47,8 @@ class Metrics:
         gauge = Gauge("cog_triton_running", "Predictions that run or wait", registry=self.registry)
         gauge.set_function(running)
         gauge = Gauge("cog_triton_engine_restarts", "Restarts of the engine process", registry=self.registry)
-        gauge.set_function(restarts)
+        gauge.set_function(lambda: page.restarts)
+        self.registry.register(_Engine(page))
 
     def sent(self, queued: float, prompt_tokens: int) -> None:
         """A prediction was handed to Triton, `queued` seconds after its arrival."""
@@ -76,6 +80,27 @@ class Metrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"cog_triton_{name}", text, labels, registry=self.registry)
+
+
+class _Engine(Collector):
+    """What the engine tells of itself, once a second; 0 without an engine process."""
+
+    def __init__(self, page: StatusPage) -> None:
+        self._page = page
+
+    def collect(self) -> Iterator[Metric]:
+        statistics = self._page.statistics
+        gauges = {
+            "active_requests": ("Requests in the engine's steps", statistics.active_requests),
+            "queued_requests": ("Requests that wait in the engine", statistics.queued_requests),
+        }
+        if statistics.kv_cache_blocks:
+            gauges |= {
+                "kv_cache_blocks": ("Blocks of the KV cache", statistics.kv_cache_blocks),
+                "kv_cache_blocks_used": ("Blocks of it in use", statistics.kv_cache_blocks_used),
+            }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"cog_triton_engine_{name}", text, value)
 
 
 class _Triton(Collector):

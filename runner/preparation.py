@@ -49,12 +49,13 @@ class Preparation:
     def of(cls, settings: Settings, kind: str, engine: EngineDirectory) -> Self:
         """Raises E2102, E4002 and E4100."""
         instantiate = settings.instantiate(engine.config)
-        server = (instantiate.get("server") or {}).get("tensorrt_llm") or {}
         tokenizer = Tokenizer.load(engine.tokenizer_files)
         return cls(
             tokenizer,
             Defaults.of(settings, instantiate, tokenizer, random_seed=kind in SEEDED),
-            Limits.of(kind, engine, server.get("args") or {}).lowered(settings.max_sequence_length),
+            Limits.of(kind, engine, settings.server_arguments(engine.config)).lowered(
+                settings.max_sequence_length
+            ),
             _chat_template(engine.tokenizer_files),
         )
 

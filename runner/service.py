@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import json
 import os
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from cog import CancelationException
 from runner.admission import Admission
 from runner.bridge.status import StatusPage
 from runner.engines.base import FinishReason, Request, SamplingParameters
+from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifeline import die_with_parent
 from runner.machine import check_machine
 from runner.preparation import Preparation
@@ -97,6 +99,7 @@ class Service:
             self._page,
             metrics_port=metrics_port,
             http_address=settings.triton_http_address,
+            environment={SERVER_ARGUMENTS: json.dumps(settings.server_arguments(engine.config))},
         )
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
@@ -190,7 +193,7 @@ class Service:
         from runner.metrics import Metrics
 
         refuse_used_port(port)
-        metrics = Metrics(lambda: self._admission.count, lambda: self._page.restarts)
+        metrics = Metrics(lambda: self._admission.count, self._page)
         metrics.serve(port, triton_port)
         return metrics
 

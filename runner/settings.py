@@ -145,6 +145,13 @@ class Settings(BaseModel):
         section = dict(engine_config.get("instantiate") or {})
         return section | self._file_section()
 
+    def server_arguments(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the model `tensorrt_llm`, from that section. Raises as `instantiate` does."""
+        section: Any = self.instantiate(engine_config)
+        for key in ("server", "tensorrt_llm", "args"):
+            section = section.get(key) or {}
+        return dict(section)
+
     def _file_section(self) -> dict[str, Any]:
         path = self.config_file
         if path is None:

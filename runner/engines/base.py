@@ -101,7 +101,7 @@ class Statistics:
 
     active_requests: int = 0
     queued_requests: int = 0
-    kv_cache_blocks: int = 0
+    kv_cache_blocks: int = 0  # 0: the engine has none, or does not count them
     kv_cache_blocks_used: int = 0
 
 

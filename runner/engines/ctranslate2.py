@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import ctranslate2
 
-from runner.engines.base import FinishReason, Output
+from runner.engines.base import FinishReason, Output, Statistics
 from shared.errors import (
     CTranslate2Error,
     EngineStartFailed,
@@ -122,6 +122,9 @@ class CTranslate2Engine:
             ended = None in step
             if outputs := _merge(output for output in step if output):
                 yield outputs
+
+    def statistics(self) -> Statistics:
+        return Statistics(active_requests=len(self._running), queued_requests=len(self._waiting))
 
     def shutdown(self) -> None:
         with self._change:

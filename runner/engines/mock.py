@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shared.errors import EngineInternalError, EngineStartFailed
 
-from .base import FinishReason, Output, SamplingParameters
+from .base import FinishReason, Output, SamplingParameters, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -137,6 +137,10 @@ class MockEngine:
             if request_id in self._streams:
                 self._cancelled.add(request_id)
                 self._changed.notify()
+
+    def statistics(self) -> Statistics:
+        """Nothing waits here."""
+        return Statistics(active_requests=len(self._streams))
 
     def shutdown(self) -> None:
         """Let `steps` end."""

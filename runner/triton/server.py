@@ -16,7 +16,7 @@ from runner.bridge.status import EngineState
 from shared.errors import CogTritonError, TritonFailedToStart, from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import IO
 
@@ -45,10 +45,12 @@ class TritonServer:
         *,
         metrics_port: int | None = None,
         http_address: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`port` is gRPC's, `metrics_port` that of Prometheus metrics: without it there are none.
 
-        `http_address`: `host:port` of Triton's HTTP endpoints, which are closed without it.
+        `http_address`: `host:port` of Triton's HTTP endpoints, which are closed without it. `environment`:
+        variables for the engine process, which has all those of Triton.
         """
         self._command = [
             str(layout.tritonserver),
@@ -61,7 +63,11 @@ class TritonServer:
             "--log-info=false",
             f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
         ]
-        self._environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries)}
+        self._environment = {
+            **os.environ,
+            **(environment or {}),
+            "LD_LIBRARY_PATH": str(layout.triton_libraries),
+        }
         self._page = page
         self._stopping = threading.Event()
         self._last_error: CogTritonError | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
-import httpx2
 import pytest
 
 from shared.cog.client import PredictionClient
-from shared.cog.server import CogServer, free_port
-from shared.errors import CogTritonError, EngineProcessDied, PromptRequired, ShuttingDown, TritonUnavailable
+from shared.cog.server import CogServer
+from shared.errors import CogTritonError, EngineProcessDied, ShuttingDown, TritonUnavailable
 from tests.integration.conftest import READY_SECONDS, cog_server, counted, wait_for
 from tests.support.load import run_streams
 from tests.support.processes import MARK, marked, pid_of, wait_gone
@@ -70,40 +69,6 @@ def test_a_death_in_the_middle_fails_every_stream_with_a_code_and_service_resume
 
     wait_for(works)
     wait_for(lambda: server.health()["status"] == "READY")
-
-
-def test_metrics_count_what_happened_and_pass_on_those_of_triton(mock_archive, tmp_path):
-    port = free_port()
-    settings = {
-        "COG_WEIGHTS": str(mock_archive()),
-        "WEIGHTS_CACHE": str(tmp_path / "weights"),
-        "METRICS_PORT": str(port),
-    }
-    with cog_server("runner", tmp_path / "log", concurrency=4, **settings) as server:
-        client = PredictionClient(server.url)
-        client.predict({"prompt": "x y", "max_tokens": 5})
-        with pytest.raises(PromptRequired):
-            client.predict({"prompt": ""})
-        next(client.text({"prompt": "x", "max_tokens": 3000}))
-        metrics = f"http://127.0.0.1:{port}/metrics"
-
-        def counted() -> dict[str, float]:
-            lines = httpx2.get(metrics).text.splitlines()
-            return {
-                name: float(value)
-                for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
-            }
-
-        wait_for(lambda: counted()["cog_triton_running"] == 0)
-        now = counted()
-    assert now['cog_triton_predictions_total{outcome="succeeded"}'] == 1
-    assert now['cog_triton_predictions_total{outcome="cancelled"}'] == 1
-    assert now['cog_triton_errors_total{code="E1001"}'] == 1
-    assert now["cog_triton_prompt_tokens_total"] == 3
-    assert now["cog_triton_generated_tokens_total"] >= 6
-    assert now["cog_triton_time_to_first_token_seconds_count"] == 2
-    assert now["cog_triton_inter_token_latency_seconds_count"] >= 1
-    assert any(name.startswith("nv_inference_request_success") for name in now)
 
 
 def test_a_hung_engine_shows_and_so_does_its_recovery(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import tarfile
@@ -15,6 +16,7 @@ from shared.cog.server import CogServer
 from shared.errors import CogServerFailed, PortInUse
 from tests.integration.conftest import unpacked
 from tests.support.processes import MARK, wait_gone
+from tests.support.tensorrt_llm_engine import runner_environment
 
 MODEL = Path(__file__).parents[2] / "demo/model"
 
@@ -107,3 +109,10 @@ def test_a_world_size_that_is_not_the_engines(start, engine_dir):
 
 def test_a_setting_that_is_not_valid(start):
     assert "E4002 SettingInvalid" in start(RESPONSE_TIMEOUT="soon")
+
+
+def test_a_server_parameter_of_the_config_file_that_the_engine_refuses(start, tmp_path):
+    config = {"instantiate": {"server": {"tensorrt_llm": {"args": {"kv_cache_free_gpu_mem_fraction": 7}}}}}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    settings = runner_environment(tmp_path) | {"COG_TRITON_CONFIG": str(tmp_path / "config.yaml")}
+    assert "E2505 ServerParameterInvalid: The parameter kv_cache_free_gpu_mem_fraction" in start(**settings)

@@ -6,6 +6,7 @@ The engine's own config.json is what trtllm-build writes (`pretrained_config`, `
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ from shared.errors import EngineOfAnotherVersion, EngineStartFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# The environment variable in which the runner says the server arguments, as JSON.
+SERVER_ARGUMENTS = "COG_TRITON_SERVER_ARGUMENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Settings:
     packed_prompts: bool
     """Whether prompts of one step are packed without padding, so that `max_num_tokens` bounds them."""
     server_arguments: dict[str, Any]
-    """`instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
+    """What the runner says, else `instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
 
     def max_prompt_tokens(self, *, chunked_context: bool) -> int:
         """The longest prompt that TensorRT-LLM takes (TrtGptModel's maximum input length)."""
@@ -79,6 +84,8 @@ def _product(mapping: dict[str, Any], *names: str) -> int:
 
 
 def _server_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    if (given := os.environ.get(SERVER_ARGUMENTS)) is not None:
+        return dict(json.loads(given))
     section: Any = config
     for key in ("instantiate", "server", "tensorrt_llm", "args"):
         section = (section or {}).get(key)

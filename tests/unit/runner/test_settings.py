@@ -1,5 +1,7 @@
 """Settings from environment variables."""
 
+import json
+
 import pytest
 
 from runner.settings import Settings
@@ -22,3 +24,29 @@ def test_a_switch_means_what_it_says(text, value):
 def test_what_is_not_valid_is_named(name, value):
     with pytest.raises(SettingInvalid, match=f"The setting {name} is '{value}'"):
         Settings.from_environment({name: value})
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_engine", "effective"),
+    [
+        (None, None, {}),
+        (None, {"a": 1}, {"a": 1}),
+        ({"b": 2}, {"a": 1}, {"b": 2}),
+        ({"b": 2}, None, {"b": 2}),
+    ],
+)
+def test_server_arguments_of_the_file_come_before_those_of_the_engine(
+    tmp_path, in_file, in_engine, effective
+):
+    def config(arguments):
+        return {"instantiate": {"server": {"tensorrt_llm": {"args": arguments}}} if arguments else None}
+
+    (tmp_path / "config.yaml").write_text(json.dumps(config(in_file)))
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": str(tmp_path / "config.yaml")})
+    assert settings.server_arguments(config(in_engine)) == effective
+
+
+def test_without_any_section_there_are_no_server_arguments():
+    settings = Settings.from_environment({})
+    for server in ({}, {"server": None}, {"server": {"tensorrt_llm": None}}):
+        assert settings.server_arguments({"instantiate": server}) == {}

@@ -106,6 +106,8 @@ class Executor:
             "participantIds are not specified",
         )
         self.config = executor_config
+        # "ExecutorConfig": the cache gets this part of the GPU's free memory.
+        self._blocks = int(BLOCKS * (executor_config.kv_cache_config.free_gpu_memory_fraction or 1))
         self._script = script
         self._vocab_size = engine["pretrained_config"]["vocab_size"]
         self._max_input_len = engine["build_config"]["max_seq_len"] - 1
@@ -222,7 +224,7 @@ class Executor:
                 self._iteration,
                 len(self._active),
                 len(self._queue),
-                KvCacheStats(BLOCKS, BLOCKS - blocks, blocks),
+                KvCacheStats(self._blocks, self._blocks - blocks, blocks),
             )
         )
         del self._statistics[: -self.config.iter_stats_max_iterations or None]
