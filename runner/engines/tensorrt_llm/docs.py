@@ -34,9 +34,10 @@ or backtraces in them.
 
 ## Parameters
 
-`server.tensorrt_llm.args` in the section `instantiate` of the file in COG_TRITON_CONFIG, else of the config in
-engine.tar; the names are those of TensorRT-LLM's own model repository. What is empty, null or an unfilled placeholder (`${name}`) is not set. A value that is not allowed fails the start with E2505; a
-name that nobody knows is logged with the nearest known one, and ignored.
+`server.tensorrt_llm.args` in the section `instantiate` of the file that COG_TRITON_CONFIG names, else of the
+config in engine.tar; the names are those of TensorRT-LLM's own model repository. What is empty, null or an
+unfilled placeholder (`${name}`) is not set. A value that is not allowed fails the start with E2505; a name
+that nobody knows is logged with the nearest known one, and ignored.
 """
 
 _NOT_VERIFIED = """\
