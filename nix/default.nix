@@ -9,9 +9,29 @@ let
   fetch = import ./fetch.nix { inherit pkgs locks readJSON; };
   sources = import ./sources.nix;
   tools = import ./tools.nix { inherit pkgs fetch sources; };
-  parts = import ./layers.nix { inherit fetch sources tools; };
+  # The GPU architectures that there are runners for.
+  sms = [
+    80
+    86
+    90
+  ];
+  parts = import ./layers.nix {
+    inherit
+      fetch
+      sms
+      sources
+      tools
+      ;
+  };
   inherit (import ./image.nix { inherit pkgs tools revision; }) mkImage mkModel;
-  images = import ./images.nix { inherit fetch parts mkImage; };
+  images = import ./images.nix {
+    inherit
+      fetch
+      mkImage
+      parts
+      sms
+      ;
+  };
 in
 {
   inherit images mkModel;

@@ -1,8 +1,9 @@
 # The images: which layers, and what runs in them.
 {
   fetch,
-  parts,
   mkImage,
+  parts,
+  sms,
 }:
 let
   version = builtins.head (
@@ -20,6 +21,7 @@ let
       gpu,
       environment,
       ports,
+      labels ? { },
     }:
     {
       User = "cog";
@@ -76,14 +78,17 @@ let
           predict = "${predictor}/run.py:${class}";
         };
         "run.cog.openapi_schema" = builtins.readFile (../. + "/${predictor}/.cog/openapi_schema.json");
-      };
+      }
+      // labels;
     };
 
+  # `sm` is the GPU architecture that its engine layer is pruned for, if it is.
   mkRunner =
     {
       name,
       engine,
       gpu,
+      sm ? null,
     }:
     mkImage {
       inherit name;
@@ -104,31 +109,34 @@ let
           COG_MAX_CONCURRENCY = "80";
           WEIGHTS_CACHE = "/var/cache/cog-triton/weights";
           ENGINE_DIR = "/src/triton_model_repo/tensorrt_llm/1";
-        };
+        }
+        // (if sm == null then { } else { COG_TRITON_SM = toString sm; });
+        labels = if sm == null then { } else { "cog-triton.sm" = toString sm; };
         ports = [
           5000
           8000
         ];
       };
     };
-  sms = [
-    80
-    86
-    90
-  ];
 
-  # NAME-80, NAME-86, NAME-90
+  # NAME-80, NAME-86, NAME-90; and NAME-full, which is pruned for none of them.
   perSM =
     prefix: engine:
     builtins.listToAttrs (
-      map (sm: rec {
-        name = "${prefix}-${toString sm}";
-        value = mkRunner {
+      map (
+        sm:
+        let
+          name = "${prefix}-${if sm == null then "full" else toString sm}";
+        in
+        {
           inherit name;
-          engine = engine sm;
-          gpu = true;
-        };
-      }) sms
+          value = mkRunner {
+            inherit name sm;
+            engine = engine sm;
+            gpu = true;
+          };
+        }
+      ) (sms ++ [ null ])
     );
 in
 perSM "cog-triton-runner" parts.engine-tensorrt-llm
@@ -141,7 +149,7 @@ perSM "cog-triton-runner" parts.engine-tensorrt-llm
       parts.python
       parts.runner
       parts.engine-ctranslate2
-      (parts.engine-tensorrt-llm null)
+      parts.engine-tensorrt-llm-build
       (parts.application "builder")
     ];
     config = imageConfig {

@@ -2,6 +2,7 @@
 # bridge, engine environment, application. See nix/oci/steps.py for the steps.
 {
   fetch,
+  sms,
   sources,
   tools,
 }:
@@ -77,16 +78,64 @@ let
     inherit path target;
   };
 
-  # Leaves the device code of one GPU architecture.
-  prune = sm: place: version: {
+  prune = options: place: version: {
     do = "prune";
     program = "${sources.prune}";
-    inherit sm place version;
+    inherit options place version;
   };
+  # What an engine layer is pruned for: one GPU architecture, or nothing when `sm` is null.
+  pruneFor =
+    sm: place: version:
+    if sm == null then
+      [ ]
+    else
+      [
+        (prune [
+          "--sm"
+          (toString sm)
+        ] place version)
+      ];
+  variant = sm: if sm == null then "full" else toString sm;
 
   own = {
     uid = user;
   };
+
+  # MPI, CPython and the wheels of TensorRT-LLM.
+  tensorrt-llm =
+    let
+      mpi = debian "mpi";
+      cpython = fetch.publisher "cpython";
+      wheels = fetch.wheels "engine-tensorrt-llm";
+      place = "${home}/engines/tensorrt_llm";
+      interpreter = "${home}/python${wheels.python}";
+      library = "libpython${wheels.python}.so.1.0";
+    in
+    {
+      inherit place;
+      inherit (wheels) python;
+      packages = mpi.packages ++ [ cpython ] ++ wheels.packages;
+      steps = mpi.steps ++ [
+        (link "usr/bin/mpirun" "mpirun.openmpi")
+        {
+          do = "archive";
+          source = "${cpython.path}";
+          into = interpreter;
+          strip = 1;
+          wanted = [ ];
+        }
+        # TensorRT-LLM's libraries ask the loader for it.
+        (link "usr/lib/x86_64-linux-gnu/${library}" "/${interpreter}/lib/${library}")
+        {
+          do = "environment";
+          inherit place;
+          interpreter = "/${interpreter}/bin/python${wheels.python}";
+          version = wheels.python;
+          wheels = paths wheels.packages;
+          left_out = wheels.leftOut;
+        }
+      ];
+    };
 in
 rec {
   base = mkLayer {
@@ -158,63 +207,37 @@ rec {
       vllm = environment "engine-vllm" place;
     in
     mkLayer {
-      name = "engine-vllm-${toString sm}";
+      name = "engine-vllm-${variant sm}";
       inherit (vllm) packages;
-      steps = vllm.steps ++ [ (prune sm place (fetch.wheels "engine-vllm").python) ];
+      steps = vllm.steps ++ pruneFor sm place (fetch.wheels "engine-vllm").python;
     };
 
-  # For a runner of one SM; for the builder, which compiles for all of them, `sm` is null.
   engine-tensorrt-llm =
     sm:
+    mkLayer {
+      name = "engine-tensorrt-llm-${variant sm}";
+      inherit (tensorrt-llm) packages;
+      steps = tensorrt-llm.steps ++ pruneFor sm tensorrt-llm.place tensorrt-llm.python;
+    };
+
+  # With the scripts that prepare checkpoints, and TensorRT's resources for engines of the runners' SMs.
+  engine-tensorrt-llm-build =
     let
-      mpi = debian "mpi";
-      cpython = fetch.publisher "cpython";
       examples = fetch.publisher "tensorrt-llm-examples";
-      wheels = fetch.wheels "engine-tensorrt-llm";
-      place = "${home}/engines/tensorrt_llm";
-      interpreter = "${home}/python${wheels.python}";
-      library = "libpython${wheels.python}.so.1.0";
     in
     mkLayer {
-      name = "engine-tensorrt-llm-${if sm == null then "build" else toString sm}";
-      packages =
-        mpi.packages ++ [ cpython ] ++ wheels.packages ++ (if sm == null then [ examples ] else [ ]);
-      steps =
-        mpi.steps
-        ++ [
-          (link "usr/bin/mpirun" "mpirun.openmpi")
-          {
-            do = "archive";
-            source = "${cpython.path}";
-            into = interpreter;
-            strip = 1;
-            wanted = [ ];
-          }
-          # TensorRT-LLM's libraries ask the loader for it.
-          (link "usr/lib/x86_64-linux-gnu/${library}" "/${interpreter}/lib/${library}")
-          {
-            do = "environment";
-            inherit place;
-            interpreter = "/${interpreter}/bin/python${wheels.python}";
-            version = wheels.python;
-            wheels = paths wheels.packages;
-            left_out = wheels.leftOut;
-          }
-        ]
-        ++ (
-          if sm == null then
-            [
-              {
-                do = "archive";
-                source = "${examples.path}";
-                into = place;
-                strip = 1;
-                wanted = [ "examples" ];
-              }
-            ]
-          else
-            [ (prune sm place wheels.python) ]
-        );
+      name = "engine-tensorrt-llm-build";
+      packages = tensorrt-llm.packages ++ [ examples ];
+      steps = tensorrt-llm.steps ++ [
+        {
+          do = "archive";
+          source = "${examples.path}";
+          into = tensorrt-llm.place;
+          strip = 1;
+          wanted = [ "examples" ];
+        }
+        (prune ([ "--builder" ] ++ map toString sms) tensorrt-llm.place tensorrt-llm.python)
+      ];
     };
 
   # What serves, and what the command line needs; `predictor` is the package that Cog serves.

@@ -7,7 +7,14 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shared.errors import DriverTooOld, GpuMismatch, GpusMissing, LockedMemoryTooSmall, SharedMemoryTooSmall
+from shared.errors import (
+    DriverTooOld,
+    GpuMismatch,
+    GpuNotOfImage,
+    GpusMissing,
+    LockedMemoryTooSmall,
+    SharedMemoryTooSmall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +50,16 @@ class Machine:
     """How much memory may be locked; None: as much as there is."""
 
 
-def check_machine(kind: str, manifest: Manifest | None, read: Callable[[int], Machine] | None = None) -> None:
+def check_machine(
+    kind: str,
+    manifest: Manifest | None,
+    image_sm: int | None = None,
+    read: Callable[[int], Machine] | None = None,
+) -> None:
     """Refuse a machine on which the engine cannot run. Engines for CPUs run everywhere.
 
-    `read` gets the number of GPUs that are needed, and tells of the machine. Raises E4010 to E4014.
+    `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets the
+    number of GPUs that are needed, and tells of the machine. Raises E4010 to E4015.
     """
     if kind not in NEEDED_CUDA:
         return
@@ -60,6 +73,9 @@ def check_machine(kind: str, manifest: Manifest | None, read: Callable[[int], Ma
         )
     engine_sm = None if manifest is None else manifest.sm
     for index, gpu in enumerate(machine.gpus[:ranks]):
+        # Exactly: some libraries choose kernels by name, for the very GPU that they find.
+        if image_sm not in (None, gpu.sm):
+            raise GpuNotOfImage(image_sm=image_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
         if engine_sm not in (None, gpu.sm):
             raise GpuMismatch(engine_sm=engine_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
     if ranks == 1:

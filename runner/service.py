@@ -19,7 +19,6 @@ from runner.admission import Admission
 from runner.bridge.status import StatusPage
 from runner.engines.base import FinishReason, Request, SamplingParameters
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.lifeline import die_with_parent
 from runner.machine import check_machine
 from runner.preparation import Preparation
 from runner.probe import Probe
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
     from runner.cancellation import Cancellation
     from runner.inputs import Inputs
+    from runner.lifeline import Lifeline
     from runner.metrics import Metrics
     from runner.prediction import Prediction
     from runner.preparation import Prepared
@@ -58,7 +58,7 @@ log = structlog.get_logger()
 class Service:
     """One engine, served by one Triton."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lifeline: Lifeline) -> None:
         """Fetch the engine, start Triton, and wait until it can generate. Raises E4xxx and E2102."""
         self._settings = settings
         layout = Layout.current()
@@ -103,7 +103,7 @@ class Service:
         )
         # From here on nothing may be left behind, however this process ends.
         atexit.register(self.close)
-        die_with_parent(self.close)
+        lifeline.before = self.close
         started = time.monotonic()
         self._triton.wait_ready(self._client.is_ready, settings.engine_start_timeout)
         try:
@@ -233,14 +233,14 @@ def engine_kind(manifest: Manifest | None) -> str:
 def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     """The engine that the settings name, fetched and unpacked if need be.
 
-    Raises E4202 when they name none, E4103 for a kind that is not in `available`, E4010 to E4014 for a
+    Raises E4202 when they name none, E4103 for a kind that is not in `available`, E4010 to E4015 for a
     machine that cannot run it, and what fetch_weights raises.
     """
 
     def check(manifest: Manifest | None) -> None:
         if (kind := engine_kind(manifest)) not in available:
             raise EngineKindMismatch(kind=kind, available=", ".join(available))
-        check_machine(kind, manifest)
+        check_machine(kind, manifest, settings.image_sm)
 
     source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
     if source is None:

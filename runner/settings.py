@@ -33,6 +33,11 @@ class Settings(BaseModel):
         alias="COG_TRITON_CONFIG",
         description="YAML file whose section `instantiate` comes before that of the config in engine.tar",
     )
+    image_sm: int | None = Field(
+        None,
+        alias="COG_TRITON_SM",
+        description="SM whose device code is in the image, which no other GPU can run; set by the image",
+    )
     weights_cache: Path = Field(
         Path.home() / ".cache/cog-triton/weights",
         alias="WEIGHTS_CACHE",
@@ -93,6 +98,12 @@ class Settings(BaseModel):
         le=65535,
         alias="METRICS_PORT",
         description="port on loopback for Prometheus; not set: none",
+    )
+    setup_timeout: float = Field(
+        3600,
+        gt=0,
+        alias="SETUP_TIMEOUT",
+        description="seconds that the whole set-up may take, with fetching the engine; then the runner ends",
     )
     engine_start_timeout: float = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"

@@ -4,7 +4,7 @@
 
 SPEC is JSON: {"name", "steps" (see steps.py), "attributes" (see tar.py), "packages"}, where packages say
 what is in it: [{"type", "name", "version", "file", "sha256"}]. RECORD is SPEC with "digest", "size" (bytes,
-compressed), "diff_id" and "unpacked" (bytes of all files) of the layer.
+compressed), "diff_id", "unpacked" (bytes of all files) and "pruned" (see steps.py) of the layer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Made(NamedTuple):
     size: int
     diff_id: str
     unpacked: int
+    pruned: list[dict[str, Any]]
 
 
 def make(spec: dict[str, Any], output: Callable[[bytes], None]) -> Made:
@@ -47,8 +48,7 @@ def make(spec: dict[str, Any], output: Callable[[bytes], None]) -> Made:
     with tempfile.TemporaryDirectory(prefix="layer-") as scratch:
         root = Path(scratch).resolve()
         tree = Tree(root)
-        for step in spec["steps"]:
-            steps.take(step, tree)
+        pruned = [row for step in spec["steps"] for row in steps.take(step, tree)]
         gzip = GzipWriter(emit)
 
         def add(data: bytes) -> None:
@@ -57,14 +57,14 @@ def make(spec: dict[str, Any], output: Callable[[bytes], None]) -> Made:
 
         unpacked = write_tar(root, spec["attributes"], add)
         gzip.close()
-    return Made(f"sha256:{packed.hexdigest()}", size, f"sha256:{plain.hexdigest()}", unpacked)
+    return Made(f"sha256:{packed.hexdigest()}", size, f"sha256:{plain.hexdigest()}", unpacked, pruned)
 
 
 def make_again(record: dict[str, Any], output: Callable[[bytes], None]) -> None:
     """Hand the layer of a record to `output`. Raises Problem when it is not what was recorded."""
-    if (made := make(record, output).digest) != record["digest"]:
+    if (digest := make(record, output).digest) != record["digest"]:
         raise Problem(
-            f"Layer {record['name']} came out as {made}, not as the recorded {record['digest']}: "
+            f"Layer {record['name']} came out as {digest}, not as the recorded {record['digest']}: "
             f"report this, with the versions of Python and the operating system."
         )
 

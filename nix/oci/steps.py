@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,10 +23,10 @@ _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 _MERGED = ("bin", "sbin", "lib", "lib64")
 
 
-def take(step: dict[str, Any], tree: Tree) -> None:
-    """Run one step."""
+def take(step: dict[str, Any], tree: Tree) -> list[dict[str, Any]]:
+    """Run one step; return what it pruned (see `_prune`)."""
     arguments = dict(step)
-    _STEPS[arguments.pop("do")](tree, **arguments)
+    return _STEPS[arguments.pop("do")](tree, **arguments) or []
 
 
 def _debian(tree: Tree, packages: list[str]) -> None:
@@ -86,18 +87,35 @@ def _link(tree: Tree, path: str, target: str) -> None:
     tree.link(path, target)
 
 
-def _prune(tree: Tree, program: str, sm: int, place: str, version: str) -> None:
-    """Remove the device code of other GPUs from the environment at `place`."""
+def _prune(tree: Tree, program: str, options: list[str], place: str, version: str) -> list[dict[str, Any]]:
+    """Remove the device code of other GPUs from the environment at `place`.
+
+    Returns a row for each library with device code and each file removed: its `path` below site-packages, its
+    `size` and its `device` code in bytes, [before, after], and the `reason` if it was refused.
+    """
     site = tree.root / wheel.site_packages(place, version)
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "prune", "--sm", str(sm), "--tree", str(site)]
-    # Its report is left out: standard output may be the archive.
-    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+    command = [sys.executable, "-m", "prune", *options, "--report", "json", "--tree", str(site)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise Problem(f"The device code could not be pruned to SM {sm}; the reason stands above.")
+        raise Problem(f"The device code could not be pruned ({' '.join(options)}); the reason stands above.")
+    (report,) = json.loads(done.stdout)
+    return [
+        {"path": path, "size": [size, 0], "device": [0, 0], "reason": ""}
+        for path, size in report["removed"].items()
+    ] + [
+        {
+            "path": library["path"],
+            "size": [library["size_before"], library["size_after"]],
+            "device": [sum(library["device_before"].values()), sum(library["device_after"].values())],
+            "reason": library["reason"] if library["outcome"] == "refused" else "",
+        }
+        for library in report["libraries"]
+        if library["device_before"] or library["outcome"] == "refused"
+    ]
 
 
-_STEPS: dict[str, Callable[..., None]] = {
+_STEPS: dict[str, Callable[..., list[dict[str, Any]] | None]] = {
     "debian": _debian,
     "certificates": _certificates,
     "environment": _environment,

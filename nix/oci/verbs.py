@@ -111,7 +111,7 @@ def _container_engine() -> str:
 
 def _inspect(image: Image, *, as_json: bool) -> None:
     if as_json:
-        shown = ("name", "digest", "size", "diff_id", "unpacked", "packages")
+        shown = ("name", "digest", "size", "diff_id", "unpacked", "packages", "pruned")
         layers = [{key: layer[key] for key in shown} for layer in image.layers]
         print(json.dumps({"name": image.name, "digest": image.manifest.digest, "layers": layers}, indent=2))
         return
@@ -122,3 +122,18 @@ def _inspect(image: Image, *, as_json: bool) -> None:
         print(f"\n{layer['name']:<28}{sizes}  {layer['digest']}")
         for package in layer["packages"]:
             print(f"    {package['name']} {package['version']}")
+        _inspect_pruned(layer["pruned"])
+
+
+def _inspect_pruned(rows: list[dict[str, Any]]) -> None:
+    """Libraries with device code, the largest first, and files left out."""
+    if rows:
+        print("\n    MB of device code, before and after pruning for one GPU architecture")
+    for row in sorted(rows, key=lambda row: (-row["device"][0], row["path"])):
+        before, after = (size / 1e6 for size in row["device"])
+        if row["reason"]:
+            print(f"    {row['path']}: left whole ({row['reason']})")
+        elif row["size"][1]:
+            print(f"    {before:9.1f} -> {after:9.1f}  {row['path']}")
+        else:
+            print(f"    {row['path']}: left out ({row['size'][0] / 1e6:.1f} MB)")

@@ -42,9 +42,16 @@ def _prune(arguments: list[str]) -> int:
         description="Leave only one GPU architecture's device code in shared libraries, in place.",
         epilog="prune list FILE...: show the device code of libraries.",
     )
-    parser.add_argument("--sm", type=int, required=True, help="compute capability without the dot: 86")
+    parser.add_argument("--sm", type=int, help="compute capability without the dot: 86")
     parser.add_argument("--tree", type=Path, action="append", default=[], help="a site-packages folder")
-    parser.add_argument("--builder", action="store_true", help="keep TensorRT's builder resource of --sm")
+    parser.add_argument(
+        "--builder",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="SM",
+        help="keep TensorRT's builder resources of these in a --tree; without --sm, touch nothing else",
+    )
     parser.add_argument(
         "--cut", action="store_true", help="leave removed code out of the file, where possible"
     )
@@ -55,6 +62,8 @@ def _prune(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.file and not options.tree:
         parser.error("name a FILE, or --tree DIR")
+    if options.sm is None and (options.file or not options.builder):
+        parser.error("--sm is missing")
     how = {"cut": options.cut, "keep_debug": options.keep_debug, "dry_run": options.dry_run}
     reports = [prune_wheel_tree(root, options.sm, builder=options.builder, **how) for root in options.tree]
     if options.file:

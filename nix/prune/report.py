@@ -41,7 +41,7 @@ class LibraryReport:
 class TreeReport:
     """All libraries below a folder that have device code or were changed; paths relative to it."""
 
-    sm: int
+    sm: int | None
     libraries: list[LibraryReport] = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)

@@ -19,7 +19,7 @@ from .refused import Refused
 from .report import Outcome, TreeReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 # One file per GPU architecture since TensorRT 10.10, and more of them for engines that will run on Windows.
 _BUILDER_RESOURCE = re.compile(r"libnvinfer_builder_resource(?:_(?P<target>[a-z0-9_]+))?\.so(?:\.\d+)*")
@@ -27,27 +27,27 @@ _BUILDER_RESOURCE = re.compile(r"libnvinfer_builder_resource(?:_(?P<target>[a-z0
 
 def prune_wheel_tree(
     root: Path,
-    sm: int,
+    sm: int | None,
     *,
-    builder: bool = False,
+    builder: Collection[int] = (),
     cut: bool = False,
     keep_debug: bool = False,
     dry_run: bool = False,
 ) -> TreeReport:
-    """Prune every shared library below `root` for `sm`, and rewrite RECORD.
+    """Prune every shared library below `root` for `sm` (None: none of them), and rewrite RECORD.
 
-    TensorRT's builder resources are removed: all of them, or for a `builder` those of other architectures and
-    of Windows. Raises Refused when a builder would be left without its own, and OSError.
+    TensorRT's builder resources are removed, except what the `builder` of engines for these architectures
+    needs. Raises Refused when there is none for one of them, and OSError.
     """
     report = TreeReport(sm)
-    removed, files = _without_resources(sorted(_files(root)), sm if builder else None)
+    removed, files = _without_resources(sorted(_files(root)), builder)
     for path in removed:
         report.removed[path.relative_to(root).as_posix()] = path.stat().st_size
         if not dry_run:
             path.unlink()
     changed = set()
     for path in files:
-        if not is_library(path):
+        if sm is None or not is_library(path):
             continue
         library = prune_library(path, sm, cut=cut, keep_debug=keep_debug, dry_run=dry_run)
         library.path = path.relative_to(root).as_posix()
@@ -70,15 +70,17 @@ def _files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _without_resources(files: list[Path], sm: int | None) -> tuple[list[Path], list[Path]]:
-    """Which builder resources go, and the files that stay; for a builder (`sm` given) its own stay."""
+def _without_resources(files: list[Path], builder: Collection[int]) -> tuple[list[Path], list[Path]]:
+    """Which builder resources go, and the files that stay."""
     resources = {path: match["target"] for path in files if (match := _BUILDER_RESOURCE.fullmatch(path.name))}
-    wanted = set() if sm is None else {None, "ptx", f"sm{sm}"}
+    own = {f"sm{sm}" for sm in builder}
     targets = {target for target in resources.values() if target and target.startswith("sm")}
-    if sm is not None and targets and f"sm{sm}" not in targets:
+    if targets and (missing := own - targets):
         raise Refused(
-            f"TensorRT has no builder resource for sm_{sm} here, only for {', '.join(sorted(targets))}"
+            f"TensorRT has no builder resource for {', '.join(sorted(missing))} here, "
+            f"only for {', '.join(sorted(targets))}"
         )
+    wanted = {None, "ptx", *own} if builder else set()
     removed = [path for path, target in resources.items() if target not in wanted]
     return removed, [path for path in files if path not in set(removed)]
 

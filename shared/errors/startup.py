@@ -26,6 +26,20 @@ class SettingInvalid(CogTritonError):
     remedy = "See docs/environment.md."
 
 
+class WorkerDied(CogTritonError):
+    code = "E4005"
+    fixed_by = FixedBy.OPERATOR
+    message = "Cog's server or its worker ended before the set-up did."
+    remedy = "Look into the log above; out of memory, or a `python` on PATH that is not ours, are usual causes."
+
+
+class SetupTimedOut(CogTritonError):
+    code = "E4006"
+    fixed_by = FixedBy.OPERATOR
+    message = "The set-up was not over after {seconds:g} s."
+    remedy = "Look into the log above for what it waited for, or raise SETUP_TIMEOUT."
+
+
 class GpusMissing(CogTritonError):
     code = "E4010"
     fixed_by = FixedBy.OPERATOR
@@ -59,6 +73,15 @@ class LockedMemoryTooSmall(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "At most {limit} MiB may be locked in memory; an engine on {ranks} GPUs needs {needed} MiB."
     remedy = "Run the container with --ulimit memlock=-1."
+
+
+class GpuNotOfImage(CogTritonError):
+    code = "E4015"
+    fixed_by = FixedBy.OPERATOR
+    message = (
+        "This image holds the device code for SM {image_sm} only; GPU {index} is a {gpu} with SM {gpu_sm}."
+    )
+    remedy = "Run the image for that GPU, or the one whose name ends in -full, which is for all GPUs."
 
 
 class EngineArchiveMalformed(CogTritonError):

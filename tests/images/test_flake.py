@@ -10,7 +10,7 @@ from tests.support.images import BUILDER, CPU, ROOT, build_image, run
 NAMES = {
     BUILDER,
     CPU,
-    *(f"cog-triton-runner{engine}-{sm}" for engine in ("", "-vllm") for sm in (80, 86, 90)),
+    *(f"cog-triton-runner{engine}-{sm}" for engine in ("", "-vllm") for sm in (80, 86, 90, "full")),
 }
 LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
 # As a user's own flake has it, except for where it comes from.
@@ -47,6 +47,14 @@ def test_runners_differ_in_the_engine_layer_alone(stand_in_locks):
     runners = [layers for name, layers in images.items() if "runner" in name]
     assert len({tuple(layers[:ENGINE] + layers[ENGINE + 1 :]) for layers in runners}) == 1
     assert len({layers[ENGINE] for layers in runners}) == len(NAMES) - 1
+
+
+def test_an_image_says_what_it_was_pruned_for():
+    told = 'builtins.mapAttrs (_: image: [ (image.config.Labels."cog-triton.sm" or null) (image.config.Env.COG_TRITON_SM or null) ])'
+    images = json.loads(nix("eval", "--json", ".#packages.x86_64-linux", "--apply", told).stdout)
+    ends = {name: name.rpartition("-")[2] for name in NAMES}
+    wanted = {name: end if end.isdigit() else None for name, end in ends.items()}
+    assert {name: images[name] for name in NAMES} == {name: [sm, sm] for name, sm in wanted.items()}
 
 
 def test_the_flake_can_be_shown():

@@ -3,13 +3,16 @@
 import io
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from nix import prune
 from nix.oci import debian, steps, wheel
 from nix.oci.problem import Problem
 from nix.oci.tar import write_tar
 from nix.oci.tree import Tree
+from tests.unit.prune.libraries import CUBIN, Library, container, entry
 
 PLACE = "opt/env"
 SITE = "opt/env/lib/python3.13/site-packages"
@@ -161,7 +164,42 @@ def test_the_tar_holds_what_attributes_say(tree):
 def test_a_pruner_that_fails_fails_the_layer_and_its_report_stays_out_of_the_archive(tree, tmp_path, capfd):
     (tmp_path / "prune").mkdir()
     (tmp_path / "prune/__main__.py").write_text("import sys\nprint('report')\nsys.exit('reason')\n")
-    step = {"do": "prune", "program": str(tmp_path), "sm": 86, "place": PLACE, "version": "3.13"}
-    with pytest.raises(Problem, match="could not be pruned to SM 86"):
+    step = {
+        "do": "prune",
+        "program": str(tmp_path),
+        "options": ["--sm", "86"],
+        "place": PLACE,
+        "version": "3.13",
+    }
+    with pytest.raises(Problem, match=r"could not be pruned \(--sm 86\)"):
         steps.take(step, tree)
     assert capfd.readouterr() == ("", "reason\n")
+
+
+def test_a_pruned_layer_knows_what_was_pruned_left_out_and_refused(tree):
+    files = {
+        "some/resource.so": Library([container(entry(CUBIN, 80), entry(CUBIN, 86))]).build(),
+        "some/odd.so": b"\x7fELF, of another machine" + bytes(64),
+        "tensorrt_libs/libnvinfer_builder_resource_sm90.so.10.14.1": b"any",
+    }
+    for name, content in files.items():
+        tree.file(f"{SITE}/{name}", content)
+    program = Path(prune.__file__).parent.parent
+    step = {
+        "do": "prune",
+        "program": str(program),
+        "options": ["--sm", "86"],
+        "place": PLACE,
+        "version": "3.13",
+    }
+    rows = {row.pop("path"): row for row in steps.take(step, tree)}
+    pruned = rows.pop("some/resource.so")
+    assert pruned["device"][0] == 2 * pruned["device"][1] > 0
+    assert rows == {
+        "some/odd.so": {"size": [88, 88], "device": [0, 0], "reason": "not an ELF file for x86-64"},
+        "tensorrt_libs/libnvinfer_builder_resource_sm90.so.10.14.1": {
+            "size": [3, 0],
+            "device": [0, 0],
+            "reason": "",
+        },
+    }

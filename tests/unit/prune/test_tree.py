@@ -82,13 +82,13 @@ def test_a_runner_has_no_builder_resources(root):
 
 
 def test_a_builder_keeps_its_own(root):
-    prune_wheel_tree(root, 86, builder=True)
+    prune_wheel_tree(root, 86, builder=[86])
     assert resources(root) == {"sm86", "ptx"}
 
 
 def test_a_builder_without_its_own_is_refused(root):
-    with pytest.raises(Refused, match=r"no builder resource for sm_87 here, only for sm80, sm86, sm90"):
-        prune_wheel_tree(root, 87, builder=True)
+    with pytest.raises(Refused, match=r"no builder resource for sm87 here, only for sm80, sm86, sm90"):
+        prune_wheel_tree(root, 87, builder=[86, 87])
     assert len(resources(root)) == len(RESOURCES)
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from runner.machine import Gpu, Machine, _gpus, check_machine, read_machine
 from shared.artifact import Manifest
-from shared.errors import DriverTooOld, GpuMismatch, GpusMissing, LockedMemoryTooSmall, SharedMemoryTooSmall
+from shared.errors import (
+    DriverTooOld,
+    GpuMismatch,
+    GpuNotOfImage,
+    GpusMissing,
+    LockedMemoryTooSmall,
+    SharedMemoryTooSmall,
+)
 
 H200 = Gpu("NVIDIA H200", 90)
 MACHINE = Machine(gpus=(H200, H200), driver="580.65", cuda=(13, 0), shared_mib=1024, locked_mib=None)
@@ -23,7 +30,7 @@ def manifest(**facts) -> Manifest:
 
 
 def check(kind: str = "tensorrt_llm", **changes) -> None:
-    check_machine(kind, manifest(), lambda _: replace(MACHINE, **changes))
+    check_machine(kind, manifest(), read=lambda _: replace(MACHINE, **changes))
 
 
 def test_a_machine_that_has_everything():
@@ -51,10 +58,17 @@ def test_what_is_missing_is_named(changes, error, text):
         check(**changes)
 
 
+@pytest.mark.parametrize("kind", ["tensorrt_llm", "vllm"])
+def test_an_image_pruned_for_another_gpu_is_refused(kind):
+    check_machine(kind, manifest(), 90, lambda _: MACHINE)
+    with pytest.raises(GpuNotOfImage, match="for SM 86 only; GPU 0 is a NVIDIA H200 with SM 90"):
+        check_machine(kind, manifest(), 86, lambda _: MACHINE)
+
+
 def test_an_engine_without_a_manifest_needs_one_gpu():
-    check_machine("tensorrt_llm", None, lambda _: replace(MACHINE, gpus=(Gpu("any", 80),), shared_mib=0))
+    check_machine("tensorrt_llm", None, read=lambda _: replace(MACHINE, gpus=(Gpu("any", 80),), shared_mib=0))
     with pytest.raises(GpusMissing):
-        check_machine("tensorrt_llm", None, lambda _: replace(MACHINE, gpus=()))
+        check_machine("tensorrt_llm", None, read=lambda _: replace(MACHINE, gpus=()))
 
 
 @pytest.mark.parametrize(
