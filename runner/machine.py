@@ -58,8 +58,8 @@ def check_machine(
 ) -> None:
     """Refuse a machine on which the engine cannot run. Engines for CPUs run everywhere.
 
-    `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets the
-    number of GPUs that are needed, and tells of the machine. Raises E4010 to E4015.
+    `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets
+    the number of GPUs that are needed, and tells of the machine. Raises E4010 to E4015.
     """
     if kind not in NEEDED_CUDA:
         return
