@@ -11,19 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def die_with_parent(before: Callable[[], object]) -> None:
-    """Call `before`, then exit, as soon as the parent process is gone.
+class Lifeline:
+    """Calls `before`, then exits, as soon as the parent process is gone.
 
     Not PR_SET_PDEATHSIG: its signal comes when the parent's *thread* ends that started this process, and
     leaves no time to clean up.
     """
-    parent = os.pidfd_open(os.getppid())
 
-    def wait() -> None:
-        select.select([parent], [], [])
+    def __init__(self) -> None:
+        self.before: Callable[[], object] = lambda: None
+        """What must not be left behind; set it as soon as there is something."""
+        self._parent = os.pidfd_open(os.getppid())
+        threading.Thread(target=self._wait, name="lifeline", daemon=True).start()
+
+    def _wait(self) -> None:
+        select.select([self._parent], [], [])
         try:
-            before()
+            self.before()
         finally:
             os._exit(1)
-
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()

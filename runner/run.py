@@ -9,10 +9,11 @@ from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
 
 from runner import cancellation
 from runner.inputs import Inputs
+from runner.lifeline import Lifeline
 from runner.prediction import current_prediction
 from runner.service import Service
 from runner.settings import Settings
-from runner.supervised import report_ready
+from runner.supervised import Supervised
 from shared.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ class Runner(BaseRunner):
         """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
         configure_logging()
         cancellation.install()
+        lifeline = Lifeline()
         settings = Settings.from_environment(os.environ)
-        self.service = Service(settings)
-        report_ready(self.service.drain, settings.drain_seconds)
+        supervised = Supervised(settings.setup_timeout)
+        self.service = Service(settings, lifeline)
+        supervised.ready(self.service.drain, settings.drain_seconds)
 
     def healthcheck(self) -> bool:
         """Whether predictions can be answered now."""

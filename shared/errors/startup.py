@@ -30,7 +30,7 @@ class WorkerDied(CogTritonError):
     code = "E4005"
     fixed_by = FixedBy.OPERATOR
     message = "Cog's server or its worker ended before the set-up did."
-    remedy = "Look into the log above; out of memory, or a `python` on PATH that is not ours, are usual causes."
+    remedy = "Look into the log above; it may have run out of memory, or PATH may lead to another `python`."
 
 
 class SetupTimedOut(CogTritonError):
