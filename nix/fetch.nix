@@ -21,20 +21,15 @@ let
       exit 1
     '';
 
-  described =
-    type: locked: path:
-    {
-      inherit type path;
-      inherit (locked) name version file;
-      sha256 = if locked.sha256 == null then "" else locked.sha256;
-    };
+  described = type: locked: path: {
+    inherit type path;
+    inherit (locked) name version file;
+    sha256 = if locked.sha256 == null then "" else locked.sha256;
+  };
 
   # Whom TLS trusts: a distribution that is its own toolchain knows.
   authorities =
-    if pkgs ? cacert then
-      { SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt"; }
-    else
-      { };
+    if pkgs ? cacert then { SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt"; } else { };
 
   # pip knows where wheels are, also behind a company's mirror, so that no address stands here.
   fetchWheel =
@@ -106,9 +101,9 @@ let
     }:
     pkgs.fetchurl {
       name = fileName file;
-      urls =
-        (if builtins.elem archive mirrors then [ "mirror://${archive}/${file}" ] else [ ])
-        ++ [ "${settings.debian_snapshots}/${archive}/${debian.snapshot}/${file}" ];
+      urls = (if builtins.elem archive mirrors then [ "mirror://${archive}/${file}" ] else [ ]) ++ [
+        "${settings.debian_snapshots}/${archive}/${debian.snapshot}/${file}"
+      ];
       inherit sha256;
     };
 in

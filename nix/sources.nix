@@ -28,14 +28,13 @@ in
   prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";
   files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
 
-  application =
-    select "application" "(shared|builder|runner|cli)(/.*)?" (
-      builtins.concatStringsSep "|" [
-        "(shared|builder|runner|cli)/.*[.]py"
-        "(builder|runner)/[.]cog/openapi_schema[.]json"
-        "builder/tensorrt_llm/arguments/[^/]+[.]json"
-      ]
-    );
+  application = select "application" "(shared|builder|runner|cli)(/.*)?" (
+    builtins.concatStringsSep "|" [
+      "(shared|builder|runner|cli)/.*[.]py"
+      "(builder|runner)/[.]cog/openapi_schema[.]json"
+      "builder/tensorrt_llm/arguments/[^/]+[.]json"
+    ]
+  );
 
   # What the compiler reads, and the modules that the constants shared with C come from.
   bridge = select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors" (

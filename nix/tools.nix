@@ -31,15 +31,13 @@ in
       programs ? sources.programs,
       arguments ? [ ],
     }:
-    pkgs.runCommand name
-      {
-        nativeBuildInputs = [ python ];
-        spec = builtins.toJSON spec;
-        passAsFile = [ "spec" ];
-        PYTHONPATH = "${programs}:${compressor}";
-        PYTHONDONTWRITEBYTECODE = "1";
-      }
-      ''python3 -m oci.${module} "$specPath" "$out" ${toString arguments}'';
+    pkgs.runCommand name {
+      nativeBuildInputs = [ python ];
+      spec = builtins.toJSON spec;
+      passAsFile = [ "spec" ];
+      PYTHONPATH = "${programs}:${compressor}";
+      PYTHONDONTWRITEBYTECODE = "1";
+    } ''python3 -m oci.${module} "$specPath" "$out" ${toString arguments}'';
 
   # The engine bridge; its bytes depend on its sources and the compiler alone.
   bridge = pkgs.runCommand "engine-bridge" { nativeBuildInputs = [ python ]; } ''
