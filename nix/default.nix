@@ -15,11 +15,13 @@ let
     86
     90
   ];
+  steps = import ./steps.nix { inherit fetch sources tools; };
   parts = import ./layers.nix {
     inherit
       fetch
       sms
       sources
+      steps
       tools
       ;
   };

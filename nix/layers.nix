@@ -1,101 +1,27 @@
 # The layers, in the order in which they change less and less seldom: base, python, runner environment, Triton,
-# bridge, engine environment, application. See nix/oci/steps.py for the steps.
+# bridge, engine environment, application.
 {
   fetch,
   sms,
   sources,
+  steps,
   tools,
 }:
 let
+  inherit (steps)
+    debian
+    environment
+    environmentLayer
+    files
+    link
+    mkEngineLayer
+    mkLayer
+    paths
+    prune
+    ;
   home = "opt/cog-triton";
   user = 1000;
   debianPython = "python${(fetch.wheels "runner").python}";
-
-  mkLayer =
-    {
-      name,
-      steps,
-      packages ? [ ],
-      attributes ? { },
-    }:
-    let
-      unknown = builtins.filter (package: package.sha256 == "") packages;
-    in
-    if unknown != [ ] then
-      # Before anything else of the layer, which can be gigabytes, is fetched.
-      (builtins.head unknown).path
-    else
-      tools.run {
-        name = "layer-${name}";
-        module = "layer";
-        programs = sources.layerPrograms;
-        spec = {
-          inherit name steps attributes;
-          packages = map (package: removeAttrs package [ "path" ]) packages;
-        };
-      };
-
-  paths = map (package: "${package.path}");
-
-  # An environment of its own for the wheels of a lock, on Debian's Python.
-  environment =
-    name: place:
-    let
-      wheels = fetch.wheels name;
-    in
-    {
-      inherit (wheels) packages;
-      steps = [
-        {
-          do = "environment";
-          inherit place;
-          interpreter = "/usr/bin/python${wheels.python}";
-          version = wheels.python;
-          wheels = paths wheels.packages;
-          left_out = wheels.leftOut;
-        }
-      ];
-    };
-
-  debian = set: {
-    packages = fetch.debian set;
-    steps = [
-      {
-        do = "debian";
-        packages = paths (fetch.debian set);
-      }
-    ];
-  };
-
-  files = source: into: {
-    do = "files";
-    source = "${source}";
-    inherit into;
-  };
-
-  link = path: target: {
-    do = "link";
-    inherit path target;
-  };
-
-  prune = options: place: version: {
-    do = "prune";
-    program = "${sources.prune}";
-    inherit options place version;
-  };
-  # What an engine layer is pruned for: one GPU architecture, or nothing when `sm` is null.
-  pruneFor =
-    sm: place: version:
-    if sm == null then
-      [ ]
-    else
-      [
-        (prune [
-          "--sm"
-          (toString sm)
-        ] place version)
-      ];
-  variant = sm: if sm == null then "full" else toString sm;
 
   own = {
     uid = user;
@@ -106,35 +32,33 @@ let
     let
       mpi = debian "mpi";
       cpython = fetch.publisher "cpython";
-      wheels = fetch.wheels "engine-tensorrt-llm";
-      place = "${home}/engines/tensorrt_llm";
-      interpreter = "${home}/python${wheels.python}";
+      interpreter = python: "/${home}/python${python}/bin/python${python}";
+      wheels = environment {
+        name = "engine-tensorrt-llm";
+        place = "${home}/engines/tensorrt_llm";
+        inherit interpreter;
+      };
       library = "libpython${wheels.python}.so.1.0";
+      into = "${home}/python${wheels.python}";
     in
     {
-      inherit place;
-      inherit (wheels) python;
+      inherit (wheels) place python;
       packages = mpi.packages ++ [ cpython ] ++ wheels.packages;
-      steps = mpi.steps ++ [
-        (link "usr/bin/mpirun" "mpirun.openmpi")
-        {
-          do = "archive";
-          source = "${cpython.path}";
-          into = interpreter;
-          strip = 1;
-          wanted = [ ];
-        }
-        # TensorRT-LLM's libraries ask the loader for it.
-        (link "usr/lib/x86_64-linux-gnu/${library}" "/${interpreter}/lib/${library}")
-        {
-          do = "environment";
-          inherit place;
-          interpreter = "/${interpreter}/bin/python${wheels.python}";
-          version = wheels.python;
-          wheels = paths wheels.packages;
-          left_out = wheels.leftOut;
-        }
-      ];
+      steps =
+        mpi.steps
+        ++ [
+          (link "usr/bin/mpirun" "mpirun.openmpi")
+          {
+            do = "archive";
+            source = "${cpython.path}";
+            inherit into;
+            strip = 1;
+            wanted = [ ];
+          }
+          # TensorRT-LLM's libraries ask the loader for it.
+          (link "usr/lib/x86_64-linux-gnu/${library}" "/${into}/lib/${library}")
+        ]
+        ++ wheels.steps;
     };
 in
 rec {
@@ -169,7 +93,10 @@ rec {
     ];
   };
 
-  runner = mkLayer ({ name = "runner"; } // environment "runner" "${home}/runner");
+  runner = environmentLayer {
+    name = "runner";
+    place = "${home}/runner";
+  };
 
   triton =
     let
@@ -196,29 +123,19 @@ rec {
     steps = [ (files tools.bridge "${home}/bridge") ];
   };
 
-  engine-ctranslate2 = mkLayer (
-    { name = "engine-ctranslate2"; } // environment "engine-ctranslate2" "${home}/engines/ctranslate2"
-  );
+  engine-ctranslate2 = environmentLayer {
+    name = "engine-ctranslate2";
+    place = "${home}/engines/ctranslate2";
+  };
 
   engine-vllm =
     sm:
-    let
+    mkEngineLayer "vllm" sm (environment {
+      name = "engine-vllm";
       place = "${home}/engines/vllm";
-      vllm = environment "engine-vllm" place;
-    in
-    mkLayer {
-      name = "engine-vllm-${variant sm}";
-      inherit (vllm) packages;
-      steps = vllm.steps ++ pruneFor sm place (fetch.wheels "engine-vllm").python;
-    };
+    });
 
-  engine-tensorrt-llm =
-    sm:
-    mkLayer {
-      name = "engine-tensorrt-llm-${variant sm}";
-      inherit (tensorrt-llm) packages;
-      steps = tensorrt-llm.steps ++ pruneFor sm tensorrt-llm.place tensorrt-llm.python;
-    };
+  engine-tensorrt-llm = sm: mkEngineLayer "tensorrt-llm" sm tensorrt-llm;
 
   # With the scripts that prepare checkpoints, and TensorRT's resources for engines of the runners' SMs.
   engine-tensorrt-llm-build =
@@ -236,7 +153,7 @@ rec {
           strip = 1;
           wanted = [ "examples" ];
         }
-        (prune ([ "--builder" ] ++ map toString sms) tensorrt-llm.place tensorrt-llm.python)
+        (prune ([ "--builder" ] ++ map toString sms) tensorrt-llm)
       ];
     };
 

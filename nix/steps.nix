@@ -1,0 +1,115 @@
+# How a layer is put together: the steps of nix/oci/steps.py, and what makes layers of them.
+{
+  fetch,
+  sources,
+  tools,
+}:
+rec {
+  mkLayer =
+    {
+      name,
+      steps,
+      packages ? [ ],
+      attributes ? { },
+    }:
+    let
+      unknown = builtins.filter (package: package.sha256 == "") packages;
+    in
+    if unknown != [ ] then
+      # Before anything else of the layer, which can be gigabytes, is fetched.
+      (builtins.head unknown).path
+    else
+      tools.run {
+        name = "layer-${name}";
+        module = "layer";
+        programs = sources.layerPrograms;
+        spec = {
+          inherit name steps attributes;
+          packages = map (package: removeAttrs package [ "path" ]) packages;
+        };
+      };
+
+  paths = map (package: "${package.path}");
+
+  # An environment of its own for the wheels of a lock, on Debian's Python or another `interpreter`.
+  environment =
+    {
+      name,
+      place,
+      interpreter ? python: "/usr/bin/python${python}",
+    }:
+    let
+      wheels = fetch.wheels name;
+    in
+    {
+      inherit place;
+      inherit (wheels) packages python;
+      steps = [
+        {
+          do = "environment";
+          inherit place;
+          interpreter = interpreter wheels.python;
+          version = wheels.python;
+          wheels = paths wheels.packages;
+          left_out = wheels.leftOut;
+        }
+      ];
+    };
+
+  environmentLayer =
+    wanted:
+    mkLayer {
+      inherit (wanted) name;
+      inherit (environment wanted) packages steps;
+    };
+
+  debian = set: {
+    packages = fetch.debian set;
+    steps = [
+      {
+        do = "debian";
+        packages = paths (fetch.debian set);
+      }
+    ];
+  };
+
+  files = source: into: {
+    do = "files";
+    source = "${source}";
+    inherit into;
+  };
+
+  link = path: target: {
+    do = "link";
+    inherit path target;
+  };
+
+  prune = options: environment: {
+    do = "prune";
+    program = "${sources.prune}";
+    inherit options;
+    inherit (environment) place;
+    version = environment.python;
+  };
+
+  # The layer of an engine: pruned for one GPU architecture, or as published when `sm` is null.
+  mkEngineLayer =
+    engine: sm: environment:
+    mkLayer {
+      name = "engine-${engine}-${if sm == null then "full" else toString sm}";
+      inherit (environment) packages;
+      steps =
+        environment.steps
+        ++ (
+          if sm == null then
+            [ ]
+          else
+            [
+              (prune [
+                "--sm"
+                (toString sm)
+              ] environment)
+            ]
+        );
+    };
+}
