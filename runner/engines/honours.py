@@ -27,7 +27,7 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
 
 
 # The engines that choose by the seed of a request, for those who cannot ask the engine's own class.
-SEEDED = frozenset({"mock", "tensorrt_llm", "vllm"})
+SEEDED = frozenset({"mock", "tensorrt_llm"})
 
 
 def check_honoured(
