@@ -38,7 +38,7 @@ _DEATHS_WITHIN_SECONDS = 300
 _END_SECONDS = 10  # what Cog may take to end once nothing runs, and the worker to end without Cog
 _LOOK_SECONDS = 0.5  # between two looks for a worker that is not ready
 _GONE_SECONDS = 2  # without a worker: Cog has noticed by then, if it ever does
-_IMPORT_SECONDS = 120  # until the worker says how long its set-up may take
+_IMPORT_SECONDS = 600  # until the worker says how long its set-up may take
 
 
 class Supervisor:
