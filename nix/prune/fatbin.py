@@ -28,6 +28,8 @@ ENTRY = struct.Struct("<HHIQIIIIIIQQQ")
 
 MAGIC = 0xBA55ED50
 _VERSION = 1
+# What every container begins with.
+START = CONTAINER.pack(MAGIC, _VERSION, CONTAINER.size, 0)[:8]
 _ENTRY_VERSION = 0x101
 _MAX_ENTRY_HEADER = 4096
 
@@ -43,12 +45,13 @@ CUBIN = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """One piece of code for one architecture; positions are in the file."""
+    """One piece of code for one architecture; positions are in the file, `code` that behind the header."""
 
     kind: int
     architecture: int
     flags: int
     start: int
+    code: int
     end: int
 
     @property
@@ -107,16 +110,22 @@ def containers(source: Source, start: int, end: int) -> Iterator[Container]:
     at = start
     while (at := source.zeros_end(at, end)) < end:
         # Zeros can be no start of the magic number; containers begin at multiples of 8.
-        magic, version, header, size = CONTAINER.unpack(source.read(at, CONTAINER.size))
-        if magic != MAGIC:
-            raise Refused("device code that is in no container")
-        if (version, header) != (_VERSION, CONTAINER.size):
-            raise Refused(f"a container of version {version} with a header of {header} bytes")
-        if size > end - at - CONTAINER.size:
-            raise Refused("a container reaches past its section")
-        body = at + CONTAINER.size
-        yield Container(at, body + size, tuple(_entries(source, body, body + size)))
-        at = body + size
+        found = container(source, at, end)
+        yield found
+        at = found.end
+
+
+def container(source: Source, at: int, end: int) -> Container:
+    """The container at a position. Raises Refused when there is none that ends before `end`."""
+    magic, version, header, size = CONTAINER.unpack(source.read(at, CONTAINER.size))
+    if magic != MAGIC:
+        raise Refused("device code that is in no container")
+    if (version, header) != (_VERSION, CONTAINER.size):
+        raise Refused(f"a container of version {version} with a header of {header} bytes")
+    if size > end - at - CONTAINER.size:
+        raise Refused("a container reaches past its section")
+    body = at + CONTAINER.size
+    return Container(at, body + size, tuple(_entries(source, body, body + size)))
 
 
 def _entries(source: Source, at: int, end: int) -> Iterator[Entry]:
@@ -129,5 +138,5 @@ def _entries(source: Source, at: int, end: int) -> Iterator[Entry]:
             raise Refused(f"an entry of version {version:#x} with a header of {header} bytes")
         if payload > end - at - header:
             raise Refused("an entry reaches past its container")
-        yield Entry(kind, architecture, flags, at, at + header + payload)
+        yield Entry(kind, architecture, flags, at, at + header, at + header + payload)
         at += header + payload

@@ -132,9 +132,10 @@ def _copies(library: Elf, code: device.Device) -> list[Copy]:
     """Everything but device code as it is, and device code as selected; in the order of the old layout."""
     copies = []
     at = 0
-    for section in sorted(code.sections, key=lambda section: section.offset):
-        copies.append(device.Copy(at, at, section.offset - at))
-        at = section.end
+    others = sorted([*((section.offset, section.end) for section in code.sections), *code.blanks])
+    for start, end in others:
+        copies.append(device.Copy(at, at, start - at))
+        at = end
     copies.append(device.Copy(at, at, max(end for _, end in _described(library)) - at))
     return sorted([*copies, *code.copies], key=lambda copy: copy.to)
 

@@ -30,6 +30,20 @@ class Source:
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def find(self, wanted: bytes, start: int, end: int) -> int:
+        """Where `wanted` next lies between two positions; `end` when it does not."""
+        size = 4096
+        while start < end:
+            part = self.read(start, min(size, end - start))
+            found = part.find(wanted)
+            if found >= 0:
+                return start + found
+            if start + len(part) == end:
+                break
+            start += len(part) - len(wanted) + 1
+            size = min(2 * size, CHUNK)
+        return end
+
     def zeros_end(self, start: int, end: int) -> int:
         """Where the run of zero bytes that begins at `start` ends; at most `end`."""
         size = 4096

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backports import zstd
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NAMES = (".nv_fatbin", "__nv_relfatbin")
+STORES = (".cask_resource", ".ldata")
+_CONTAINER = re.compile(re.escape(bytes.fromhex("50ed55ba01001000")))
+_FRAME = re.compile(re.escape(bytes.fromhex("28b52ffd")))
+_CUDA, _OLD_ABI = 190, 51
 _RELA, _ALLOC = 4, 2
 _SPECIFIC, _FAMILY = 0x100000, 0x200000
 
@@ -20,10 +28,14 @@ _SPECIFIC, _FAMILY = 0x100000, 0x200000
 class Code:
     """One entry of a container."""
 
-    is_ptx: bool
+    kind: int
     architecture: int
     suffix: str
     content: memoryview
+
+    @property
+    def is_ptx(self) -> bool:
+        return self.kind == 1
 
     @property
     def target(self) -> str:
@@ -43,6 +55,7 @@ class Image:
         self.loads = [row for row in rows if row[0] == 1]
         self.others = Counter((row[0], row[1], row[3], row[6]) for row in rows if row[0] != 1)
         self.relocations: list[tuple[int, int]] = []
+        self.stores: list[tuple[int, int]] = []
         self.sections = self._sections()
 
     def _sections(self) -> list[tuple[str, int, int]]:
@@ -56,6 +69,8 @@ class Image:
             name = bytes(self.data[start : start + 40]).split(b"\0")[0].decode(errors="replace")
             if name in NAMES:
                 found.append((name, row[3], row[5]))
+            elif name in STORES:
+                self.stores.append((row[3], row[5]))
             elif row[1] == _RELA and row[2] & _ALLOC:
                 self.relocations.append((row[3], row[5]))
         return sorted(found, key=lambda section: section[1])
@@ -126,6 +141,56 @@ class Image:
                 at += 16 + length
         return found
 
+    def unusable(self, sm: int) -> list[tuple[int, int]]:
+        """Where in stores there is code that is not for `sm`: (address, end), in order."""
+        found = []
+        for address, size in self.stores:
+            content = memoryview(self.read(address, address + size))
+            containers = 0
+            for start, codes in _stored(content):
+                kept = {id(code) for code in expected(codes, sm)}
+                at = address + start + 16
+                for code in codes:
+                    (header,) = struct.unpack_from("<I", code.content, 4)
+                    if id(code) not in kept:
+                        found.append((at + header, at + len(code.content)))
+                    at += len(code.content)
+                containers = at - address
+            found += [
+                (address + start, address + end)
+                for start, end, architecture in _cubins(content, containers)
+                if not _runs(Code(2, architecture, "", content[:0]), sm, exact=architecture == sm)
+            ]
+        return sorted(found)
+
+
+def _stored(content: memoryview) -> Iterator[tuple[int, list[Code]]]:
+    """Containers that lie anywhere: where, and what is in them."""
+    end = 0
+    for match in _CONTAINER.finditer(content):
+        start = match.start()
+        (length,) = struct.unpack_from("<Q", content, start + 8)
+        if start >= end and start + 16 + length <= len(content):
+            end = start + 16 + length
+            yield start, list(_entries(content[start + 16 : end]))
+
+
+def _cubins(content: memoryview, at: int) -> Iterator[tuple[int, int, int]]:
+    """Cubins that are zstd frames, behind `at`: start, end, and the architecture in their ELF header."""
+    for match in _FRAME.finditer(content, at):
+        start = match.start()
+        if start < at:
+            continue
+        frame = zstd.ZstdDecompressor()
+        try:
+            cubin = frame.decompress(content[start : start + (1 << 23)])
+        except zstd.ZstdError:
+            continue
+        if frame.eof and cubin.startswith(b"\x7fELF") and cubin[18] == _CUDA:
+            at = min(start + (1 << 23), len(content)) - len(frame.unused_data)
+            (flags,) = struct.unpack_from("<I", cubin, 48)
+            yield start, at, flags & 0xFF if cubin[7] == _OLD_ABI else flags >> 8 & 0xFF
+
 
 def _entries(content: memoryview):
     at = 0
@@ -134,12 +199,14 @@ def _entries(content: memoryview):
         (architecture,) = struct.unpack_from("<I", content, at + 28)
         (flags,) = struct.unpack_from("<Q", content, at + 40)
         suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
-        yield Code(kind == 1, architecture, suffix, content[at : at + header + payload])
+        yield Code(kind, architecture, suffix, content[at : at + header + payload])
         at += header + payload
 
 
 def expected(container: list[Code], sm: int) -> list[Code]:
     """What has to be left for `sm`: said differently than the pruner says it, from the same rule."""
+    if any(code.kind not in {1, 2} for code in container):
+        return container
     for exact in (True, False):
         cubins = [code for code in container if not code.is_ptx and _runs(code, sm, exact=exact)]
         if cubins:

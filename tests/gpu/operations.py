@@ -253,8 +253,22 @@ def _cublas() -> Iterator[tuple[str, Operation]]:
         ),
     )
     yield "linear", lambda t: F.linear(t(64, 128, dtype=BF16), t(256, 128, dtype=BF16), t(256, dtype=BF16))
-    yield "int_mm", lambda t: torch._int_mm(t(64, 128, dtype=I8), t(128, 256, dtype=I8))
-    yield "scaled_mm", _scaled_mm
+    # cuBLASLt, whose kernels are partly in a store.
+    for rows, inner, columns in ((64, 128, 256), (32, 4096, 1024), (2048, 512, 2048), (512, 8192, 512)):
+        shape = f"{rows}x{inner}x{columns}"
+        for dtype in (F16, BF16, F32):
+            yield (
+                f"linear {dtype} {shape}",
+                lambda t, d=dtype, m=rows, k=inner, n=columns: F.linear(
+                    t(m, k, dtype=d), t(n, k, dtype=d), t(n, dtype=d)
+                ),
+            )
+        yield (
+            f"int_mm {shape}",
+            lambda t, m=rows, k=inner, n=columns: torch._int_mm(t(m, k, dtype=I8), t(k, n, dtype=I8)),
+        )
+        for out in (BF16, F16, F32):
+            yield f"scaled_mm {out} {shape}", partial(_scaled_mm, sizes=(rows, inner, columns), out=out)
     yield (
         "triangular solve",
         lambda t: torch.linalg.solve_triangular(t.positive(65).triu(), t(3, 65, 9), upper=True),
@@ -270,11 +284,12 @@ def _tf32(inputs: Inputs) -> Tensor:
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _scaled_mm(inputs: Inputs) -> Tensor:
+def _scaled_mm(inputs: Inputs, sizes: tuple[int, int, int], out: torch.dtype) -> Tensor:
+    rows, inner, columns = sizes
     one = torch.ones((), device=DEVICE)
-    left = inputs(64, 128).to(torch.float8_e4m3fn)
-    right = inputs(256, 128).to(torch.float8_e4m3fn).t()
-    return torch._scaled_mm(left, right, one, one, out_dtype=BF16)
+    left = inputs(rows, inner).to(torch.float8_e4m3fn)
+    right = inputs(columns, inner).to(torch.float8_e4m3fn).t()
+    return torch._scaled_mm(left, right, one, one, out_dtype=out)
 
 
 def _cusolver() -> Iterator[tuple[str, Operation]]:
@@ -333,12 +348,15 @@ def _cusparse() -> Iterator[tuple[str, Operation]]:
     )
     yield "bsr mm", lambda t: t(256, 256).to_sparse_bsr((16, 16)) @ t(256, 77)
     yield "sparse softmax", lambda t: torch.sparse.softmax(sparse(t).to_sparse(), 1).to_dense()
-    yield "semi-structured mm", _semi_structured
+    for dtype in (F16, BF16, I8, torch.float8_e4m3fn):
+        for size in (256, 1024):
+            yield f"semi-structured mm {dtype} {size}", partial(_semi_structured, dtype=dtype, size=size)
 
 
-def _semi_structured(inputs: Inputs) -> Tensor:
-    dense = inputs(256, 256, dtype=F16) * torch.tensor([0, 0, 1, 1], dtype=F16).to(DEVICE).repeat(256, 64)
-    return torch.sparse.to_sparse_semi_structured(dense) @ inputs(256, 128, dtype=F16)
+def _semi_structured(inputs: Inputs, dtype: torch.dtype, size: int) -> Tensor:
+    """By cuSPARSELt, which is called directly: PyTorch may choose CUTLASS."""
+    dense = inputs(size, size) * torch.tensor([0, 0, 1, 1]).to(DEVICE).repeat(size, size // 4)
+    return torch._cslt_sparse_mm(torch._cslt_compress(dense.to(dtype)), inputs(128, size).to(dtype).t())
 
 
 def _cufft() -> Iterator[tuple[str, Operation]]:
@@ -346,6 +364,16 @@ def _cufft() -> Iterator[tuple[str, Operation]]:
     for size in (64, 1000, 1009, 4096, 7919, 65536):
         yield f"fft {size}", lambda t, n=size: fft.fft(t(7, n, dtype=C64))
         yield f"rfft irfft {size}", lambda t, n=size: fft.irfft(fft.rfft(t(7, n)), n)
+    # Kernels of each size and kind are pieces of their own in cuFFT's store.
+    for low in (2, 34, 66, 98):
+        yield (
+            f"fft {low}-{low + 31}",
+            lambda t, low=low: [fft.fft(t(5, n, dtype=C64)) for n in range(low, low + 32)],
+        )
+    yield "fft double 2-33", lambda t: [fft.fft(t(5, n, dtype=torch.complex128)) for n in range(2, 34)]
+    yield "rfft 2-33", lambda t: [fft.rfft(t(5, n)) for n in range(2, 34)]
+    yield "fft half 2-32768", lambda t: [fft.rfft(t(3, 1 << power, dtype=F16)) for power in range(1, 16)]
+    yield "fft 2-1048576", lambda t: [fft.fft(t(2, 1 << power, dtype=C64)) for power in range(1, 21)]
     yield "fft double", lambda t: fft.ifft(t(7, 1000, dtype=torch.complex128))
     yield "fft half", lambda t: fft.rfft(t(7, 1024, dtype=F16))
     yield "fft2", lambda t: fft.fft2(t(3, 60, 90, dtype=C64))

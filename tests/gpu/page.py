@@ -6,22 +6,35 @@ from collections import Counter
 
 _HEAD = """# What pruning saves, library by library
 
-Made by the command at the end; do not edit. MB are 10^6 bytes. "zstd" is `zstd -3` of each file, and of a tar of
-everything for the last two tables. How pruning works: [pruning.md](pruning.md).
+Made by the command at the end; do not edit. MB are 10^6 bytes. "gzip" is the compressor of the images' layers, over
+each file, and over a tar of everything as a layer is made. How pruning works: [pruning.md](pruning.md).
 
 """
 _COMMAND = """
 ## How this was made
 
 ```console
-$ python3.12 -m venv env && env/bin/pip install --no-deps --require-hashes -r requirements/engine-vllm.txt
+$ python3.13 -m venv env
+$ env/bin/pip install --no-deps --no-compile --require-hashes -r requirements/engine-vllm.txt
 $ pip install --target cuobjdump nvidia-cuda-cuobjdump
-$ python -m tests.gpu.prove_libraries --site env/lib/python3.12/site-packages --python env/bin/python \\
-      --cuobjdump cuobjdump/nvidia/cu13/bin/cuobjdump --sm 80 86 90 --page docs/pruning-libraries.md
+$ pip install --target tools --require-hashes -r requirements/tools.txt
+$ PYTHONPATH=tools .venv/bin/python -m tests.gpu.prove_libraries --python env/bin/python --scratch . \\
+      --site env/lib/python3.13/site-packages --cuobjdump cuobjdump/nvidia/cu13/bin/cuobjdump \\
+      --sm 80 86 90 --page docs/pruning-libraries.md
 ```
 
 The same command proves that nothing else changed; it fails when a library is not proven.
 """
+_LAYER = """
+## The whole environment
+
+A row is all wheels of the environment, for one SM; "gzip" is the layer as it is in the images. "Ratio" is that of what
+is left to the same files before: files that are left out whole are counted apart, and not in it.
+
+| SM | in MB | before | of that left out whole | after | ratio |
+|---|---|---|---|---|---|
+"""
+_WAYS = {"files": "files", "gzip": "gzip", "zstd": "zstd -3, to compare"}
 
 
 def _mb(size: float) -> str:
@@ -41,7 +54,7 @@ def written(proofs, totals) -> str:
         by_library.setdefault(proof.library, {})[proof.sm] = proof
     rows = sorted(by_library.items(), key=lambda row: -row[1][sms[0]].size[0])
     text = _HEAD
-    text += f"## Libraries with device code\n\n| library | file | {arrow} | device code | {arrow} | zstd | {arrow} | proven |\n"
+    text += f"## Libraries with device code\n\n| library | file | {arrow} | device code | {arrow} | gzip | {arrow} | proven |\n"
     text += "|---|---|---|---|---|---|---|---|\n"
     for library, found in rows:
         one = found[sms[0]]
@@ -51,22 +64,35 @@ def written(proofs, totals) -> str:
             text += f"| {_mb(one.device[0])} | {_cell(found[sm].device[1] for sm in sms)} "
             text += f"| {_mb(one.compressed[0])} | {_cell(found[sm].compressed[1] for sm in sms)} "
             text += f"| {'yes' if proven else 'NO'} |\n"
-    text += "\n## Libraries with debug sections only, of 1 MB and more\n\n| library | file | after | zstd | after | proven |\n|---|---|---|---|---|---|\n"
+    text += "\n## Libraries with debug sections only, of 1 MB and more\n\n| library | file | after | gzip | after | proven |\n|---|---|---|---|---|---|\n"
     for library, found in rows:
         one = found[sms[0]]
         if not one.device[0] and one.size[0] - one.size[1] >= 1_000_000:
             proven = all(not found[sm].failures for sm in sms)
             text += f"| {library} | {_mb(one.size[0])} | {_mb(one.size[1])} | {_mb(one.compressed[0])} "
             text += f"| {_mb(one.compressed[1])} | {'yes' if proven else 'NO'} |\n"
-    text += "\n## The whole environment\n\n| SM | files, MB | after | tar, zstd -3 | after | ratio |\n|---|---|---|---|---|---|\n"
+    text += _LAYER
     for sm, total in totals.items():
-        before, after = total["layer_before"], total.get("layer_after", 0)
-        text += f"| {sm} | {_mb(total['size_before'])} | {_mb(total['size_after'])} | {_mb(before)} | {_mb(after)} "
-        text += f"| {after / before:.3f} |\n" if before else "| |\n"
+        for way, (before, apart, after) in total.sizes.items():
+            text += f"| {sm} | {_WAYS[way]} | {_mb(before)} | {_mb(apart)} | {_mb(after)} "
+            text += f"| {after / (before - apart):.3f} |\n"
+    for sms_alike, left_out in _grouped(totals):
+        text += f"\nLeft out whole for {sms_alike}:\n\n"
+        text += "".join(
+            f"- {path} ({_mb(size)} MB)\n" for path, size in left_out.items() if size >= 1_000_000
+        )
     loading = Counter(_reason(proof.loading) for proof in proofs if proof.sm == sms[0] and proof.device[0])
-    text += "\nNo file is left out whole. Loading the libraries with device code on a machine without a GPU, alike before and after:\n\n"
+    text += "\nLoading the libraries with device code on a machine without a GPU, alike before and after:\n\n"
     text += "".join(f"- {count}: {reason}\n" for reason, count in loading.most_common())
     return text + _COMMAND
+
+
+def _grouped(totals) -> list[tuple[str, dict[str, int]]]:
+    """What is left out, and for which architectures alike."""
+    groups = {}
+    for sm, total in totals.items():
+        groups.setdefault(tuple(total.left_out.items()), []).append(str(sm))
+    return [(", ".join(sms), dict(left_out)) for left_out, sms in groups.items() if left_out]
 
 
 def _reason(loading: str) -> str:

@@ -3,10 +3,11 @@
     python -m tests.gpu.prove_libraries --site SITE_PACKAGES --cuobjdump CUOBJDUMP --sm 80 86 90 \\
         --page docs/pruning-libraries.md
 
-A copy of the folder SITE_PACKAGES is pruned as a whole. Then, for every library with device code: NVIDIA's
-cuobjdump (a wheel on PyPI, nvidia-cuda-cuobjdump) lists the expected set in both; memory is the same outside the
-removed code; the dynamic loader treats both alike; readelf warns of nothing new; a second run changes nothing.
-Sizes are those of files and of zstd -3; --page writes them as a table. Exits with status 1 when a proof fails.
+A copy of the folder SITE_PACKAGES (of links: pruning makes new files) is pruned as a whole. Then, for every library
+with device code: NVIDIA's cuobjdump (a wheel on PyPI, nvidia-cuda-cuobjdump) lists the expected set in both; memory
+is the same outside the removed code; the dynamic loader treats both alike; readelf warns of nothing new; a second run
+changes nothing. Sizes are those of files, and compressed as the images' layers are, for which the wheels of
+requirements/tools.txt are needed; --page writes them as a table. Exits with status 1 when a proof fails.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nix.oci.tar import write_tar
 from nix.prune import LibraryReport, Outcome, prune_wheel_tree
 from tests.gpu import page
 from tests.gpu.fatbins import Code, Image, expected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 _CHUNK = 1 << 24
 _LISTED = re.compile(r"^(ELF|PTX) file +\d+: .*\.(sm_\d+[af]?)\.(?:cubin|ptx)$", re.MULTILINE)
@@ -63,6 +68,14 @@ class Proof:
     device: tuple[int, int] = (0, 0)
 
 
+@dataclass
+class Totals:
+    """All files for one architecture: (before, left out whole, after) in bytes, by "files", "gzip" and "zstd"."""
+
+    sizes: dict[str, tuple[int, int, int]]
+    left_out: dict[str, int]
+
+
 def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, arguments) -> Proof:
     proof = Proof(report.path, sm, size=(report.size_before, report.size_after))
     proof.device = (sum(report.device_before.values()), sum(report.device_after.values()))
@@ -73,6 +86,8 @@ def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, argument
     wanted = {address: expected(codes, sm) for address, codes in before.containers().items()}
     check_entries(wanted, before, after, proof)
     check_memory(before, after, proof, cut=arguments.cut)
+    if original.samefile(pruned):
+        proof.failures.append("changed in place")
     if wanted:
         check_listing(original, before.containers().values(), arguments.cuobjdump, proof)
         check_listing(pruned, wanted.values(), arguments.cuobjdump, proof)
@@ -107,11 +122,14 @@ def contents(containers: Iterable[list[Code]]) -> list[list[memoryview]]:
 
 def check_memory(before: Image, after: Image, proof: Proof, *, cut: bool) -> None:
     """Same segments, and same bytes outside of device code and the two headers; in a cut file also outside of
-    what points at device code.
+    what points at device code. In stores, zeros where there was code that is not for this architecture.
     """
     if before.others != after.others:
         proof.failures.append("other program headers than before")
-    skipped = [(address, address + size) for _, address, size in before.sections]
+    unusable = before.unusable(proof.sm)
+    if any(bytes(after.read(*place)).strip(b"\0") for place in unusable):
+        proof.failures.append("code that should not be left in a store")
+    skipped = [(address, address + size) for _, address, size in before.sections] + unusable
     if cut:
         skipped += [(address, address + 8) for address in before.references()]
     skipped = sorted(skipped + before.header_addresses())
@@ -172,33 +190,47 @@ def loading(path: Path, site: Path, python: Path) -> str:
 
 @cache
 def compressed(path: Path) -> int:
-    with subprocess.Popen(["zstd", "-3", "-q", "-c", path], stdout=subprocess.PIPE) as run:
-        return sum(len(part) for part in iter(lambda: run.stdout.read(1 << 20), b""))
+    """As in a layer."""
+    with compressing() as (gzip, size), path.open("rb") as file:
+        while part := file.read(1 << 20):
+            gzip.write(part)
+    return size()
 
 
-def compressed_tree(root: Path) -> int:
-    """A tar of a folder, as a layer is made: sorted, owned by root."""
-    tar = [
-        "tar",
-        "--sort=name",
-        "--owner=0",
-        "--group=0",
-        "--mtime=@0",
-        "--format=gnu",
-        "-C",
-        root,
-        "-cf",
-        "-",
-        ".",
-    ]
-    with subprocess.Popen(tar, stdout=subprocess.PIPE) as made:
-        zstd = ["zstd", "-3", "-q", "-c"]
-        with subprocess.Popen(zstd, stdin=made.stdout, stdout=subprocess.PIPE) as run:
-            return sum(len(part) for part in iter(lambda: run.stdout.read(1 << 20), b""))
+def compressed_tree(root: Path) -> dict[str, int]:
+    """A tar of a folder as layers are made: gzip as in the images, and zstd -3."""
+    with (
+        subprocess.Popen(["zstd", "-3", "-q", "-c"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as zstd,
+        ThreadPoolExecutor() as pool,
+    ):
+        counted = pool.submit(lambda: sum(len(part) for part in iter(lambda: zstd.stdout.read(1 << 20), b"")))
+        with compressing() as (gzip, size):
+
+            def add(data: bytes) -> None:
+                gzip.write(data)
+                zstd.stdin.write(data)
+
+            write_tar(root, {}, add)
+        zstd.stdin.close()
+        return {"gzip": size(), "zstd": counted.result()}
 
 
-def size_of(root: Path) -> int:
-    return sum(path.lstat().st_size for path in root.rglob("*") if not path.is_symlink() and path.is_file())
+@contextmanager
+def compressing() -> Iterator[tuple[Any, Callable[[], int]]]:
+    """The compressor of layers, and how many bytes came out of it."""
+    from nix.oci.compress import GzipWriter
+
+    sizes: list[int] = []
+    gzip = GzipWriter(lambda data: sizes.append(len(data)))
+    yield gzip, lambda: sum(sizes)
+    gzip.close()
+
+
+def sizes(root: Path, arguments) -> dict[str, int]:
+    """Bytes of all files, and of a layer that holds them."""
+    files = (path for path in root.rglob("*") if not path.is_symlink() and path.is_file())
+    found = {"files": sum(path.stat().st_size for path in files)}
+    return found if arguments.no_compression or not root.exists() else found | compressed_tree(root)
 
 
 def digests(root: Path, libraries: list[LibraryReport]) -> dict[str, str]:
@@ -209,11 +241,11 @@ def digests(root: Path, libraries: list[LibraryReport]) -> dict[str, str]:
     return found
 
 
-def prove_tree(sm: int, arguments) -> tuple[list[Proof], dict[str, int]]:
-    """Every library of a pruned copy, and the sizes of the whole."""
+def prove_tree(sm: int, arguments, known: dict[tuple[str, str], Proof]) -> tuple[list[Proof], Totals]:
+    """Every library of a pruned copy, and the sizes of the whole; what came out as for another SM is `known`."""
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
         arguments.copy = Path(scratch, "site-packages")
-        shutil.copytree(arguments.site, arguments.copy, symlinks=True)
+        shutil.copytree(arguments.site, arguments.copy, symlinks=True, copy_function=os.link)
         report = prune_wheel_tree(arguments.copy, sm, cut=arguments.cut)
         changed = [library for library in report.libraries if library.outcome is Outcome.PRUNED]
         before = digests(arguments.copy, changed)
@@ -224,17 +256,28 @@ def prove_tree(sm: int, arguments) -> tuple[list[Proof], dict[str, int]]:
         )
         proofs = []
         for library in report.libraries:
-            if library.has_device_code or library.outcome is Outcome.PRUNED:
+            if not library.has_device_code and library.outcome is not Outcome.PRUNED:
+                continue
+            started = time.monotonic()
+            key = (library.path, before.get(library.path, ""))
+            if not library.has_device_code and key in known:
+                proof = replace(known[key], sm=sm, failures=list(known[key].failures))
+            else:
                 original, pruned = arguments.site / library.path, arguments.copy / library.path
-                proof = prove(original, pruned, library, sm, arguments)
-                if not steady:
-                    proof.failures.append("a second run changes something")
-                print(f"sm_{sm} {library.path}: {'; '.join(proof.failures) or 'proven'}", file=sys.stderr)
-                proofs.append(proof)
-        totals = {"size_before": size_of(arguments.site), "size_after": size_of(arguments.copy)}
-        if not arguments.no_compression:
-            totals["layer_after"] = compressed_tree(arguments.copy)
-    return proofs, totals
+                proof = known[key] = prove(original, pruned, library, sm, arguments)
+            if not steady:
+                proof.failures.append("a second run changes something")
+            seconds = time.monotonic() - started
+            outcome = "; ".join(proof.failures) or "proven"
+            print(f"sm_{sm} {library.path}: {outcome} ({seconds:.1f} s)", file=sys.stderr)
+            proofs.append(proof)
+        left_out = Path(scratch, "left-out")
+        for path in report.removed:
+            (left_out / path).parent.mkdir(parents=True, exist_ok=True)
+            (left_out / path).hardlink_to(arguments.site / path)
+        after, apart = sizes(arguments.copy, arguments), sizes(left_out, arguments)
+        totals = {way: (arguments.sizes[way], apart.get(way, 0), after[way]) for way in after}
+        return proofs, Totals(sizes=totals, left_out=report.removed)
 
 
 def main() -> int:
@@ -248,7 +291,7 @@ def main() -> int:
     )
     parser.add_argument("--sm", type=int, nargs="+", default=[80, 86, 90])
     parser.add_argument(
-        "--scratch", type=Path, help="where the copies are made (twice the size of the folder)"
+        "--scratch", type=Path, required=True, help="where the copies are made, on the folder's file system"
     )
     parser.add_argument(
         "--no-compression", action="store_true", help="leave compressed sizes out: four times faster"
@@ -257,16 +300,17 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="write the table here")
     arguments = parser.parse_args()
     proofs: list[Proof] = []
-    totals: dict[int, dict[str, int]] = {}
-    layer = 0 if arguments.no_compression else compressed_tree(arguments.site)
+    totals: dict[int, Totals] = {}
+    known: dict[tuple[str, str], Proof] = {}
+    arguments.sizes = sizes(arguments.site, arguments)
     for sm in arguments.sm:
-        found, totals[sm] = prove_tree(sm, arguments)
-        totals[sm]["layer_before"] = layer
+        found, totals[sm] = prove_tree(sm, arguments, known)
         proofs += found
     if arguments.page:
         arguments.page.write_text(page.written(proofs, totals))
     failed = [asdict(proof) for proof in proofs if proof.failures]
-    print(json.dumps({"proven": len(proofs) - len(failed), "failed": failed, "totals": totals}, indent=1))
+    summary = {sm: asdict(total) for sm, total in totals.items()}
+    print(json.dumps({"proven": len(proofs) - len(failed), "failed": failed, "totals": summary}, indent=1))
     return int(bool(failed))
 
 

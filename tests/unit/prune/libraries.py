@@ -30,6 +30,15 @@ def container(*entries: bytes) -> bytes:
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
+def cubin(architecture: int, size: int = 3000) -> bytes:
+    """A cubin as zstd stores what it cannot compress: one frame, in blocks."""
+    elf = struct.pack("<4s14xH28xI", b"\x7fELF", 190, architecture << 8).ljust(size, bytes([architecture]))
+    blocks = [elf[at : at + 2000] for at in range(0, size, 2000)]
+    headers = [(len(block) << 3 | (block is blocks[-1])).to_bytes(3, "little") for block in blocks]
+    frame = struct.pack("<IBI", 0xFD2FB528, 0xA0, size)
+    return frame + b"".join(header + block for header, block in zip(headers, blocks, strict=True))
+
+
 @dataclass
 class Section:
     name: str
@@ -52,7 +61,8 @@ class Library:
     """Sections in file order: one read-only segment, one writable, and `late` behind debug sections.
 
     A library that patchelf moved parts of has a loaded segment after sections that are not loaded. A `wrapped`
-    one tells CUDA's runtime of its containers, all but the last `unknown`, as linked libraries do.
+    one tells CUDA's runtime of its containers, all but the last `unknown`, as linked libraries do. `stored`
+    containers lie among other data; `cubins` (architecture that their record names, frame) too.
     """
 
     containers: list[bytes] = field(default_factory=list)
@@ -62,34 +72,39 @@ class Library:
     section: str = ".nv_fatbin"
     wrapped: bool = False
     unknown: int = 0
+    stored: list[bytes] = field(default_factory=list)
+    cubins: list[tuple[int, bytes]] = field(default_factory=list)
 
     def build(self) -> bytes:
-        if not self.wrapped:
-            return self._build([], 0)
-        known = len(self.containers) - self.unknown
-        sections = sections_of(self._build([0] * known, 0))
-        addresses, at = [], sections[self.section][0]
-        for one in self.containers[:known]:
+        places = sections_of(self._build({}))
+        return self._build({name: address for name, (address, _, _) in places.items()})
+
+    def _build(self, places: dict[str, int]) -> bytes:
+        """With sections at these addresses."""
+        known = self.containers[: len(self.containers) - self.unknown] if self.wrapped else []
+        addresses, at = [], places.get(self.section, 0)
+        for one in known:
             addresses.append(at)
             at += len(one)
-        return self._build(addresses, sections[".nvFatBinSegment"][0])
-
-    def _build(self, addresses: list[int], wrappers_at: int) -> bytes:
-        """With wrappers for the containers at these addresses."""
         wrappers = b"".join(struct.pack("<IIQQ", 0x466243B1, 1, address, 0) for address in addresses)
-        slots = [wrappers_at + 24 * number + 8 for number in range(len(addresses))]
+        slots = [places.get(".nvFatBinSegment", 0) + 24 * number + 8 for number in range(len(addresses))]
         fatbin = b"".join(self.containers)
+        store = b"\x33" * 40 + b"\x44\0\0\0\0\0\0\0".join(self.stored)
+        pointers, ldata = self._ldata(places.get(".ldata", 0))
         relocated = [*((address, 0) for address in self.relocated), *zip(slots, addresses, strict=True)]
+        relocated += pointers
         rela = b"".join(struct.pack("<QqQ", slot, 8, address) for slot, address in relocated)
         read_only = [
             Section(".rela.dyn", rela, RELA, ALLOC),
             Section(".rodata", bytes(range(200)), flags=ALLOC),
             *([Section(self.section, fatbin, flags=ALLOC)] if fatbin else []),
+            *([Section(".cask_resource", store, flags=ALLOC)] if self.stored else []),
             Section(".eh_frame", b"\x11" * 100, flags=ALLOC),
         ]
         writable = [
             *([Section(".nvFatBinSegment", wrappers, flags=ALLOC | WRITE)] if wrappers else []),
             Section(".data", b"\x22" * 300, flags=ALLOC | WRITE),
+            *([Section(".ldata", ldata, flags=ALLOC | WRITE)] if ldata else []),
             Section(".bss", b"", NOBITS, ALLOC | WRITE, memory=5000),
         ]
         symbols = 2 + len(read_only) + len(writable)
@@ -102,6 +117,18 @@ class Library:
             ]
         late = [Section(".dynstr", self.late, STRTAB, ALLOC)] if self.late else []
         return _assembled(read_only, writable, unloaded, late)
+
+    def _ldata(self, at: int) -> tuple[list[tuple[int, int]], bytes]:
+        """Relocations of the records, which come first, and the content."""
+        start = at + 32 * len(self.cubins)
+        records, frames, pointers = b"", b"", []
+        for number, (architecture, frame) in enumerate(self.cubins):
+            (size,) = struct.unpack_from("<I", frame, 5)
+            address = start + len(frames)
+            pointers.append((at + 32 * number + 8, address))
+            records += struct.pack("<IIQQII", architecture, 0, address, 0, len(frame), size)
+            frames += frame + bytes(-len(frame) % 8)
+        return pointers, records + frames
 
 
 def _assembled(read_only, writable, unloaded, late) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import struct
 
 from nix.prune import Outcome, prune_library
@@ -17,6 +18,7 @@ from tests.unit.prune.libraries import (
     A,
     Library,
     container,
+    cubin,
     entry,
     memory_of,
     sections_of,
@@ -30,6 +32,7 @@ _CODE = [
     container(),
     container(entry(CUBIN, 90, 7000)),
 ]
+CUBINS = [(sm, cubin(sm)) for sm in (80, 90, 100)]
 BASES = [
     Library(_CODE).build(),
     Library(_CODE, debug=b"\x77" * 9000).build(),
@@ -37,6 +40,7 @@ BASES = [
     Library(_CODE, section="__nv_relfatbin", relocated=[0x200, 0x10_0000]).build(),
     Library(debug=b"\x77" * 100).build(),
     Library([*_CODE, container(entry(CUBIN, 80, 100_000), entry(CUBIN, 86, 8))], wrapped=True).build(),
+    Library(_CODE, stored=_CODE, cubins=CUBINS).build(),
 ]
 _NUMBERS = [
     0,
@@ -65,20 +69,44 @@ def fields(data: bytes) -> list[int]:
     places += range(64, 64 + 56 * len(segments_of(data)), 4)
     table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
     places += range(table, table + 64 * count, 4)
-    for name in (".nv_fatbin", "__nv_relfatbin"):
+    for name in (".nv_fatbin", "__nv_relfatbin", ".cask_resource", ".ldata"):
         if name in sections_of(data):
             _, offset, size = sections_of(data)[name]
             places += range(offset, offset + size, 4)
             places += 20 * [
                 at for at in range(offset, offset + size - 64, 8) if data[at + 2 : at + 4] == b"\x55\xba"
             ]
+        if name == ".ldata" and name in sections_of(data):
+            places += 20 * [
+                *range(offset, offset + 96, 4),
+                *(start + 9 for start, _ in stored_code(data)[-3:]),
+            ]
     return [at for at in places if at + 8 <= len(data)]
 
 
+def stored_code(data: bytes) -> list[tuple[int, int]]:
+    """Where in the file the code of `STORED` and `CUBINS` is: (start, end)."""
+    found = []
+    if ".ldata" in sections_of(data):
+        _, offset, size = sections_of(data)[".cask_resource"]
+        for match in re.finditer(rb"P\xed\x55\xba", data[offset : offset + size]):
+            at = offset + match.start() + 16
+            (length,) = struct.unpack_from("<Q", data, at - 8)
+            end = at + length
+            while at < end:
+                (payload,) = struct.unpack_from("<Q", data, at + 8)
+                found.append((at + 64, at + 64 + payload))
+                at += 64 + payload
+        found += [(data.index(frame), data.index(frame) + len(frame)) for _, frame in CUBINS]
+    return found
+
+
 FIELDS = [fields(data) for data in BASES]
+STORED = [stored_code(data) for data in BASES]
 
 
-def corrupted(seed: int) -> bytes:
+def corrupted(seed: int) -> tuple[int, bytes]:
+    """Which of the libraries, and what became of it."""
     chance = random.Random(seed)
     which = chance.randrange(len(BASES))
     data = bytearray(BASES[which])
@@ -101,16 +129,18 @@ def corrupted(seed: int) -> bytes:
         del data[chance.randrange(len(data)) :]
     if chance.random() < 0.05:
         data += chance.randbytes(chance.randrange(100))
-    return bytes(data)
+    return which, bytes(data)
 
 
-def blank(data: bytes) -> list[tuple[int, int]]:
-    """Addresses of what may change: device code, what points at it, and the ELF and program headers."""
+def blank(data: bytes, stored: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Addresses of what may change: device code (`stored`: in the file), what points at it, and headers."""
     names = {".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment", ".rela.dyn"}
     found = [(address, size) for name, (address, _, size) in sections_of(data).items() if name in names]
     table = struct.unpack_from("<Q", data, 32)[0]
-    for kind, _, offset, address, *_ in segments_of(data):
+    for kind, _, offset, address, _, size, *_ in segments_of(data):
         if kind == LOAD:
+            inside = [(start, end) for start, end in stored if offset <= start and end <= offset + size]
+            found += [(address - offset + start, end - start) for start, end in inside]
             found += [(address - offset, 64), (address - offset + table, 56 * len(segments_of(data)))]
     return found
 
@@ -135,7 +165,7 @@ def test_corrupt_libraries(tmp_path):
     path = tmp_path / "liba.so"
     outcomes = dict.fromkeys(Outcome, 0)
     for seed in range(CASES):
-        before = corrupted(seed)
+        which, before = corrupted(seed)
         path.write_bytes(before)
         report = prune_library(path, 86, cut=bool(seed % 2))
         after = path.read_bytes()
@@ -143,7 +173,7 @@ def test_corrupt_libraries(tmp_path):
         if report.outcome is not Outcome.PRUNED:
             assert after == before, seed
             continue
-        blanks = blank(before)
+        blanks = blank(before, STORED[which])
         assert described(after, blanks) == described(before, blanks), seed
         assert prune_library(path, 86, cut=bool(seed % 2)).outcome is Outcome.UNCHANGED, seed
         assert len(after) <= len(before) + 4096, seed

@@ -164,7 +164,7 @@ FATBIN_ADDRESS = sections_of(LIBRARY.build())[".nv_fatbin"][0]
         (broken(16 + 2, b"\2"), "an entry of version 0x102 with a header of 64 bytes"),
         (broken(16 + 8, b"\xff" * 8), "an entry reaches past its container"),
         (LIBRARY.build() + b"more", "bytes after the end of the last section"),
-        (Library([code(80)], relocated=[FATBIN_ADDRESS + 24]).build(), "relocations inside .nv_fatbin"),
+        (Library([code(80)], relocated=[FATBIN_ADDRESS + 24]).build(), "relocations inside device code"),
     ],
 )
 def test_refused(tmp_path, data, reason):

@@ -7,7 +7,7 @@ import pytest
 from nix.prune import prune_library
 from tests.gpu.fatbins import Image, expected
 from tests.gpu.prove_libraries import Proof, check_entries, check_memory
-from tests.unit.prune.libraries import CUBIN, PTX, Library, container, entry, sections_of
+from tests.unit.prune.libraries import CUBIN, PTX, Library, container, cubin, entry, sections_of
 
 LIBRARY = Library(
     [
@@ -15,6 +15,8 @@ LIBRARY = Library(
         container(entry(CUBIN, 90, 80_000), entry(PTX, 80, 800)),
     ],
     wrapped=True,
+    stored=[container(entry(CUBIN, 86, 900, fill=86)), container(entry(CUBIN, 90, 900, fill=90))],
+    cubins=[(sm, cubin(sm)) for sm in (80, 90)],
 )
 
 
@@ -46,6 +48,25 @@ def other_code(data, sections) -> None:
     data[sections[".nv_fatbin"][1] + 1000] ^= 1
 
 
+def other_stored_code(data, sections) -> None:
+    _, offset, size = sections[".cask_resource"]
+    data[data.index(bytes([86]) * 900, offset, offset + size)] ^= 1
+
+
+def other_lone_cubin(data, sections) -> None:
+    data[data.index(cubin(80)) + 500] ^= 1
+
+
+def stored_code_left(data, sections) -> None:
+    _, offset, size = sections[".cask_resource"]
+    data[offset + size - 900 : offset + size] = bytes([90]) * 900
+
+
+def lone_cubin_left(data, sections) -> None:
+    _, offset, size = sections[".ldata"]
+    data[offset + size - 100] = 90
+
+
 def other_reference(data, sections) -> None:
     data[sections[".nvFatBinSegment"][1] + 8] ^= 8
 
@@ -57,6 +78,10 @@ def other_reference(data, sections) -> None:
         (nothing, []),
         (other_data, ["memory differs"]),
         (other_code, ["the device code left", "what stands at"]),
+        (other_stored_code, ["memory differs"]),
+        (other_lone_cubin, ["memory differs"]),
+        (stored_code_left, ["code that should not be left in a store"]),
+        (lone_cubin_left, ["code that should not be left in a store"]),
     ],
 )
 def test_proof(tmp_path, tampered, found, cut):
