@@ -10,19 +10,15 @@ import csv
 import hashlib
 import io
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .library import is_library, prune_library, replace_file
-from .refused import Refused
 from .report import Outcome, TreeReport
+from .unneeded import builder_resources, of_others
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-# One file per GPU architecture since TensorRT 10.10, and more of them for engines that will run on Windows.
-_BUILDER_RESOURCE = re.compile(r"libnvinfer_builder_resource(?:_(?P<target>[a-z0-9_]+))?\.so(?:\.\d+)*")
 
 
 def prune_wheel_tree(
@@ -36,17 +32,20 @@ def prune_wheel_tree(
 ) -> TreeReport:
     """Prune every shared library below `root` for `sm` (None: none of them), and rewrite RECORD.
 
-    TensorRT's builder resources are removed, except what the `builder` of engines for these architectures
-    needs. Raises Refused when there is none for one of them, and OSError.
+    Files that are not needed are removed: TensorRT's builder resources, except what the `builder` of engines
+    for these architectures needs; with an `sm`, what is for another version of CUDA or for AMD's GPUs. Raises
+    Refused when there is no builder resource for one of them, and OSError.
     """
     report = TreeReport(sm)
-    removed, files = _without_resources(sorted(_files(root)), builder)
-    for path in removed:
+    files = {path.relative_to(root).as_posix(): path for path in sorted(_files(root))}
+    unneeded = builder_resources(files, builder) | (set() if sm is None else of_others(files))
+    removed = {files.pop(name) for name in sorted(unneeded)}
+    for path in sorted(removed):
         report.removed[path.relative_to(root).as_posix()] = path.stat().st_size
         if not dry_run:
-            path.unlink()
+            _remove(path, root)
     changed = set()
-    for path in files:
+    for path in files.values():
         if sm is None or not is_library(path):
             continue
         library = prune_library(path, sm, cut=cut, keep_debug=keep_debug, dry_run=dry_run)
@@ -55,9 +54,11 @@ def prune_wheel_tree(
             changed.add(path)
         if library.has_device_code or library.outcome is not Outcome.UNCHANGED:
             report.libraries.append(library)
-    records = [path for path in files if path.name == "RECORD" and path.parent.suffix == ".dist-info"]
+    records = [
+        path for path in files.values() if path.name == "RECORD" and path.parent.suffix == ".dist-info"
+    ]
     for path in [] if dry_run else records:
-        if _rewrite_record(path, changed, set(removed)):
+        if _rewrite_record(path, changed, removed):
             report.records.append(path.relative_to(root).as_posix())
     return report
 
@@ -70,19 +71,13 @@ def _files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _without_resources(files: list[Path], builder: Collection[int]) -> tuple[list[Path], list[Path]]:
-    """Which builder resources go, and the files that stay."""
-    resources = {path: match["target"] for path in files if (match := _BUILDER_RESOURCE.fullmatch(path.name))}
-    own = {f"sm{sm}" for sm in builder}
-    targets = {target for target in resources.values() if target and target.startswith("sm")}
-    if targets and (missing := own - targets):
-        raise Refused(
-            f"TensorRT has no builder resource for {', '.join(sorted(missing))} here, "
-            f"only for {', '.join(sorted(targets))}"
-        )
-    wanted = {None, "ptx", *own} if builder else set()
-    removed = [path for path, target in resources.items() if target not in wanted]
-    return removed, [path for path in files if path not in set(removed)]
+def _remove(path: Path, root: Path) -> None:
+    """Remove a file, and the folders that are empty then."""
+    path.unlink()
+    for folder in path.parents:
+        if folder == root or any(folder.iterdir()):
+            return
+        folder.rmdir()
 
 
 def _rewrite_record(record: Path, changed: set[Path], removed: set[Path]) -> bool:

@@ -113,3 +113,59 @@ def test_command(root, capsys):
     assert "removed" in report
     assert main(["--sm", "90", "--tree", str(root)]) == 0
     assert "libtorch_cuda.so: unchanged, device code" in capsys.readouterr().out
+
+
+DSL = "nvidia_cutlass_dsl"
+FLAVOURS = [
+    f"{DSL}/{place}"
+    for cuda in ("cu12", "cu13")
+    for place in (
+        f"{cuda}/lib/libcute_dsl_runtime.so",
+        f"{cuda}/include/a.h",
+        f"packages/_cutlass_ir.{cuda}.so",
+    )
+]
+AMD = [f"{name}/backends/amd/lib/libtriton_amd_codegen.so" for name in ("triton", "tokenspeed_triton")]
+
+
+def installed(root, names: list[str]) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(LIBRARY)
+    record = root / f"{DSL}-4.6.0.dist-info/RECORD"
+    record.parent.mkdir()
+    record.write_text("".join(f"{name},sha256={'x' * 43},{len(LIBRARY)}\n" for name in names))
+
+
+def left(root) -> set[str]:
+    record = root / f"{DSL}-4.6.0.dist-info/RECORD"
+    names = {line.partition(",")[0] for line in record.read_text().splitlines()}
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    assert names == {
+        name for name in found if name.startswith((DSL, "triton", "tokenspeed")) and "RECORD" not in name
+    }
+    return names
+
+
+def test_what_is_for_another_cuda_or_for_amd_goes(tmp_path):
+    (tmp_path / "nvidia/cu13/lib").mkdir(parents=True)
+    (tmp_path / "nvidia/cu13/lib/libcublas.so.13").write_bytes(LIBRARY)
+    installed(tmp_path, [*FLAVOURS, *AMD])
+    report = prune_wheel_tree(tmp_path, 86)
+    assert left(tmp_path) == {name for name in FLAVOURS if "cu13" in name}
+    assert set(report.removed) == {*AMD, *(name for name in FLAVOURS if "cu12" in name)}
+    assert not (tmp_path / DSL / "cu12").exists()
+    assert prune_wheel_tree(tmp_path, 86).removed == {}
+
+
+def test_what_is_for_another_cuda_stays_where_nothing_else_is(tmp_path):
+    (tmp_path / "nvidia/cu13/lib").mkdir(parents=True)
+    (tmp_path / "nvidia/cu13/lib/libcublas.so.13").write_bytes(LIBRARY)
+    installed(tmp_path, [name for name in FLAVOURS if "cu12" in name])
+    assert prune_wheel_tree(tmp_path, 86).removed == {}
+    assert len(left(tmp_path)) == 3
+
+
+def test_nothing_goes_that_is_for_no_gpu_in_particular(tmp_path):
+    installed(tmp_path, [*FLAVOURS, *AMD])
+    assert prune_wheel_tree(tmp_path, None).removed == {}
