@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.performance import cancel_rows, packing_rows, serving_rows, startup_rows, weights_rows
+from tests.performance import (
+    cancel_rows,
+    packing_rows,
+    prune_rows,
+    serving_rows,
+    startup_rows,
+    weights_rows,
+)
 
 if TYPE_CHECKING:
     from tests.performance.row import Row
 
-MODULES = (startup_rows, serving_rows, cancel_rows, packing_rows, weights_rows)
+MODULES = (startup_rows, serving_rows, cancel_rows, packing_rows, weights_rows, prune_rows)
 
 
 def main() -> int:

@@ -1,4 +1,6 @@
-"""How fast device code is pruned, and in how much memory: on a library as large as the largest of NVIDIA's."""
+"""How fast device code is pruned, and in how much memory: on a library as large as cuBLASLt, the largest of NVIDIA's,
+with as many containers, and with a store of as many pieces as cuFFT's.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,13 @@ import time
 from pathlib import Path
 
 from tests.performance.row import Row
-from tests.unit.prune.libraries import CUBIN, Library, container, entry
+from tests.unit.prune.libraries import CUBIN, Library, container, cubin, entry
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTAINERS, PIECE = 256, 350_000
+SMS = (75, 80, 86, 90, 100, 120)
+CONTAINERS, PIECE = 2_800, 24_000
+STORED, STORED_PIECE = 24_000, 4_500
+CUBINS, CUBIN_SIZE = 400, 40_000
 _MB = 1_000_000
 # The process's own peak: what the kernel gives its parent counts the parent's memory before the start.
 _PRUNE = """
@@ -27,8 +32,16 @@ print(time.process_time(), *re.findall(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/
 
 
 def library(path: Path) -> None:
-    code = container(*(entry(CUBIN, sm, PIECE, fill=sm) for sm in (75, 80, 86, 90, 100, 120)))
-    path.write_bytes(Library([code] * CONTAINERS, debug=b"\x77" * _MB).build())
+    code = container(*(entry(CUBIN, sm, PIECE, fill=sm) for sm in SMS))
+    stored = [container(entry(CUBIN, sm, STORED_PIECE, fill=sm)) for sm in SMS]
+    cubins = [(sm, cubin(sm, CUBIN_SIZE)) for sm in SMS]
+    made = Library(
+        [code] * CONTAINERS,
+        debug=b"\x77" * _MB,
+        stored=stored * (STORED // len(SMS)),
+        cubins=cubins * (CUBINS // len(SMS)),
+    )
+    path.write_bytes(made.build())
 
 
 def pruned(path: Path) -> tuple[float, int]:
