@@ -8,7 +8,6 @@ import zipfile
 import pytest
 
 from nix.lock import stand_ins
-from nix.lock.collisions import collisions
 from nix.lock.files import LOCKS, read, text
 from shared import generated
 
@@ -76,10 +75,6 @@ def test_pip_finds_the_wheels_in_the_index_of_the_set(alternative, tmp_path):
     subprocess.run([*command, "-r", "r.txt", "-d", "."], cwd=tmp_path, check=True, capture_output=True)
 
     assert (tmp_path / row["file"]).exists()
-
-
-def test_stand_ins_do_not_collide(alternative):
-    assert collisions((alternative / "files").glob("*.whl")) == []
 
 
 def test_the_compiler_says_that_it_is_a_stand_in_and_fails(alternative, tmp_path):
