@@ -108,6 +108,7 @@ rec {
               (prune [
                 "--sm"
                 (toString sm)
+                "--cut"
               ] environment)
             ]
         );
