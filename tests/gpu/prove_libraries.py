@@ -23,20 +23,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nix.oci.tar import write_tar
 from nix.prune import LibraryReport, Outcome, prune_wheel_tree
 from tests.gpu import page
 from tests.gpu.fatbins import Code, Image, expected
+from tests.gpu.sizes import compressed, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
 _CHUNK = 1 << 24
 _LISTED = re.compile(r"^(ELF|PTX) file +\d+: .*\.(sm_\d+[af]?)\.(?:cubin|ptx)$", re.MULTILINE)
@@ -97,7 +95,7 @@ def prove(original: Path, pruned: Path, report: LibraryReport, sm: int, argument
     was = loading(original, arguments.site, arguments.python)
     if proof.loading != was:
         proof.failures.append(f"loading: {was!r} before, {proof.loading!r} after")
-    if not arguments.no_compression:
+    if arguments.compress:
         proof.compressed = (compressed(original), compressed(pruned))
     return proof
 
@@ -188,51 +186,6 @@ def loading(path: Path, site: Path, python: Path) -> str:
     return (run.stdout.strip() or f"status {run.returncode}").replace(str(site), "")
 
 
-@cache
-def compressed(path: Path) -> int:
-    """As in a layer."""
-    with compressing() as (gzip, size), path.open("rb") as file:
-        while part := file.read(1 << 20):
-            gzip.write(part)
-    return size()
-
-
-def compressed_tree(root: Path) -> dict[str, int]:
-    """A tar of a folder as layers are made: gzip as in the images, and zstd -3."""
-    with (
-        subprocess.Popen(["zstd", "-3", "-q", "-c"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as zstd,
-        ThreadPoolExecutor() as pool,
-    ):
-        counted = pool.submit(lambda: sum(len(part) for part in iter(lambda: zstd.stdout.read(1 << 20), b"")))
-        with compressing() as (gzip, size):
-
-            def add(data: bytes) -> None:
-                gzip.write(data)
-                zstd.stdin.write(data)
-
-            write_tar(root, {}, add)
-        zstd.stdin.close()
-        return {"gzip": size(), "zstd": counted.result()}
-
-
-@contextmanager
-def compressing() -> Iterator[tuple[Any, Callable[[], int]]]:
-    """The compressor of layers, and how many bytes came out of it."""
-    from nix.oci.compress import GzipWriter
-
-    sizes: list[int] = []
-    gzip = GzipWriter(lambda data: sizes.append(len(data)))
-    yield gzip, lambda: sum(sizes)
-    gzip.close()
-
-
-def sizes(root: Path, arguments) -> dict[str, int]:
-    """Bytes of all files, and of a layer that holds them."""
-    files = (path for path in root.rglob("*") if not path.is_symlink() and path.is_file())
-    found = {"files": sum(path.stat().st_size for path in files)}
-    return found if arguments.no_compression or not root.exists() else found | compressed_tree(root)
-
-
 def digests(root: Path, libraries: list[LibraryReport]) -> dict[str, str]:
     found = {}
     for library in libraries:
@@ -275,7 +228,7 @@ def prove_tree(sm: int, arguments, known: dict[tuple[str, str], Proof]) -> tuple
         for path in report.removed:
             (left_out / path).parent.mkdir(parents=True, exist_ok=True)
             (left_out / path).hardlink_to(arguments.site / path)
-        after, apart = sizes(arguments.copy, arguments), sizes(left_out, arguments)
+        after, apart = (sizes(root, compress=arguments.compress) for root in (arguments.copy, left_out))
         totals = {way: (arguments.sizes[way], apart.get(way, 0), after[way]) for way in after}
         return proofs, Totals(sizes=totals, left_out=report.removed)
 
@@ -294,7 +247,10 @@ def main() -> int:
         "--scratch", type=Path, required=True, help="where the copies are made, on the folder's file system"
     )
     parser.add_argument(
-        "--no-compression", action="store_true", help="leave compressed sizes out: four times faster"
+        "--no-compression",
+        dest="compress",
+        action="store_false",
+        help="leave compressed sizes out: four times faster",
     )
     parser.add_argument("--cut", action="store_true", help="cut the removed code out of the files")
     parser.add_argument("--page", type=Path, help="write the table here")
@@ -302,7 +258,7 @@ def main() -> int:
     proofs: list[Proof] = []
     totals: dict[int, Totals] = {}
     known: dict[tuple[str, str], Proof] = {}
-    arguments.sizes = sizes(arguments.site, arguments)
+    arguments.sizes = sizes(arguments.site, compress=arguments.compress)
     for sm in arguments.sm:
         found, totals[sm] = prove_tree(sm, arguments, known)
         proofs += found
