@@ -20,7 +20,7 @@ $ pip install --target cuobjdump nvidia-cuda-cuobjdump
 $ pip install --target tools --require-hashes -r requirements/tools.txt
 $ PYTHONPATH=tools .venv/bin/python -m tests.gpu.prove_libraries --python env/bin/python --scratch . \\
       --site env/lib/python3.13/site-packages --cuobjdump cuobjdump/nvidia/cu13/bin/cuobjdump \\
-      --sm 80 86 90 --page docs/pruning-libraries.md
+      --sm 80 86 90 --cut --page docs/pruning-libraries.md
 ```
 
 The same command proves that nothing else changed; it fails when a library is not proven.
