@@ -5,9 +5,10 @@
 Needs vLLM 0.26.0 with PyTorch 2.11.0, installed for the Python that runs this, or all but PyTorch in a folder
 SITE that may be pruned already. The `torch`, `nvidia` and `triton` folders are copied below DIR and pruned, and so
 is vLLM's own. A small Llama with random weights, the same each time, generates greedily for 64 prompts: in a process
-with the pruned libraries, and in one with the original ones.
+with the original libraries, and in one with the pruned ones.
 
-Prints a JSON summary; exits with status 1 when the tokens differ or are not all there.
+Prints a JSON summary; exits with status 1 when the tokens differ or are not all there, or when a library of PyTorch
+or NVIDIA was not loaded from where it should be.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from bit_compare import below
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS, PROMPT, TOKENS = 64, 48, 64
@@ -79,16 +83,32 @@ async def generate(model: Path) -> dict:
         started = time.monotonic()
         tokens = await asyncio.gather(*(one(number) for number in range(REQUESTS)))
         seconds = time.monotonic() - started
+        libraries = loaded()
     finally:
         engine.shutdown()
-    return {"tokens": tokens, "tokens_per_second": round(REQUESTS * TOKENS / seconds)}
+    return {
+        "tokens": tokens,
+        "tokens_per_second": round(REQUESTS * TOKENS / seconds),
+        "libraries": libraries,
+    }
+
+
+def loaded() -> list[str]:
+    """The shared libraries of this process and of those that it started: vLLM's engine is in one."""
+    import psutil
+
+    own = psutil.Process()
+    maps = [each for process in (own, *own.children(recursive=True)) for each in process.memory_maps()]
+    return sorted({each.path for each in maps if ".so" in each.path})
 
 
 def run(model: Path, path: list[Path]) -> dict:
     """Generate in a process of its own, with the packages of these folders first."""
+    folders = sorted({file.parent for folder in path for file in (folder / "nvidia").rglob("*.so*")})
     environment = {
         **os.environ,
         "PYTHONPATH": ":".join(map(str, path)),
+        "LD_LIBRARY_PATH": ":".join([*map(str, folders), os.environ.get("LD_LIBRARY_PATH", "")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -101,10 +121,14 @@ def run(model: Path, path: list[Path]) -> dict:
             command, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return {"tokens": [], "ended": f"took more than {_SECONDS} s"}
+        return {"tokens": [], "libraries": [], "ended": f"took more than {_SECONDS} s"}
     last = done.stdout.splitlines()[-1:] or [""]
     if done.returncode or not last[0].startswith("{"):
-        return {"tokens": [], "ended": f"status {done.returncode}: {(done.stdout + done.stderr)[-4000:]}"}
+        return {
+            "tokens": [],
+            "libraries": [],
+            "ended": f"status {done.returncode}: {(done.stdout + done.stderr)[-4000:]}",
+        }
     return json.loads(last[0])
 
 
@@ -115,27 +139,38 @@ def compare(scratch: Path, vllm: Path | None, sm: int, *, cut: bool) -> dict:
     model, pruned = scratch / "model", scratch / "vllm-pruned"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(MODEL))
-    for name in ("torch", "nvidia", "triton", "vllm"):
-        spec = importlib.util.find_spec(name)
-        if spec and spec.submodule_search_locations and not (name == "vllm" and vllm):
-            source = Path(next(iter(spec.submodule_search_locations)))
-            shutil.copytree(
-                source, pruned / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-            )
-    if vllm:
-        shutil.copytree(vllm, pruned, symlinks=True, dirs_exist_ok=True)
-    report = prune_wheel_tree(pruned, sm, cut=cut)
+    site = Path(importlib.util.find_spec("torch").submodule_search_locations[0]).resolve().parent
+    with ThreadPoolExecutor() as pool:
+        original = pool.submit(run, model, [vllm] if vllm else [])
+        for name in ("torch", "nvidia", "triton", "vllm"):
+            if (site / name).is_dir() and not (name == "vllm" and vllm):
+                shutil.copytree(site / name, pruned / name, symlinks=True)
+        if vllm:
+            shutil.copytree(vllm, pruned, symlinks=True, dirs_exist_ok=True)
+        report = prune_wheel_tree(pruned, sm, cut=cut)
+        before = original.result()
     after = run(model, [pruned])
-    before = run(model, [vllm] if vllm else [])
     same = sum(one == other for one, other in zip(before["tokens"], after["tokens"], strict=False))
     failures = []
     if [len(tokens) for tokens in after["tokens"]] != [TOKENS] * REQUESTS:
         failures.append("not all tokens were generated")
     if same != REQUESTS:
         failures.append(f"only {same} of {REQUESTS} requests have the same tokens")
+    for found, own, other in ((before, site, pruned), (after, pruned, site)):
+        foreign = below(other, found["libraries"])
+        found["libraries"] = len(below(own, found["libraries"]))
+        if foreign or not found["libraries"]:
+            failures.append(f"{found['libraries']} libraries of {own}, but {sorted(foreign)}")
     return {
         "sm": sm,
         "libraries_pruned": sum(1 for library in report.libraries if library.outcome is Outcome.PRUNED),
+        "bytes_before": sum(library.size_before for library in report.libraries),
+        "bytes_after": sum(library.size_after for library in report.libraries),
+        "device_bytes": {
+            library.path: [sum(library.device_before.values()), sum(library.device_after.values())]
+            for library in report.libraries
+            if library.has_device_code
+        },
         "requests": REQUESTS,
         "same_tokens": same,
         "distinct_tokens": len({token for tokens in after["tokens"] for token in tokens}),
