@@ -23,7 +23,8 @@ image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and
 test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
 	$(run) pytest tests/images --timeout 1800
 
-bench: setup-dev ## Every figure of speed, as ratios in one run
+bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)
+	@ci/install-image-tools
 	$(run) tests.performance.bench
 
 soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be lost

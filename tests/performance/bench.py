@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tests.performance import (
     cancel_rows,
+    images_rows,
     packing_rows,
     prune_rows,
     serving_rows,
@@ -24,7 +25,7 @@ from tests.performance import (
 if TYPE_CHECKING:
     from tests.performance.row import Row
 
-MODULES = (startup_rows, serving_rows, cancel_rows, packing_rows, weights_rows, prune_rows)
+MODULES = (startup_rows, serving_rows, cancel_rows, packing_rows, weights_rows, prune_rows, images_rows)
 
 
 def main() -> int:
