@@ -15,14 +15,26 @@ _POLL_SECONDS = 0.02
 
 def children(parent: int) -> list[int]:
     """The live child processes of a process."""
+    return [child for child, state in _states(parent) if state != "Z"]
+
+
+def reap_adopted(own: int) -> None:
+    """Take in what has ended of this process's children but `own`, whom somebody else waits for."""
+    for child, state in _states(os.getpid()):
+        if state == "Z" and child != own:
+            os.waitpid(child, 0)
+
+
+def _states(parent: int) -> list[tuple[int, str]]:
+    """The child processes of a process, with their states as in proc(5)."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, ppid = path.read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it has ended
-        if int(ppid) == parent and state != "Z":
-            found.append(int(path.parent.name))
+        if int(ppid) == parent:
+            found.append((int(path.parent.name), state))
     return found
 
 

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.children import adopt_orphans, children, die_with_parent, end_children
+from runner.children import adopt_orphans, children, die_with_parent, end_children, reap_adopted
 from shared.errors import CogTritonError, SetupTimedOut, WorkerDied, from_text
 
 CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the path of the socket
@@ -37,6 +37,7 @@ _MOST_DEATHS = 5
 _DEATHS_WITHIN_SECONDS = 300
 _END_SECONDS = 10  # what Cog may take to end once nothing runs, and the worker to end without Cog
 _LOOK_SECONDS = 0.5  # between two looks for a worker that is not ready
+_REAP_SECONDS = 5  # between two looks for what others left behind and has ended
 _GONE_SECONDS = 2  # without a worker: Cog has noticed by then, if it ever does
 _IMPORT_SECONDS = 600  # until the worker says how long its set-up may take
 
@@ -121,7 +122,7 @@ class _Server:
         seen = time.monotonic()
         while True:
             starting = self._drain_seconds is None and not self._failed
-            readable = self._select(signalled, _LOOK_SECONDS if starting else None)
+            readable = self._select(signalled, _LOOK_SECONDS if starting else _REAP_SECONDS)
             if signalled in readable:
                 signalled.recv(1)
                 return True
@@ -132,6 +133,7 @@ class _Server:
             if self._worker in readable and not self._read() and self._drain_seconds is not None:
                 return False
             if not starting:
+                reap_adopted(self._process.pid)
                 continue
             now = time.monotonic()
             if now > self._deadline:

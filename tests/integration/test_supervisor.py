@@ -7,9 +7,11 @@ import signal
 import socket
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from builder.pipeline import build
 from shared.cog.server import CogServer
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import wait_for
@@ -92,3 +94,15 @@ def test_killing_the_supervisor_during_the_set_up_leaves_nothing_running(start, 
         time.sleep(0.5)
         os.kill(pid_of(server.mark, "runner.supervisor"), signal.SIGKILL)
         assert wait_gone(server.mark) == {}
+
+
+def test_what_others_leave_behind_is_taken_in(start, tmp_path):
+    (tmp_path / "config.yaml").write_text("engine: mock\n")
+    build(str(tmp_path / "config.yaml"), tmp_path / "engine.tar")
+    with start(COG_WEIGHTS=str(tmp_path / "engine.tar")) as server:
+        server.wait_ready(60)
+        engine = pid_of(server.mark, "runner.engines")
+        os.kill(pid_of(server.mark, "tritonserver"), signal.SIGKILL)
+        # Not even a zombie is left, while the runner goes on.
+        wait_for(lambda: not Path(f"/proc/{engine}").exists())
+        assert server.process.poll() is None
