@@ -46,10 +46,7 @@ fix: setup-dev ## Format, and mend what the linter can
 	.venv/bin/ruff format .
 
 docs: setup-dev ## Write what is generated: errors.md, config.md, environment.md, the schemas
-	$(run) shared.errors.docs
-	$(run) shared.config.docs
-	$(run) shared.cog.schema
-	$(run) runner.docs
+	$(run) tools.docs
 
 lock: setup-dev ## Write requirements/ and nix/locks anew; fills unknown hashes (UPGRADE=1 takes what is newer)
 	@ci/lock $(if $(UPGRADE),--upgrade)

@@ -8,8 +8,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from builder.download import TOKENIZER_FILES
 from builder.generation_config import GENERATION_CONFIG, generation_config
+from builder.sources.download import TOKENIZER_FILES
 from shared import VERSION
 from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import PackageFailed

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from builder.convert import Convert
-from builder.download import Download
 from builder.engines.mock import MakeMock
+from builder.engines.tensorrt_llm.describe import Describe
+from builder.engines.tensorrt_llm.planning import commands, model_of
+from builder.engines.tensorrt_llm.run import ToolStep
 from builder.package import Package
-from builder.tensorrt_llm.describe import Describe
-from builder.tensorrt_llm.planning import commands, model_of
-from builder.tensorrt_llm.run import ToolStep
+from builder.sources.download import Download
 from shared.config import BuildConfig, CogTRTLLMConfig, CTranslate2Config, MockConfig, dump_config
 from shared.errors import EngineNotInImage
 

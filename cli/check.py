@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from builder.check.estimate import check_machine, estimate, parameters_of
-from builder.check.findings import Findings, Severity
 from builder.check.source import check_source
-from builder.tensorrt_llm.planning import model_of
+from builder.engines.tensorrt_llm.planning import model_of
+from builder.findings import Findings, Severity
 from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
 
 if TYPE_CHECKING:

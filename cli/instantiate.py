@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.config_source import read_config, shown
+from builder.sources.config import read_config, shown
 from shared.config import load_config
 from shared.errors import ConfigInvalid, ModelImageFailed
 

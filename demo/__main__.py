@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from shared.cog.client import PredictionClient
-from shared.cog.server import CogServer
+from demo.cog_client import PredictionClient
+from demo.cog_server import CogServer
 from shared.errors import CogTritonError
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ in
     builtins.concatStringsSep "|" [
       "(shared|builder|runner|cli)/.*[.]py"
       "(builder|runner)/[.]cog/openapi_schema[.]json"
-      "builder/tensorrt_llm/arguments/[^/]+[.]json"
+      "builder/engines/tensorrt_llm/arguments/[^/]+[.]json"
     ]
   );
 

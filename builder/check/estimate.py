@@ -16,8 +16,8 @@ from shared.errors import MachineTooSmall
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from builder.check.findings import Findings
-    from builder.tensorrt_llm.call import Call
+    from builder.engines.tensorrt_llm.call import Call
+    from builder.findings import Findings
 
 _BITS = {
     "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,

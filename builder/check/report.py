@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from builder.check.findings import Finding, Findings, Severity
-from builder.tensorrt_llm.planning import calls
+from builder.engines.tensorrt_llm.planning import calls
+from builder.findings import Finding, Findings, Severity
 from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 from shared.config.document import Document, Position, parse
 from shared.config.load import validate
@@ -22,7 +22,7 @@ from shared.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from builder.tensorrt_llm.call import Call
+    from builder.engines.tensorrt_llm.call import Call
     from shared.config import AnyConfig, BuildConfig
     from shared.config.document import Place
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from builder.check.report import check, unreadable
-from builder.config_source import read_config, shown
+from builder.sources.config import read_config, shown
 from shared.config import OfficialConfig
 from shared.errors import CogTritonError, ConfigUnreachable
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from tests.support.images import (
     BUILDER,
     CPU,

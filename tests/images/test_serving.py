@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from tests.support.images import CPU, container, podman, run, shared_directory
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.pipeline import build
+from demo.cog_server import CogServer
 from shared.artifact import extract_archive
-from shared.cog.server import CogServer, free_port
+from shared.cog.server import free_port
 from tests.support.processes import MARK, wait_gone
 from tests.support.triton import triton
 

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from builder.pipeline import build
+from demo.cog_server import CogServer
 from shared.artifact import extract_archive
-from shared.cog.server import CogServer
 from shared.errors import CheckpointInvalid, UnsupportedArchitecture
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.hub import Hub, Repository

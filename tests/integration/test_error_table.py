@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from shared.errors import (
     BadPromptTemplate,
     EngineGaveUp,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.pipeline import build
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from shared.errors import (
     ChatTemplateMissing,
     CTranslate2Error,

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from shared.cog.client import PredictionClient
-from shared.cog.server import CogServer
+from demo.cog_client import PredictionClient
+from demo.cog_server import CogServer
 from shared.errors import CogTritonError, EngineProcessDied, ShuttingDown, TritonUnavailable
 from tests.integration.conftest import READY_SECONDS, cog_server, counted, wait_for
 from tests.support.load import run_streams

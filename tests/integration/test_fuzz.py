@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.cog import schema
 from shared.errors import FixedBy, from_text
 from tests.integration.conftest import cog_server
 from tests.support.processes import marked
+from tools.docs import cog_schema
 
 EXAMPLES = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 2_000
 REFUSALS_OF_COG = {400, 409, 413, 422}
-INPUTS = json.loads(schema.rendered("runner"))["components"]["schemas"]["Input"]["properties"]
+INPUTS = json.loads(cog_schema.rendered("runner"))["components"]["schemas"]["Input"]["properties"]
 FRAGMENTS = [
     "{prompt}", "{system_prompt}", "{{", "}}", "{", "}", "{0}", "{prompt.__class__}", "{prompt!r:>99}", "{{ 7*7 }}",
     "{% for i in range(9) %}", "\0", "\x1b[2J", "\r\n\r\n", "\u202e", "\ufeff", "\U0010ffff", "\ud800", "é", "🦊", "\ufffd",

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 
 from builder.pipeline import build
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from shared.errors import ParameterNotHonoured, PromptTooLong
 from tests.integration.conftest import cog_server
 from tests.reference.llama import Reference

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from builder.pipeline import build
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from shared.cog.server import free_port
 from shared.errors import PromptRequired
 from shared.layout import PROJECT_ROOT

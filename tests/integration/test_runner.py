@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from shared.cog.client import PredictionClient
+from demo.cog_client import PredictionClient
 from shared.errors import (
     ChatTemplateMissing,
     Overloaded,

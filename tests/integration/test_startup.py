@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.pipeline import build
-from shared.cog.server import CogServer
+from demo.cog_server import CogServer
 from shared.errors import CogServerFailed, PortInUse
 from tests.integration.conftest import unpacked
 from tests.support.processes import MARK, wait_gone

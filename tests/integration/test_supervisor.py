@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.pipeline import build
-from shared.cog.server import CogServer
+from demo.cog_server import CogServer
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import wait_for
 from tests.support.processes import MARK, marked, pid_of, wait_gone

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from builder import pipeline
-from builder.download import Download
+from builder.engines.tensorrt_llm import run
+from builder.engines.tensorrt_llm.commands import RunTool
+from builder.engines.tensorrt_llm.describe import Describe
+from builder.engines.tensorrt_llm.run import ToolStep
 from builder.package import Package
 from builder.pipeline import build
 from builder.plan import Plan
-from builder.tensorrt_llm import run
-from builder.tensorrt_llm.commands import RunTool
-from builder.tensorrt_llm.describe import Describe
-from builder.tensorrt_llm.run import ToolStep
+from builder.sources.download import Download
 from shared.errors import (
     CheckpointInvalid,
     ConversionFailed,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from builder.pipeline import build
-from shared.cog.server import CogServer
+from demo.cog_server import CogServer
 from tests.performance.row import Row
 from tests.support.load import Stream, run_streams
 from tests.support.processes import MARK, marked

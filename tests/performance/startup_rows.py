@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from builder.pipeline import build
-from shared.cog.client import PredictionClient
-from shared.cog.server import CogServer
+from demo.cog_client import PredictionClient
+from demo.cog_server import CogServer
 from tests.performance.row import Row
 
 STARTS = 7

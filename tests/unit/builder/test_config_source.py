@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from builder.config_source import MAX_CONFIG_BYTES, read_config, shown
+from builder.sources.config import MAX_CONFIG_BYTES, read_config, shown
 from shared.errors import ConfigNotYaml, ConfigTooLarge, ConfigUnreachable
 
 TEXT = "engine: mock  # größer\n"

@@ -9,7 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from huggingface_hub import constants, file_download
 
-from builder.download import Download
+from builder.sources.download import Download
 from shared.errors import (
     DownloadFailed,
     ModelCorrupt,

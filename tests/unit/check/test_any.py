@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.check.report import check
-from builder.tensorrt_llm.tables import table
+from builder.engines.tensorrt_llm.tables import table
 
 words = st.sampled_from(
     ["python", "trtllm-build", "convert_checkpoint.py", "hf_gpt_convert.py", "build.py", "quantize.py", "llama",

@@ -4,8 +4,8 @@ import struct
 import pytest
 
 from builder.check.estimate import check_machine, estimate, parameters_of
-from builder.check.findings import Findings
 from builder.check.report import check
+from builder.findings import Findings
 
 SEVEN_BILLION = {"BF16": 7_000_000_000}
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from builder.check.findings import Findings, Severity
 from builder.check.report import check
+from builder.findings import Findings, Severity
 from shared.errors import ConfigCheckFailed, ConfigDuplicateKey, ConfigInvalid, MachineTooSmall
 
 CLEAN = "engine: tensorrt_llm\nmodel: a/b\n"

@@ -9,13 +9,13 @@ import pytest
 
 from nix.lock import stand_ins
 from nix.lock.files import LOCKS, read, text
-from shared import generated
+from tools.docs.generated import stale
 
 
 def test_the_list_is_fresh():
     listed = {"nix/locks/stand-ins.json": text(stand_ins.listing())}
 
-    assert generated.stale(listed) == []
+    assert stale(listed) == []
 
 
 def test_exactly_the_publishers_files_are_stood_in_for():

@@ -1,7 +1,7 @@
 """A plan's commands as lines: `convert_checkpoint.py --model_dir model ...`."""
 
-from builder.check.findings import Severity
 from builder.check.report import check
+from builder.findings import Severity
 
 
 def lines(text: str, source: str = "test.yaml") -> list[str]:

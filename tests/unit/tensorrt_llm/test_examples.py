@@ -7,10 +7,10 @@ import pytest
 
 from builder.plan import make_plan
 from shared.config import load_config
-from shared.generated import ROOT
+from shared.layout import PROJECT_ROOT
 from tests.unit.tensorrt_llm.commands import lines, warnings
 
-FOLDER = ROOT / "examples"
+FOLDER = PROJECT_ROOT / "examples"
 
 COMMANDS = {
     "llama-2-70b-4gpu": """

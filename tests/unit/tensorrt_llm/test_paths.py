@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.tensorrt_llm.paths import clash, in_work_dir
+from builder.engines.tensorrt_llm.paths import clash, in_work_dir
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.tensorrt_llm.call import Call, Given
-from builder.tensorrt_llm.tables import table
+from builder.engines.tensorrt_llm.call import Call, Given
+from builder.engines.tensorrt_llm.tables import table
 
 
 def arguments(**values):

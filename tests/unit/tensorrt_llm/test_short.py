@@ -1,6 +1,6 @@
 import pytest
 
-from builder.tensorrt_llm.planning import commands, model_of
+from builder.engines.tensorrt_llm.planning import commands, model_of
 from shared.config import load_config
 from shared.errors import ConfigCheckFailed
 from tests.unit.tensorrt_llm.commands import lines

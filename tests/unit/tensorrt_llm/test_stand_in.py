@@ -4,10 +4,10 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from builder.engines.tensorrt_llm.run import ToolStep
 from builder.plan import make_plan
-from builder.tensorrt_llm.run import ToolStep
 from shared.config import load_config
-from shared.generated import ROOT
+from shared.layout import PROJECT_ROOT
 from tests.support.tensorrt_llm import arguments
 
 CONVERTERS = {
@@ -15,7 +15,7 @@ CONVERTERS = {
     "gpt": arguments.convert_gpt,
     "qwen": arguments.convert_qwen,
 }
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted((PROJECT_ROOT / "examples").glob("*.yaml"))
 
 
 def parser(tool):

@@ -1,8 +1,8 @@
 import pytest
 
-from builder.tensorrt_llm import scripts
-from builder.tensorrt_llm.old_arguments import RULES, Renamed
-from builder.tensorrt_llm.tables import table
+from builder.engines.tensorrt_llm import scripts
+from builder.engines.tensorrt_llm.old_arguments import RULES, Renamed
+from builder.engines.tensorrt_llm.tables import table
 
 TABLES = {
     "trtllm-build": table("trtllm-build"),

@@ -3,13 +3,9 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from shared.config import ENGINES, Instantiate, Server, ServerArguments, docs, load_config
+from shared.config import ENGINES, Instantiate, Server, ServerArguments, load_config
 from shared.config.old import BuiltConfig, CogTRTLLMConfig, OfficialConfig, ToolSection
-from shared.generated import stale
-
-
-def test_documents_are_fresh():
-    assert stale(docs.documents()) == [], "run `python -m shared.config.docs`"
+from tools.docs import config as docs
 
 
 @pytest.mark.parametrize("engine", ENGINES)

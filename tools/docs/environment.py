@@ -1,15 +1,13 @@
-"""docs/environment.md and docs/tensorrt_llm.md, made from the code: `python -m runner.docs [--check]`."""
+"""docs/environment.md, made from the runner's settings."""
 
 from __future__ import annotations
 
-from runner.engines.tensorrt_llm import docs as tensorrt_llm
 from runner.settings import Settings
-from shared import generated
 
 INTRO = """\
 # Environment
 
-Made from `runner/settings.py` by `python -m runner.docs`; the other variables are listed there too. An empty
+Made from `runner/settings.py` by `make docs`; the other variables are listed there too. An empty
 variable counts as unset. A value that is not valid fails the set-up with E4002.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
@@ -63,12 +61,3 @@ def _shown(default: object) -> str:
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
     return HEADER + "".join(f"| `{name}` | {default} | {meaning} |\n" for name, default, meaning in rows)
-
-
-def documents() -> dict[str, str]:
-    """What this module writes: text by path in the checkout."""
-    return {"docs/environment.md": page(), "docs/tensorrt_llm.md": tensorrt_llm.page()}
-
-
-if __name__ == "__main__":
-    generated.main("runner.docs", documents())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.tensorrt_llm import scripts
-from builder.tensorrt_llm.call import Given
-from builder.tensorrt_llm.commands import MODEL_DIR
-from builder.tensorrt_llm.paths import RESERVED, clash, in_work_dir
-from builder.tensorrt_llm.steps import added_conversion, merge, translate
+from builder.engines.tensorrt_llm import scripts
+from builder.engines.tensorrt_llm.call import Given
+from builder.engines.tensorrt_llm.commands import MODEL_DIR
+from builder.engines.tensorrt_llm.paths import RESERVED, clash, in_work_dir
+from builder.engines.tensorrt_llm.steps import added_conversion, merge, translate
 from shared.errors import (
     ArgumentDropped,
     ConversionAdded,
@@ -19,9 +19,9 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from builder.check.findings import Findings
-    from builder.tensorrt_llm.call import Call
-    from builder.tensorrt_llm.steps import Translated
+    from builder.engines.tensorrt_llm.call import Call
+    from builder.engines.tensorrt_llm.steps import Translated
+    from builder.findings import Findings
     from shared.config.document import Place
     from shared.config.old import CogTRTLLMConfig
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.tensorrt_llm.call import Call, Given
-from builder.tensorrt_llm.commands import MODEL_DIR
-from builder.tensorrt_llm.scripts import QUANTIZE
-from builder.tensorrt_llm.tables import table
+from builder.engines.tensorrt_llm.call import Call, Given
+from builder.engines.tensorrt_llm.commands import MODEL_DIR
+from builder.engines.tensorrt_llm.scripts import QUANTIZE
+from builder.engines.tensorrt_llm.tables import table
 
 if TYPE_CHECKING:
     from shared.config import TensorRTLLMConfig

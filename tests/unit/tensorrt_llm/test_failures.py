@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from builder.tensorrt_llm.failures import coded
+from builder.engines.tensorrt_llm.failures import coded
 from shared.errors import (
     CheckpointInvalid,
     ConversionFailed,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from builder.convert import run_child
+from builder.engines.tensorrt_llm import probe
 from builder.step import BuiltWith
-from builder.tensorrt_llm import probe
 from shared.errors import ConversionFailed
 from shared.layout import Layout
 

@@ -4,8 +4,6 @@
 signature of `run`. Without it the server refuses event streams and drops the inputs that it does not know.
 The form is that of Cog 0.23 (OpenAPI 3.0.2 with `x-order` and `x-cog-*` keys; architecture/02-schema.md in
 Cog's repository).
-
-    python -m shared.cog.schema [--check]
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 import cog
-
-from shared import generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +167,3 @@ def rendered(package: str) -> str:
 def documents() -> dict[str, str]:
     """The schema file of each predictor, by its path in the checkout."""
     return {f"{package}/{SCHEMA_FILE}": rendered(package) for package in _PREDICTORS}
-
-
-if __name__ == "__main__":
-    generated.main("shared.cog.schema", documents())

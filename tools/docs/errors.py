@@ -1,12 +1,10 @@
-"""docs/errors.md, made from the error classes: `python -m shared.errors.docs [--check]`."""
+"""docs/errors.md, made from the error classes."""
 
 from __future__ import annotations
 
 from string import Formatter
 
-from shared import generated
-
-from . import REGISTRY, CogTritonError, State
+from shared.errors import REGISTRY, CogTritonError, State
 
 CATEGORIES = {
     "E1": "The prediction",
@@ -18,7 +16,7 @@ CATEGORIES = {
 INTRO = """\
 # Errors
 
-Made from `shared/errors` by `python -m shared.errors.docs`; do not edit.
+Made from `shared/errors` by `make docs`; do not edit.
 
 Every error that cog-triton raises on purpose is one line: the code, the name, what is wrong, what to do.
 
@@ -57,7 +55,3 @@ def _text(template: str) -> str:
     return "".join(
         literal + (f"{{{field}}}" if field else "") for literal, field, _, _ in Formatter().parse(template)
     ).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    generated.main("shared.errors.docs", {"docs/errors.md": page()})

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from builder.hub import HubModel
-from builder.model_tar import fetch_model_tar
+from builder.sources.hub import HubModel
+from builder.sources.tar import fetch_model_tar
 from builder.step import Build, Model
 from shared.errors import ModelFilesMissing, ModelNotFound, RevisionNotFound
 from shared.secrets import public_address

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from builder.check.arguments import check_arguments
-from builder.check.findings import Findings
-from builder.check.rules import check_rules
-from builder.tensorrt_llm.chain import calls_of_steps
-from builder.tensorrt_llm.short import calls_of_short_form
+from builder.engines.tensorrt_llm.argument_check import check_arguments
+from builder.engines.tensorrt_llm.chain import calls_of_steps
+from builder.engines.tensorrt_llm.rules import check_rules
+from builder.engines.tensorrt_llm.short import calls_of_short_form
+from builder.findings import Findings
 from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
 from shared.config.problems import dotted
 from shared.errors import ConfigCheckFailed, ConfigHoldsSecret
 
 if TYPE_CHECKING:
-    from builder.tensorrt_llm.call import Call
-    from builder.tensorrt_llm.commands import RunTool
+    from builder.engines.tensorrt_llm.call import Call
+    from builder.engines.tensorrt_llm.commands import RunTool
 
 _WEIGHTS = ("safetensors", "bin")
 _DRIVER = Path("/proc/driver/nvidia/gpus")  # one folder per GPU

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
-from builder.tensorrt_llm import scripts
-from builder.tensorrt_llm.call import Call, Given
-from builder.tensorrt_llm.commands import ToolStep
-from builder.tensorrt_llm.old_arguments import DTYPES, MAX_INPUT_LEN, RULES, Dropped, Removed, Renamed
-from builder.tensorrt_llm.tables import table
+from builder.engines.tensorrt_llm import scripts
+from builder.engines.tensorrt_llm.call import Call, Given
+from builder.engines.tensorrt_llm.commands import ToolStep
+from builder.engines.tensorrt_llm.old_arguments import DTYPES, MAX_INPUT_LEN, RULES, Dropped, Removed, Renamed
+from builder.engines.tensorrt_llm.tables import table
 from shared.config.problems import nearest
 from shared.errors import (
     ArgumentDropped,
@@ -25,9 +25,9 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from builder.check.findings import Findings
-    from builder.tensorrt_llm.call import Value
-    from builder.tensorrt_llm.commands import Tool
+    from builder.engines.tensorrt_llm.call import Value
+    from builder.engines.tensorrt_llm.commands import Tool
+    from builder.findings import Findings
     from shared.config.document import Place
     from shared.config.old import CogTRTLLMConfig, ToolSection
 

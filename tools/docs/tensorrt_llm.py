@@ -1,13 +1,13 @@
-"""docs/tensorrt_llm.md, made from the table of parameters; `python -m runner.docs` writes it."""
+"""docs/tensorrt_llm.md, made from the table of parameters."""
 
 from __future__ import annotations
 
-from .parameters import EFFECTIVE, IGNORED
+from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED
 
 _INTRO = """\
 # The TensorRT-LLM engine
 
-Made from `runner/engines/tensorrt_llm` by `python -m runner.docs`; do not edit.
+Made from `runner/engines/tensorrt_llm` by `make docs`; do not edit.
 
 The engine process hosts `tensorrt_llm.bindings.executor` of TensorRT-LLM 1.2: requests are batched in flight,
 each step gives the new tokens of every active request. An engine that was built for several GPUs is served by

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from builder.tensorrt_llm.commands import RunTool
+from builder.engines.tensorrt_llm.commands import RunTool
 
 if TYPE_CHECKING:
-    from builder.tensorrt_llm.commands import Tool, ToolStep
-    from builder.tensorrt_llm.tables import Table
+    from builder.engines.tensorrt_llm.commands import Tool, ToolStep
+    from builder.engines.tensorrt_llm.tables import Table
     from shared.config.document import Place
     from shared.config.old import ArgumentValue
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from builder.child import PASSED_ON, environment, follow_child
-from builder.tensorrt_llm.commands import MODEL_DIR, RunTool
-from builder.tensorrt_llm.failures import coded
+from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
+from builder.engines.tensorrt_llm.failures import coded
 from shared.errors import ConversionFailed, PartNotInstalled
 from shared.layout import Layout
 

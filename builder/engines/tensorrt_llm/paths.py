@@ -6,7 +6,7 @@ import posixpath
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from builder.tensorrt_llm.commands import MODEL_DIR
+from builder.engines.tensorrt_llm.commands import MODEL_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

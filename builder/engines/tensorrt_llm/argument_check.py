@@ -8,9 +8,9 @@ from shared.config.problems import nearest
 from shared.errors import ArgumentDeprecated, ArgumentInvalid, ArgumentReplaced, ArgumentUnknown
 
 if TYPE_CHECKING:
-    from builder.check.findings import Findings
-    from builder.tensorrt_llm.call import Call, Given, Value
-    from builder.tensorrt_llm.tables import Argument
+    from builder.engines.tensorrt_llm.call import Call, Given, Value
+    from builder.engines.tensorrt_llm.tables import Argument
+    from builder.findings import Findings
 
 _SWITCH = {"enable", "disable"}
 _KINDS = {"int": int, "float": float, "str": str}

@@ -1,7 +1,4 @@
-"""docs/config.md and docs/config.schema.json, made from the models.
-
-Run `python -m shared.config.docs [--check]`.
-"""
+"""docs/config.md and docs/config.schema.json, made from the models."""
 
 from __future__ import annotations
 
@@ -10,11 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from shared import generated
-
-from .load import ENGINES
-from .models import BuildConfig
-from .old import CogTRTLLMConfig, OfficialConfig
+from shared.config import ENGINES, BuildConfig, CogTRTLLMConfig, OfficialConfig
 
 EXAMPLES = {
     "ctranslate2": """\
@@ -89,7 +82,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema=config.schema.json\n"
 INTRO = f"""\
 # The build config
 
-Made from `shared/config` by `python -m shared.config.docs`; do not edit.
+Made from `shared/config` by `make docs`; do not edit.
 
 One YAML file says which model becomes which engine. The key `engine` decides which other keys there are. An
 unknown key, a key that stands twice, and a value of another type are errors that name the line; all problems
@@ -139,9 +132,9 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def documents() -> dict[str, str]:
-    """Both documents, by path in the checkout."""
-    return {"docs/config.md": page(), "docs/config.schema.json": json.dumps(schema(), indent=2) + "\n"}
+def rendered_schema() -> str:
+    """The text of docs/config.schema.json."""
+    return json.dumps(schema(), indent=2) + "\n"
 
 
 def _indented(example: str) -> str:
@@ -188,7 +181,3 @@ def _bounds(field: dict[str, Any]) -> str:
     words = {"exclusiveMinimum": "above", "minimum": "from", "maximum": "to"}
     found = [f"{word} {field[name]:.10g}" for name, word in words.items() if name in field]
     return f", {' '.join(found)}" if found else ""
-
-
-if __name__ == "__main__":
-    generated.main("shared.config.docs", documents())

@@ -13,8 +13,8 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from builder.check.findings import Findings
-    from builder.tensorrt_llm.call import Call
+    from builder.engines.tensorrt_llm.call import Call
+    from builder.findings import Findings
 
 _DRAFTING = ("draft_tokens_external", "lookahead_decoding", "eagle")
 _IGNORED_BY_BUILD_CONFIG = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
 
-from shared.cog.server import TRUSTS_NOBODY
+from demo.cog_server import TRUSTS_NOBODY
 from shared.errors import PredictionFailed, from_text
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Documents that are made from the code: pages of docs/, the schema of configs, the OpenAPI documents."""

@@ -1,0 +1,32 @@
+"""Every document that is made from the code, and which of them are stale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.layout import PROJECT_ROOT
+from tools.docs import cog_schema, config, environment, errors, tensorrt_llm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def documents() -> dict[str, str]:
+    """All of them: text by path in the checkout."""
+    return {
+        "docs/config.md": config.page(),
+        "docs/config.schema.json": config.rendered_schema(),
+        "docs/environment.md": environment.page(),
+        "docs/errors.md": errors.page(),
+        "docs/tensorrt_llm.md": tensorrt_llm.page(),
+        **cog_schema.documents(),
+    }
+
+
+def stale(made: Mapping[str, str]) -> list[str]:
+    """The paths of those of `made` that are missing in the checkout, or differ there."""
+    return [
+        path
+        for path, text in made.items()
+        if not (PROJECT_ROOT / path).is_file() or (PROJECT_ROOT / path).read_text(encoding="utf-8") != text
+    ]
