@@ -33,7 +33,7 @@ def raised_in(tree: ast.AST) -> set[str]:
 def raised_in_python() -> set[str]:
     modules = [
         path
-        for folder in ("shared", "builder", "runner", "cli")
+        for folder in ("shared", "builder", "runner", "cli", "demo")
         for path in (PROJECT_ROOT / folder).rglob("*.py")
     ]
     return set().union(*(raised_in(ast.parse(path.read_text(), path)) for path in modules))
