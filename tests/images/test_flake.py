@@ -1,11 +1,14 @@
 """What Nix says of the images, and that their bytes depend on the locks alone."""
 
+import ast
 import json
 import os
 import shutil
 import tarfile
 
-from tests.support.images import BUILDER, CPU, ROOT, build_image, run
+import pytest
+
+from tests.support.images import BUILDER, CPU, ROOT, build_image, copy_repository, run
 
 NAMES = {
     BUILDER,
@@ -26,6 +29,18 @@ MODEL = """{{
 }}
 """
 ENGINE = 5  # its place among the layers
+FEATURES = ("--extra-experimental-features", "nix-command flakes")
+AS_ROOT = (
+    "--option",
+    "build-users-group",
+    "",
+    "--option",
+    "sandbox",
+    "false",
+    "--option",
+    "substituters",
+    "",
+)
 
 
 def nix(*arguments, check=True, **environment):
@@ -82,6 +97,47 @@ def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
     own, base = (json.loads(run(result, "inspect", "--json").stdout) for result in (model, cpu))
     assert own["layers"] == base["layers"]
     assert own["digest"] != base["digest"]
+
+
+def git(*arguments, cwd):
+    who = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+    return run("git", *who, *arguments, cwd=cwd).stdout.strip()
+
+
+def revision(image):
+    """The commit in the label of an image that was built."""
+    spec = ast.literal_eval(image.read_text().partition("\nmain(")[2].rpartition(")")[0])
+    return spec["config"]["Labels"].get("org.opencontainers.image.revision")
+
+
+@pytest.fixture
+def commit(tmp_path):
+    """A clone whose commit names a toolchain in the place of nixpkgs, so that nothing needs to be overridden."""
+    clone = copy_repository(tmp_path / "clone")
+    flake = clone / "flake.nix"
+    flake.write_text(
+        flake.read_text().replace("github:NixOS/nixpkgs/nixos-25.11", f"path:{ROOT}/nix/host-toolchain")
+    )
+    (clone / "flake.lock").unlink()
+    git("init", "--quiet", cwd=clone)
+    git("add", ".", cwd=clone)
+    run("nix", *FEATURES, "flake", "lock", cwd=clone)
+    git("add", ".", cwd=clone)
+    git("commit", "--quiet", "--message=All of it", cwd=clone)
+    return clone
+
+
+def test_the_commit_is_in_the_label_whether_or_not_an_input_is_overridden(commit, tmp_path):
+    plain = tmp_path / "plain"
+    run("nix", *FEATURES, "build", f"git+file://{commit}#{CPU}", "--out-link", plain, *AS_ROOT)
+    overridden = build_image(CPU, tmp_path / "overridden", root=commit)
+    assert revision(plain) == revision(overridden) == git("rev-parse", "HEAD", cwd=commit)
+    assert run(plain, "digest").stdout == run(overridden, "digest").stdout
+
+
+def test_what_was_changed_after_the_commit_is_not_labelled_with_it(commit, tmp_path):
+    (commit / "README.md").write_text("changed")
+    assert revision(build_image(CPU, tmp_path / "changed", root=commit)) is None
 
 
 def test_another_python_and_zlib_make_the_same_image(cpu, tmp_path):
