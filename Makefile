@@ -8,8 +8,8 @@ run := .venv/bin/python -m
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
 
-demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<hub id> for another model)
-	@$(run) demo $(if $(MODEL),--model $(MODEL))
+demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<folder or name on the hub> for another model)
+	@$(run) demo $(if $(MODEL),--model '$(MODEL)')
 
 serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
 	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)

@@ -44,7 +44,7 @@ def build(
         register_secret(hf_token)
     progress = progress or SilentProgress()
     report = check_source(source)
-    plan = make_plan(report.build_config())
+    plan = make_plan(report.build_config(), report.folder)
     for one in report.diagnostics:
         _log.warning("config", found=str(one))
     _check_surroundings(plan.engine, output)

@@ -10,8 +10,8 @@ import typer
 
 from builder.check.estimate import check_machine, estimate, parameters_of
 from builder.check.source import check_source
-from builder.engines.tensorrt_llm.planning import model_of
 from builder.findings import Findings, Severity
+from builder.sources.model import is_url, local_folder, model_of
 from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ def _estimate(report: Report, token: str | None) -> Estimate | None:
     """None when the model has no safetensors headers that can be read from here."""
     if not isinstance(report.config, CogTRTLLMConfig | TensorRTLLMConfig):
         return None
-    model = model_of(report.config)
-    if "://" in model.model:
+    wanted = model_of(report.config)
+    if wanted is None or is_url(wanted.model):
         return None
+    model = local_folder(wanted.model, report.folder) or wanted.model
     try:
-        return estimate(parameters_of(model.model, model.revision, token), report.calls)
+        return estimate(parameters_of(model, wanted.revision, token), report.calls)
     except Exception:  # the library raises no narrower type, and without an estimate the check still stands
         return None
 

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from builder.sources.model import local_folder
 from demo.cog_client import PredictionClient
 from demo.cog_server import CogServer
 from shared.errors import CogTritonError
@@ -191,13 +192,17 @@ def demo(model: str, prompt: str, known_text: str | None) -> None:
 def main() -> None:
     """Read the command line and run the demo."""
     parser = argparse.ArgumentParser(prog="demo", description="Build, serve and ask a model.")
-    parser.add_argument("--model", help="a model of the hub instead of the project's own")
+    parser.add_argument("--model", help="a folder, or a model of the hub, instead of the project's own")
     parser.add_argument("--prompt", help="what to ask it")
     arguments = parser.parse_args()
     own = json.loads(PROMPTS.read_text())[0]
     prompt = arguments.prompt or own["prompt"]
     is_own = arguments.model is None and prompt == own["prompt"]
-    demo(arguments.model or str(OWN_MODEL), prompt, own["text"] if is_own else None)
+    try:
+        folder = local_folder(arguments.model, Path.cwd()) if arguments.model else OWN_MODEL
+    except CogTritonError as error:
+        raise SystemExit(str(error)) from None
+    demo(str(folder or arguments.model), prompt, own["text"] if is_own else None)
 
 
 if __name__ == "__main__":

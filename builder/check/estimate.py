@@ -48,13 +48,13 @@ class Estimate:
         )
 
 
-def parameters_of(model: str, revision: str | None, token: str | None) -> dict[str, int]:
-    """How many parameters the checkpoint has of each type (`BF16`): of a directory, or on the hub.
+def parameters_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, int]:
+    """How many parameters the checkpoint has of each type (`BF16`): in a folder, or by its name on the hub.
 
     Only headers are read. Raises whatever the hub library raises.
     """
-    if model.startswith(("/", "./", "../")):
-        found = get_local_safetensors_metadata(Path(model))
+    if isinstance(model, Path):
+        found = get_local_safetensors_metadata(model)
     else:
         found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
     return {str(kind): number for kind, number in found.parameter_count.items()}

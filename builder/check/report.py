@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from builder.engines.tensorrt_llm.planning import calls
 from builder.findings import Finding, Findings, Severity
+from builder.sources.download import Download
+from builder.sources.model import model_of
 from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 from shared.config.document import Document, Position, parse
 from shared.config.load import validate
@@ -21,6 +23,7 @@ from shared.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from builder.engines.tensorrt_llm.call import Call
     from shared.config import AnyConfig, BuildConfig
@@ -58,6 +61,7 @@ class Report:
     config: AnyConfig | None = None
     calls: tuple[Call, ...] = ()  # of a TensorRT-LLM build
     unreadable: CogTritonError | None = None  # why nothing but that was looked at
+    folder: Path | None = None  # that the paths in the config count from
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -87,8 +91,11 @@ class Report:
         return {"source": self.source, "diagnostics": [asdict(one) for one in self.diagnostics]}
 
 
-def check(text: str, source: str, gpus: int | None = None) -> Report:
-    """Check the config `text`; `source` is how diagnostics name it. Raises nothing that `text` can cause."""
+def check(text: str, source: str, gpus: int | None = None, folder: Path | None = None) -> Report:
+    """Check the config `text`; `source` is how diagnostics name it, `folder` what its paths count from.
+
+    Raises nothing that `text` can cause.
+    """
     try:
         document = parse(text, source)
     except (ConfigNotYaml, ConfigDuplicateKey) as error:
@@ -103,8 +110,21 @@ def check(text: str, source: str, gpus: int | None = None) -> Report:
     found: Sequence[Call] = ()
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
         found = calls(looked_at, findings, gpus)
+    if looked_at is not None and not isinstance(looked_at, OfficialConfig):
+        _check_model(looked_at, folder, findings)
     diagnostics = [_placed(one, document, source) for one in findings.found]
-    return Report(source, _sorted(diagnostics), config, tuple(found))
+    return Report(source, _sorted(diagnostics), config, tuple(found), folder=folder)
+
+
+def _check_model(config: BuildConfig | CogTRTLLMConfig, folder: Path | None, findings: Findings) -> None:
+    """Report a name that the hub does not allow, and a folder that is not there or lacks files."""
+    wanted = model_of(config)
+    if wanted is None:
+        return
+    try:
+        Download(*wanted[1:], folder).look()
+    except CogTritonError as error:
+        findings.error((wanted.key,), error)
 
 
 def unreadable(error: CogTritonError, source: str) -> Report:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from builder.check.report import check, unreadable
-from builder.sources.config import read_config, shown
+from builder.sources.config import folder_of, read_config, shown
 from shared.config import OfficialConfig
 from shared.errors import CogTritonError, ConfigUnreachable
 
@@ -29,12 +29,12 @@ def check_source(source: str, gpus: int | None = None) -> Report:
 
 
 def _check(source: str, gpus: int | None) -> Report:
-    report = check(read_config(source), shown(source), gpus)
+    report = check(read_config(source), shown(source), gpus, folder_of(source))
     if not isinstance(report.config, OfficialConfig):
         return report
     official = report.config
     address, text = _named(source, official.build.config)
-    built = check(text, shown(address), gpus)
+    built = check(text, shown(address), gpus, folder_of(address))
     if isinstance(built.config, OfficialConfig):
         raise ConfigUnreachable(source=shown(address), reason="it names a build config, and is to be one")
     if built.config is None or built.config.instantiate:

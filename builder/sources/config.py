@@ -36,6 +36,17 @@ def read_config(source: str) -> str:
         raise ConfigNotYaml(source=shown(source), reason=f"byte {error.start} is not UTF-8") from None
 
 
+def folder_of(source: str) -> Path | None:
+    """The folder that the paths in the config at `source` count from; None for one that is not in a file."""
+    match _scheme(source):
+        case "":
+            return Path(source).absolute().parent
+        case "file":
+            return Path(unquote(urlsplit(source).path)).parent
+        case _:
+            return None
+
+
 def shown(source: str) -> str:
     """`source` as errors and logs may show it: no credentials, no query, no inline content."""
     if _scheme(source) == "data":

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from builder.sources.hub import HubModel
+from builder.sources.model import is_url, local_folder
 from builder.sources.tar import fetch_model_tar
 from builder.step import Build, Model
-from shared.errors import ModelFilesMissing, ModelNotFound, RevisionNotFound
+from shared.errors import ModelFilesMissing, RevisionNotFound
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from shared.progress import StepProgress
 
@@ -46,7 +48,7 @@ WEIGHT_FILES = {
 class Download:
     """Get `model` and set `Build.model`.
 
-    It is the id of a hub model, the http(s) URL of a tar, or a directory that starts with /, ./ or ../.
+    It is the id of a hub model, the http(s) URL of a tar, or a path, which counts from `beside`.
     Of `weights`, keys of `WEIGHT_FILES`, the first format that the model has is taken; without any the
     tokenizer is all that the engine needs.
     """
@@ -54,14 +56,15 @@ class Download:
     model: str
     revision: str | None = None
     weights: tuple[str, ...] = ("safetensors",)
+    beside: Path | None = None
 
     name: ClassVar[str] = "download"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises E3100 to E3106."""
-        if self.model.startswith(("/", "./", "../")):
-            build.model = self._local()
-        elif self.model.startswith(("http://", "https://")):
+        """Raises E3100 to E3107."""
+        if local := self.look():
+            build.model = local
+        elif is_url(self.model):
             fetch_model_tar(self.model, build.work_dir / "model", progress)
             name = PurePosixPath(urlsplit(self.model).path).name
             build.model = self._directory(build.work_dir / "model", name)
@@ -70,17 +73,21 @@ class Download:
             path = hub.fetch(self._wanted, progress)
             build.model = Model(self.model, path.name, path)  # the library names a snapshot by its commit
 
-    @property
-    def _shown(self) -> str:
-        return public_address(self.model)
+    def look(self) -> Model | None:
+        """The model when it is a folder here.
 
-    def _local(self) -> Model:
-        path = Path(self.model).resolve()
-        if not path.is_dir():
-            raise ModelNotFound(model=self._shown, reason="there is no such directory")
+        Raises what can be said without the network: E3100, E3102, E3104, E3107.
+        """
+        path = None if is_url(self.model) else local_folder(self.model, self.beside)
+        if path is None:
+            return None
         if self.revision is not None:
             raise RevisionNotFound(model=self._shown, revision=self.revision)
         return self._directory(path, path.name)
+
+    @property
+    def _shown(self) -> str:
+        return public_address(self.model)
 
     def _directory(self, path: Path, name: str) -> Model:
         self._wanted({file.name for file in path.iterdir()})

@@ -144,13 +144,12 @@ class HubModel:
         """Say in our words what the hub library raised; its own texts hold addresses and paths."""
         match error:
             case HFValidationError():
-                reason = "that is neither owner/name on the hub, nor a path that starts with / or ./"
-                return ModelNotFound(model=self.name, reason=reason + self._directory_hint())
+                return ModelNotFound(model=self.name, reason="that is no owner/name of the hub")
             case GatedRepoError():
                 return ModelGated(model=self.name)
             case RepositoryNotFoundError():
                 reason = "the hub does not know it, or it is private"
-                return ModelNotFound(model=self.name, reason=reason + self._directory_hint())
+                return ModelNotFound(model=self.name, reason=reason)
             case RevisionNotFoundError():
                 return RevisionNotFound(model=self.name, revision=self.revision or "main")
             case LocalEntryNotFoundError() if constants.is_offline_mode():
@@ -172,9 +171,6 @@ class HubModel:
             case _:
                 reason = f"the transfer broke ({type(error).__name__})"
         return DownloadFailed(model=self.name, reason=reason)
-
-    def _directory_hint(self) -> str:
-        return "; a directory is written with ./ before it" if Path(self.name).is_dir() else ""
 
 
 def _takes(patterns: Collection[str], name: str) -> bool:

@@ -41,7 +41,7 @@ class CogTRTLLMConfig(Section):
     """The form of cog-trt-llm: each step of the build with the arguments of its tool."""
 
     engine: Literal["tensorrt_llm"] = Field("tensorrt_llm", description="May be left away.")
-    model_id: Line = Field(description="Name of a model on the Hugging Face hub.")
+    model_id: Line = Field(description="Name of a model on the Hugging Face hub, or path of a folder.")
     revision: Line | None = Field(
         None, description="Branch, tag or commit of the model; not set: its default branch."
     )

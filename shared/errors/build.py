@@ -51,14 +51,19 @@ class ModelNotFound(CogTritonError):
     code = "E3100"
     fixed_by = FixedBy.OPERATOR
     message = "There is no model {model!r}: {reason}."
-    remedy = "Check the name, and send hf_token if the model is private."
+    remedy = (
+        "Check the name. A private one needs a token: HF_TOKEN (command line), or the input hf_token (API)."
+    )
 
 
 class ModelGated(CogTritonError):
     code = "E3101"
     fixed_by = FixedBy.OPERATOR
     message = "Access to the model {model!r} is restricted."
-    remedy = "Accept its terms on the hub, and send hf_token of that account."
+    remedy = (
+        "Accept its terms on the hub, and give a token of that account: HF_TOKEN (command line) or the input"
+        " hf_token (API)."
+    )
 
 
 class RevisionNotFound(CogTritonError):
@@ -94,6 +99,13 @@ class ModelCorrupt(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "{file} of the model {model!r} did not arrive as the hub has it: {reason}."
     remedy = "Build again: it was removed and will be downloaded anew. Look at the disk if that goes on."
+
+
+class ModelFolderUnusable(CogTritonError):
+    code = "E3107"
+    fixed_by = FixedBy.OPERATOR
+    message = "The model folder {path!r} cannot be used: {reason}."
+    remedy = "Check the path; a relative one counts from the folder of the config."
 
 
 class UnsupportedArchitecture(CogTritonError):

@@ -59,3 +59,16 @@ def test_a_model_that_is_not_there_is_a_coded_error(hub, tmp_path, saw):
     assert done.returncode == 1
     assert "E3100 ModelNotFound" in saw(done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def test_the_demo_takes_a_folder_by_its_path_from_here(hub):
+    done = run_demo("--model", "demo/model", HF_ENDPOINT=hub.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PROMPT["prompt"] + PROMPT["text"] in done.stdout
+    assert hub.requests == []
+
+
+def test_a_folder_that_is_not_there_is_a_coded_error(saw):
+    done = run_demo("--model", "./nothing")
+    assert done.returncode == 1
+    assert "E3107 ModelFolderUnusable" in saw(done.stderr)

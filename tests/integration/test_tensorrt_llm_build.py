@@ -79,7 +79,7 @@ class Builder:
 
     def __call__(self, *tools, model=str(DEMO), **options):
         steps = (Download(model), *map(ToolStep, tools), Describe(), Package("tensorrt_llm", {}))
-        self._monkeypatch.setattr(pipeline, "make_plan", lambda _: Plan("tensorrt_llm", steps))
+        self._monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("tensorrt_llm", steps))
         return build("data:,engine: mock", self.output, work_dir=self.work_dir, **options)
 
     def files(self) -> dict[str, bytes]:

@@ -92,6 +92,11 @@ An editor that knows the YAML language server completes and checks keys when the
 (with the path or URL of [config.schema.json](config.schema.json)):
 
     {SCHEMA_LINE}
+A model is the name of one on the hub, or a folder. What begins with `/`, `./` or `../` is a path; anything
+else is one too when there is such a folder. A relative path counts from the folder of the config, in
+`make demo MODEL=...` from where you are. A config from an `http:` or `data:` URL is in no folder: its paths
+are absolute.
+
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read as they are.
 

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from builder.engines.tensorrt_llm.argument_check import check_arguments
 from builder.engines.tensorrt_llm.chain import calls_of_steps
 from builder.engines.tensorrt_llm.rules import check_rules
 from builder.engines.tensorrt_llm.short import calls_of_short_form
 from builder.findings import Findings
-from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
+from shared.config import CogTRTLLMConfig
 from shared.config.problems import dotted
 from shared.errors import ConfigCheckFailed, ConfigHoldsSecret
 
 if TYPE_CHECKING:
     from builder.engines.tensorrt_llm.call import Call
     from builder.engines.tensorrt_llm.commands import RunTool
+    from shared.config import TensorRTLLMConfig
 
-_WEIGHTS = ("safetensors", "bin")
 _DRIVER = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
-
-
-class ModelSource(NamedTuple):
-    """What to download."""
-
-    model: str  # id on the hub, URL of a tar, or path
-    revision: str | None
-    weights: tuple[str, ...]  # formats, the first that the model has
-
-
-def model_of(config: CogTRTLLMConfig | TensorRTLLMConfig) -> ModelSource:
-    """The model that `config` names. Safetensors come first unless another format is asked for."""
-    if isinstance(config, TensorRTLLMConfig):
-        return ModelSource(config.model, config.revision, _WEIGHTS)
-    weights = tuple(reversed(_WEIGHTS)) if config.weight_format == "bin" else _WEIGHTS
-    if config.model_tar_url is not None:
-        return ModelSource(config.model_tar_url, None, weights)
-    return ModelSource(config.model_id, config.revision, weights)
 
 
 def commands(config: CogTRTLLMConfig | TensorRTLLMConfig) -> tuple[RunTool, ...]:

@@ -14,6 +14,7 @@ from shared.errors import (
     DownloadFailed,
     ModelCorrupt,
     ModelFilesMissing,
+    ModelFolderUnusable,
     ModelGated,
     ModelNotFound,
     NotEnoughSpace,
@@ -162,9 +163,8 @@ def test_token_opens_the_model(hub, state, gated):
     ("model", "reason"),
     [
         ("someone/unknown", "does not know it"),
-        ("two words", "neither owner/name"),
-        ("a/b/c", "neither owner/name"),
-        ("./nowhere", "no such directory"),
+        ("two words", "neither the name"),
+        ("a/b/c", "neither the name"),
     ],
 )
 def test_model_not_found(hub, state, model, reason):
@@ -178,10 +178,44 @@ def test_private_is_not_found(hub, state):
         Download("someone/tiny").run(state, ignore)
 
 
-def test_a_directory_without_its_dot_is_explained(hub, state, model_dir, monkeypatch):
-    monkeypatch.chdir(model_dir.parent)
-    with pytest.raises(ModelNotFound, match=r"a directory is written with \./"):
-        Download("published").run(state, ignore)
+@pytest.mark.parametrize("path", ["published", "./published", "../{here}/published", "{parent}/published"])
+def test_a_folder_counts_from_the_folder_of_the_config(hub, state, model_dir, path):
+    beside = model_dir.parent
+    Download(path.format(here=beside.name, parent=beside), beside=beside).run(state, ignore)
+    assert state.model.path == model_dir
+    assert hub.requests == []
+
+
+def test_a_name_that_is_no_folder_is_of_the_hub(hub, state, tmp_path):
+    Download("someone/tiny", beside=tmp_path).run(state, ignore)
+    assert state.model.revision == hub.repositories["someone/tiny"].commit
+
+
+def test_without_a_folder_of_the_config_a_name_is_of_the_hub(hub, state, tmp_path, monkeypatch):
+    (tmp_path / "someone/tiny").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    Download("someone/tiny").run(state, ignore)
+    assert state.model.revision == hub.repositories["someone/tiny"].commit
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("./missing", "it is not there"),
+        ("{}/missing", "it is not there"),
+        ("{}/published/config.json", "it is a file"),
+        ("../" * 50 + "missing", "it is not there"),
+    ],
+)
+def test_a_path_that_leads_to_no_folder(hub, state, model_dir, model, reason):
+    with pytest.raises(ModelFolderUnusable, match=reason):
+        Download(model.format(model_dir.parent), beside=model_dir.parent).run(state, ignore)
+    assert hub.requests == []
+
+
+def test_a_relative_path_needs_a_config_in_a_folder(state):
+    with pytest.raises(ModelFolderUnusable, match="this config is in none"):
+        Download("./published").run(state, ignore)
 
 
 def test_unknown_revision(hub, state):

@@ -123,14 +123,14 @@ class Failing:
     ],
 )
 def test_a_surprise_gets_a_code_and_leaves_nothing(tmp_path, monkeypatch, error, reason):
-    monkeypatch.setattr(pipeline, "make_plan", lambda config: Plan("mock", (Failing(error),)))
+    monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(error),)))
     with pytest.raises(ConversionFailed, match=rf'The step "failing" failed: {reason}\.'):
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cancelled_build_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "make_plan", lambda config: Plan("mock", (Failing(KeyboardInterrupt()),)))
+    monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(KeyboardInterrupt()),)))
     with pytest.raises(KeyboardInterrupt):
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,8 @@ def model(tmp_path):
     content = struct.pack("<Q", len(header)) + header + bytes(2000)
     (tmp_path / "model").mkdir()
     (tmp_path / "model/model.safetensors").write_bytes(content)
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / "model" / name).write_text("{}")
     return tmp_path / "model"
 
 
@@ -42,8 +44,9 @@ def test_a_clean_config_and_what_its_build_takes(run, model):
     assert "0 errors, 0 warnings" in result.output
 
 
-def test_a_model_without_readable_headers_has_no_estimate(run, tmp_path):
-    result = run(f"engine: tensorrt_llm\nmodel: {tmp_path}/none\n")
+def test_a_model_without_readable_headers_has_no_estimate(run, model):
+    (model / "model.safetensors").write_bytes(b"x")
+    result = run("engine: tensorrt_llm\nmodel: model\n")
     assert (result.exit_code, len(result.output.splitlines())) == (0, 1)
 
 

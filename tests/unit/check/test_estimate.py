@@ -28,7 +28,7 @@ def checkpoint(tmp_path):
 
 
 def test_parameters_are_counted_from_headers(checkpoint):
-    assert parameters_of(str(checkpoint), None, None) == {"BF16": 8, "F32": 8}
+    assert parameters_of(checkpoint, None, None) == {"BF16": 8, "F32": 8}
 
 
 @pytest.mark.parametrize(

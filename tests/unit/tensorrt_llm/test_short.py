@@ -1,6 +1,7 @@
 import pytest
 
-from builder.engines.tensorrt_llm.planning import commands, model_of
+from builder.engines.tensorrt_llm.planning import commands
+from builder.sources.model import model_of
 from shared.config import load_config
 from shared.errors import ConfigCheckFailed
 from tests.unit.tensorrt_llm.commands import lines
@@ -51,7 +52,7 @@ def test_everything():
     ],
 )
 def test_the_model_to_download(text, model):
-    assert model_of(load_config(text, "c")) == model
+    assert model_of(load_config(text, "c"))[1:] == model
 
 
 def test_a_config_that_cannot_be_built_has_no_commands():

@@ -1,0 +1,79 @@
+"""The model that a config asks for: which, and whether it is a folder here, a tar at a URL, or on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils._validators import validate_repo_id
+
+from shared.config import CogTRTLLMConfig, CTranslate2Config, MockConfig
+from shared.errors import ModelFolderUnusable, ModelNotFound
+from shared.secrets import public_address
+
+if TYPE_CHECKING:
+    from shared.config import BuildConfig
+
+_SAFETENSORS_FIRST = ("safetensors", "bin")
+
+
+class ModelSource(NamedTuple):
+    """What to get."""
+
+    key: str  # of the config, where `model` stands
+    model: str  # id on the hub, URL of a tar, or path
+    revision: str | None
+    weights: tuple[str, ...]  # formats, of which the first that the model has is taken
+
+
+def model_of(config: BuildConfig | CogTRTLLMConfig) -> ModelSource | None:
+    """The model that `config` names; None for a mock without one."""
+    if isinstance(config, CogTRTLLMConfig):
+        first_bin = config.weight_format == "bin"
+        weights = tuple(reversed(_SAFETENSORS_FIRST)) if first_bin else _SAFETENSORS_FIRST
+        if config.model_tar_url is not None:
+            return ModelSource("model_tar_url", config.model_tar_url, None, weights)
+        return ModelSource("model_id", config.model_id, config.revision, weights)
+    if config.model is None:
+        return None
+    weights = _SAFETENSORS_FIRST
+    if isinstance(config, CTranslate2Config):
+        weights = ("safetensors",)
+    elif isinstance(config, MockConfig):
+        weights = ()  # its tokenizer is enough
+    return ModelSource("model", config.model, config.revision, weights)
+
+
+def is_url(model: str) -> bool:
+    """Whether `model` is the address of a tar."""
+    return model.startswith(("http://", "https://"))
+
+
+def local_folder(model: str, beside: Path | None) -> Path | None:
+    """The folder that `model` names, with its links resolved; None when it is the name of a model on the hub.
+
+    What begins with /, ./ or ../ is a path. Everything else is one when there is such a folder. A path counts
+    from `beside`, the folder of the config; without that, for a config from a URL, it has to be absolute.
+    Raises E3107 for a path that leads to no folder, E3100 for a name that the hub does not allow.
+    """
+    is_path = model.startswith(("/", "./", "../")) or model in (".", "..")
+    if beside is None and is_path and not model.startswith("/"):
+        reason = "a relative path counts from the folder of the config, and this config is in none"
+        raise ModelFolderUnusable(path=model, reason=reason)
+    path = Path(model) if beside is None else beside / model
+    try:
+        found = path.resolve(strict=True) if is_path or beside is not None else None
+    except (OSError, RuntimeError, ValueError):  # a loop of links is a RuntimeError before Python 3.13
+        found = None
+    if found is not None and found.is_dir():
+        return found
+    if is_path:
+        what = "it is a file" if found else "it is not there"
+        raise ModelFolderUnusable(path=model, reason=what)
+    try:
+        validate_repo_id(model)
+    except HFValidationError:
+        reason = "that is neither the name of a model on the hub (owner/name), nor a folder"
+        raise ModelNotFound(model=public_address(model), reason=reason) from None
+    return None

@@ -1,0 +1,55 @@
+"""A model that is a folder, as the check of a config in a file sees it."""
+
+import pytest
+
+from builder.check.source import check_source
+
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """Its path from here, which is not where its own paths count from."""
+    folder = tmp_path / "configs/models/tiny"
+    folder.mkdir(parents=True)
+    for name in FILES:
+        (folder / name).write_text("{}")
+    config = tmp_path / "configs/config.yaml"
+    config.write_text("engine: ctranslate2\nmodel: models/tiny\n")
+    monkeypatch.chdir(tmp_path)
+    return config
+
+
+def found(config, source="configs/config.yaml"):
+    return [(one.code, one.line, one.key) for one in check_source(source.format(config)).diagnostics]
+
+
+@pytest.mark.parametrize("source", ["configs/config.yaml", "{}", "file://{}"])
+@pytest.mark.parametrize("model", ["models/tiny", "./models/tiny", "../configs/models/tiny"])
+def test_a_folder_beside_the_config(config, source, model):
+    config.write_text(f"engine: ctranslate2\nmodel: {model}\n")
+    report = check_source(source.format(config))
+    assert report.diagnostics == ()
+    assert report.folder == config.parent
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_a_file_that_the_build_needs_is_missing(config, missing):
+    (config.parent / "models/tiny" / missing).unlink()
+    assert found(config) == [("E3104", 2, "model")]
+
+
+def test_a_folder_has_no_revisions(config):
+    config.write_text("engine: ctranslate2\nmodel: models/tiny\nrevision: main\n")
+    assert found(config) == [("E3102", 2, "model")]
+
+
+def test_a_folder_that_is_not_there(config):
+    config.write_text("engine: ctranslate2\nmodel: ./tiny\n")
+    assert found(config) == [("E3107", 2, "model")]
+
+
+def test_the_folder_of_the_config_that_an_official_one_names(config):
+    official = config.parents[1] / "official.yaml"
+    official.write_text("build: {config: configs/config.yaml}\ninstantiate: {system_prompt: Be brief.}\n")
+    assert check_source(str(official)).folder == config.parent
