@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 5000
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-docs bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -22,6 +22,10 @@ image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and
 
 test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
 	$(run) pytest tests/images --timeout 1800
+
+test-docs: setup-dev ## Type every command of the README and the docs (see tests/docs/pages.py; needs root)
+	@ci/install-image-tools
+	$(run) pytest tests/docs --timeout 1800
 
 bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)
 	@ci/install-image-tools

@@ -13,6 +13,7 @@ each file, and over a tar of everything as a layer is made. How pruning works: [
 _COMMAND = """
 ## How this was made
 
+<!-- not run: takes hours and 30 GB -->
 ```console
 $ python3.13 -m venv env
 $ env/bin/pip install --no-deps --no-compile --require-hashes -r requirements/engine-vllm.txt
