@@ -119,7 +119,12 @@ def bridge(part: Part) -> None:
 def bridge_sources() -> tuple[str | Path, ...]:
     """The C sources, and the modules whose constants are compiled in."""
     own = sorted(path for path in (ROOT / "runner/bridge").iterdir() if path.suffix in {".c", ".h", ".py"})
-    shared = ("shared/errors/serving.py", "runner/engines/base.py", "runner/engines/frames.py")
+    shared = (
+        "shared/errors/serving.py",
+        "runner/protocol/engine.py",
+        "runner/protocol/frames.py",
+        "runner/protocol/status.py",
+    )
     return (*own, *shared)
 
 

@@ -33,7 +33,7 @@ let
       Cmd = [
         "python"
         "-m"
-        (if predictor == "runner" then "runner.supervisor" else "cog.server.http")
+        (if predictor == "runner" then "runner.lifecycle.supervisor" else "cog.server.http")
       ];
       ExposedPorts = builtins.listToAttrs (
         map (port: {

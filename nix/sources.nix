@@ -37,10 +37,10 @@ in
   );
 
   # What the compiler reads, and the modules that the constants shared with C come from.
-  bridge = select "bridge" "runner|runner/(bridge|engines)|shared|shared/errors" (
+  bridge = select "bridge" "runner|runner/(bridge|protocol)|shared|shared/errors" (
     builtins.concatStringsSep "|" [
       "runner/bridge/[^/]+[.](c|h|py)"
-      "runner/engines/(__init__|base|frames)[.]py"
+      "runner/protocol/(__init__|engine|frames|status)[.]py"
       "(runner|shared)/__init__[.]py"
       "shared/errors/[^/]+[.]py"
       "shared/secrets[.]py"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from runner.bridge.status import StatusPage
+    from runner.protocol.status import StatusPage
 
 log = structlog.get_logger()
 

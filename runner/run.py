@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
 
-from runner import cancellation
-from runner.inputs import Inputs
-from runner.lifeline import Lifeline
-from runner.prediction import current_prediction
+from runner.cog import cancellation
+from runner.cog.prediction import current_prediction
+from runner.lifecycle.lifeline import Lifeline
+from runner.lifecycle.supervised import Supervised
+from runner.prediction.inputs import Inputs
 from runner.service import Service
 from runner.settings import Settings
-from runner.supervised import Supervised
 from shared.logs import configure_logging
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import structlog
 from cog import CancelationException
 
-from runner.admission import Admission
-from runner.bridge.status import StatusPage
-from runner.engines.base import FinishReason, Request, SamplingParameters
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.machine import check_machine
-from runner.preparation import Preparation
-from runner.probe import Probe
+from runner.lifecycle.machine import check_machine
+from runner.lifecycle.probe import Probe
+from runner.prediction.admission import Admission
+from runner.prediction.preparation import Preparation
+from runner.protocol.engine import FinishReason, Request, SamplingParameters
+from runner.protocol.status import StatusPage
 from runner.text.stream import TextStream
 from runner.triton.client import TritonClient
 from runner.triton.model_repository import BridgeParameters, write_model_repository
@@ -43,12 +43,12 @@ from shared.progress import stderr_progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runner.cancellation import Cancellation
-    from runner.inputs import Inputs
-    from runner.lifeline import Lifeline
+    from runner.cog.cancellation import Cancellation
+    from runner.cog.prediction import Prediction
+    from runner.lifecycle.lifeline import Lifeline
     from runner.metrics import Metrics
-    from runner.prediction import Prediction
-    from runner.preparation import Prepared
+    from runner.prediction.inputs import Inputs
+    from runner.prediction.preparation import Prepared
     from runner.settings import Settings
     from shared.artifact import EngineDirectory, Manifest
 

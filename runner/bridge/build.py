@@ -18,9 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runner.bridge import status
-from runner.engines import frames
-from runner.engines.base import FinishReason
+from runner.protocol import frames, status
+from runner.protocol.engine import FinishReason
 from shared import errors
 
 _SOURCES = Path(__file__).resolve().parent

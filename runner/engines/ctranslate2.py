@@ -12,25 +12,18 @@ import os
 import threading
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import ctranslate2
 
-from runner.engines.base import FinishReason, Output, Statistics
-from shared.errors import (
-    CTranslate2Error,
-    EngineStartFailed,
-    InvalidArgument,
-    MalformedRequest,
-    PromptRequired,
-    PromptTooLong,
-)
+from runner.protocol.engine import FinishReason, Limits, Output, Statistics
+from shared.errors import CTranslate2Error, EngineStartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from runner.engines.base import Request, SamplingParameters
+    from runner.protocol.engine import Request, SamplingParameters
 
 # What the builder calls a quantization is another thing to CTranslate2: its "int8" is whatever int8 mixture
 # the machine prefers.
@@ -52,11 +45,7 @@ class Settings:
 
 
 class CTranslate2Engine:
-    """See `runner.engines.base.Engine`."""
-
-    honours: ClassVar[frozenset[str]] = frozenset(
-        {"top_k", "top_p", "temperature", "min_tokens", "repetition_penalty"}
-    )
+    """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
         """Raises E2407 for a directory that does not hold such an engine, E2300 where CTranslate2 refuses."""
@@ -64,6 +53,7 @@ class CTranslate2Engine:
         model = engine_dir / "engine"
         self._settings = settings
         self._vocabulary: list[str] = _read_json(model / "vocabulary.json")
+        self.limits = Limits(settings.max_seq_len, settings.max_seq_len - 1, len(self._vocabulary))
         try:
             self._generator = ctranslate2.Generator(
                 str(model),
@@ -88,20 +78,6 @@ class CTranslate2Engine:
             threading.Thread(target=self._work, name=f"ctranslate2-{index}", daemon=True).start()
 
     def submit(self, request: Request) -> None:
-        """Raises E1001, E1002, E1104 or E2403 for a request that can never run."""
-        prompt_tokens = len(request.input_token_ids)
-        if prompt_tokens == 0:
-            raise PromptRequired
-        if prompt_tokens >= self._settings.max_seq_len:
-            raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=self._settings.max_seq_len - 1)
-        if request.max_tokens < 1:
-            raise InvalidArgument(
-                argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed"
-            )
-        last = len(self._vocabulary) - 1
-        for token in request.input_token_ids:
-            if not 0 <= token <= last:
-                raise MalformedRequest(reason=f"input_ids holds {token}; this model has 0 to {last}")
         with self._change:
             self._waiting[request.request_id] = request
             self._change.notify()

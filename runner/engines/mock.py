@@ -17,21 +17,20 @@ import sys
 import threading
 import time
 from array import array
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, Output, Statistics
 from shared.errors import EngineInternalError, EngineStartFailed
-
-from .base import FinishReason, Output, SamplingParameters, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from .base import Request
+    from runner.protocol.engine import Request
 
 _TICK = 0.001  # s between two steps, at least: requests that are due in between share one
 _MOST_TOKENS = 16  # of one request in one step
@@ -93,9 +92,6 @@ class _Stream:
 class MockEngine:
     """Tokens by the clock. Deadlines are absolute (start + i / rate), so that no rate drifts."""
 
-    # No choice is made here, so that no parameter of the choice is disregarded; min_tokens is followed.
-    honours: ClassVar[frozenset[str]] = frozenset(field.name for field in fields(SamplingParameters))
-
     def __init__(self, engine_dir: Path) -> None:
         """Read the two files. Raises E2407 for ones that do not say what to do."""
         try:
@@ -103,8 +99,10 @@ class MockEngine:
             self._script = _Script(**json.loads((engine_dir / "engine/mock.json").read_text()))
             self._rate = float(config.get("tokens_per_second") or 0) or inf
             self._first_token_delay = float(config.get("time_to_first_token") or 0)
+            sequence = int(config.get("max_seq_len") or MOST_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not right") from error
+        self.limits = Limits(sequence, sequence - 1)
         once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)
         self._cycle = array("i", [*once] * (1 + _MOST_TOKENS // self._script.token_count + 1))
         self._changed = threading.Condition()

@@ -17,11 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.triton.contract import decode_request
-from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
-
-from .base import HasStatistics, Output
-from .frames import (
+from runner.protocol.engine import HasStatistics, Output
+from runner.protocol.frames import (
     CancelFrame,
     Frame,
     Interface,
@@ -35,31 +32,28 @@ from .frames import (
     encode_step,
     receive,
 )
-from .honours import check_honoured
+from runner.protocol.tokens import decode_request
+from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
+
+from .catalogue import find_engine
+from .checks import check_request
 from .replies import GatheredTokens, Reply, TextInterface, is_last
-from .tensorrt_llm.ranks import Rank, launch, rank_count
+from .tensorrt_llm.ranks import Rank, launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .base import Engine, Request
+    from runner.protocol.engine import Engine, Request
 
-# Kind -> module and class; imported when it is asked for, since each engine has an environment of its own.
-ENGINES = {
-    "mock": ("runner.engines.mock", "MockEngine"),
-    "ctranslate2": ("runner.engines.ctranslate2", "CTranslate2Engine"),
-    "tensorrt_llm": ("runner.engines.tensorrt_llm.engine", "TensorRTLLMEngine"),
-}
+    from .catalogue import EngineKind
 
 _STATISTICS_SECONDS = 1
 _SECONDS_TO_END = 0.8  # a process that nobody listens to must be gone within a second
 
 
-def load_engine(kind: str, engine_dir: Path) -> Engine:
+def load_engine(kind: EngineKind, engine_dir: Path) -> Engine:
     """Load the engine. Raises its own coded errors, and E2407 for everything else."""
-    if kind not in ENGINES:
-        raise EngineStartFailed(reason=f'there is no engine "{kind}", only {", ".join(ENGINES)}')
-    module, name = ENGINES[kind]
+    module, _, name = kind.implementation.partition(":")
     try:
         engine: Engine = getattr(import_module(module), name)(engine_dir)
     except CogTritonError:
@@ -73,7 +67,7 @@ def load_engine(kind: str, engine_dir: Path) -> Engine:
 class EngineProcess:
     """One engine on one socket."""
 
-    def __init__(self, kind: str, engine: Engine, engine_dir: Path, connection: socket.socket) -> None:
+    def __init__(self, kind: EngineKind, engine: Engine, engine_dir: Path, connection: socket.socket) -> None:
         self._kind = kind
         self._engine = engine
         self._text = TextInterface(engine_dir)
@@ -141,7 +135,7 @@ class EngineProcess:
         else:
             request = decode_request(frame)
             reply = None if request.streaming else GatheredTokens()
-        check_honoured(self._kind, self._engine.honours, request.sampling, request.bad_words)
+        check_request(self._kind, self._engine.limits, request)
         if reply is not None:
             self._replies[request.request_id] = reply
         self._engine.submit(request)
@@ -187,20 +181,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rank-socket", help="in one of several ranks: the launcher's socket")
     options = parser.parse_args(arguments)
     if options.rank_socket is not None:
-        return _run_rank(options.kind, options.engine_dir, options.rank_socket)
+        return _run_rank(find_engine(options.kind), options.engine_dir, options.rank_socket)
     connection = socket.socket(fileno=options.socket_fd)
     try:
-        ranks = rank_count(options.engine_dir) if options.kind == "tensorrt_llm" else 1
+        kind = find_engine(options.kind)
+        ranks = kind.ranks(options.engine_dir)
         if ranks > 1:
             own = ["--kind", options.kind, "--engine-dir", str(options.engine_dir)]
             return launch(ranks, own, connection)
     except CogTritonError as error:
         connection.sendall(encode(StartFailedFrame(str(error))))
         return 1
-    return _run(options.kind, options.engine_dir, connection)
+    return _run(kind, options.engine_dir, connection)
 
 
-def _run_rank(kind: str, engine_dir: Path, launcher: str) -> int:
+def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str) -> int:
     rank = Rank(launcher)
     if rank.bridge is not None:
         return _run(kind, engine_dir, rank.bridge)
@@ -213,7 +208,7 @@ def _run_rank(kind: str, engine_dir: Path, launcher: str) -> int:
     return 0
 
 
-def _run(kind: str, engine_dir: Path, connection: socket.socket) -> int:
+def _run(kind: EngineKind, engine_dir: Path, connection: socket.socket) -> int:
     with connection:
         connection.set_inheritable(False)  # a child that outlives us must not hold the socket open
         try:

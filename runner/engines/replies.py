@@ -6,18 +6,16 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from runner.triton.text_contract import decode_text_request
-
-from .base import FinishReason, Output, Request
-from .frames import TextOutput
+from runner.protocol.engine import FinishReason, Output, Request
+from runner.protocol.frames import TextOutput
+from runner.protocol.text import decode_text_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from runner.protocol.frames import RequestFrame
     from runner.text.tokenizer import Tokenizer
-
-    from .frames import RequestFrame
 
 
 class Reply(Protocol):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from runner.engines.base import FinishReason
-from runner.triton.contract import request_tensors
+from runner.protocol.engine import FinishReason
+from runner.protocol.tokens import request_tensors
 from runner.triton.grpc_connection import GrpcConnection, GrpcError, GrpcStatus
 from runner.triton.model_repository import MODEL_NAME
 from shared.errors import (
@@ -25,8 +25,8 @@ from shared.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.bridge.status import Slot, StatusPage
-    from runner.engines.base import Request
+    from runner.protocol.engine import Request
+    from runner.protocol.status import Slot, StatusPage
 
 _SERVICE = "/inference.GRPCInferenceService"
 _READY_TIMEOUT = 2

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as model_config
 
-from runner.triton import contract, text_contract
+from runner.protocol import text, tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runner.triton.tensors import TensorSpec
+    from runner.protocol.tensors import TensorSpec
 
 MODEL_NAME = "tensorrt_llm"
 TEXT_MODEL_NAME = "ensemble"
@@ -47,8 +47,8 @@ class _Model:
 
 
 _MODELS = {
-    MODEL_NAME: _Model("tokens", contract.INPUTS, contract.OUTPUTS),
-    TEXT_MODEL_NAME: _Model("text", text_contract.INPUTS, text_contract.OUTPUTS),
+    MODEL_NAME: _Model("tokens", tokens.INPUTS, tokens.OUTPUTS),
+    TEXT_MODEL_NAME: _Model("text", text.INPUTS, text.OUTPUTS),
 }
 
 
@@ -56,8 +56,8 @@ def write_model_repository(directory: Path, parameters: BridgeParameters) -> Non
     """Write, for each model, `directory`/NAME/config.pbtxt and its version folder."""
     for name in _MODELS:
         (directory / name / "1").mkdir(parents=True, exist_ok=True)
-        text = text_format.MessageToString(configuration(name, parameters))
-        (directory / name / "config.pbtxt").write_text(text)
+        config = text_format.MessageToString(configuration(name, parameters))
+        (directory / name / "config.pbtxt").write_text(config)
 
 
 def configuration(name: str, parameters: BridgeParameters) -> model_config.ModelConfig:

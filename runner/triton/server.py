@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runner.bridge.status import EngineState
+from runner.protocol.status import EngineState
 from shared.errors import CogTritonError, TritonFailedToStart, from_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from runner.bridge.status import StatusPage
+    from runner.protocol.status import StatusPage
     from shared.layout import Layout
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from shared.layout import PROJECT_ROOT
 
 PREDICTORS = {"builder": "run.py:Builder", "runner": "run.py:Runner"}
 # A runner has its server watched over, and drained before it ends.
-SERVERS = {"builder": "cog.server.http", "runner": "runner.supervisor"}
+SERVERS = {"builder": "cog.server.http", "runner": "runner.lifecycle.supervisor"}
 
 
 def server_command(package: str, host: str) -> list[str]:

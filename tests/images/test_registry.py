@@ -61,7 +61,7 @@ def test_what_is_pulled_back_is_what_was_written(cpu, host, tmp_path):
 
 def test_a_change_of_code_sends_the_application_layer_alone(cpu, host, checkout, directory, tmp_path):
     before = stored_bytes(directory)
-    module = checkout / "runner/inputs.py"
+    module = checkout / "runner/prediction/inputs.py"
     module.write_text(module.read_text() + "\n# changed\n")
     changed = build_image(CPU, tmp_path / "changed", root=checkout)
     told = run(changed, "push", f"{host}/runner:2").stderr

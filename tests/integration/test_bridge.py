@@ -13,9 +13,9 @@ import time
 import grpc
 import pytest
 
-from runner.bridge.status import EngineState
-from runner.engines.base import FinishReason, Request, SamplingParameters
-from runner.triton.tensors import RawTensor
+from runner.protocol.engine import FinishReason, Request, SamplingParameters
+from runner.protocol.status import EngineState
+from runner.protocol.tensors import RawTensor
 from shared.layout import PROJECT_ROOT
 from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
 from tests.support.processes import wait_gone

@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from runner.engines.base import FinishReason, Output, Request
-from runner.engines.frames import ReadyFrame, RequestFrame, ShutdownFrame, StepFrame, Tensor, encode, receive
-from runner.triton.contract import request_tensors
+from runner.protocol.engine import FinishReason, Output, Request
+from runner.protocol.frames import ReadyFrame, RequestFrame, ShutdownFrame, StepFrame, Tensor, encode, receive
+from runner.protocol.tokens import request_tensors
 from shared.layout import PROJECT_ROOT
 from tests.reference.llama import Reference
 from tests.unit.ctranslate2.checkpoints import engine_python, write_checkpoint

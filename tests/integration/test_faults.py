@@ -108,7 +108,7 @@ def test_killing_the_supervisor_leaves_nothing_running(mock_archive, tmp_path):
         # With a prediction under way: a busy worker must end too.
         stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
         assert next(stream) == "0"
-        os.kill(pid_of(mark, "runner.supervisor"), signal.SIGKILL)
+        os.kill(pid_of(mark, "runner.lifecycle.supervisor"), signal.SIGKILL)
         assert wait_gone(mark) == {}
 
 

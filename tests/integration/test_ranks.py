@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from runner.bridge.status import EngineState
-from runner.engines.base import Request
-from runner.engines.tensorrt_llm.ranks import rank_count
+from runner.engines.tensorrt_llm.settings import rank_count
+from runner.protocol.engine import Request
+from runner.protocol.status import EngineState
 from shared.errors import RanksMismatch
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import marked, wait_gone

@@ -92,7 +92,7 @@ def test_killing_the_supervisor_during_the_set_up_leaves_nothing_running(start, 
     with start(COG_WEIGHTS=silence) as server:
         wait_for(lambda: "Running setup" in (tmp_path / "log").read_text())
         time.sleep(0.5)
-        os.kill(pid_of(server.mark, "runner.supervisor"), signal.SIGKILL)
+        os.kill(pid_of(server.mark, "runner.lifecycle.supervisor"), signal.SIGKILL)
         assert wait_gone(server.mark) == {}
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from runner.bridge.status import IN_FLIGHT
+from runner.protocol.status import IN_FLIGHT
 from tests.performance.row import Row
 from tests.performance.serving_rows import RATE, STREAMS, runner
 from tests.support.load import run_streams

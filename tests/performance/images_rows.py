@@ -27,7 +27,7 @@ def rows() -> list[Row]:
         with registry(directory / "registry") as host:
             run(link, "push", f"{host}/runner:1")
             before = stored_bytes(directory / "registry")
-            edit(checkout / "runner/inputs.py")
+            edit(checkout / "runner/prediction/inputs.py")
             rebuilt = timed(lambda: build_image(CPU, link, root=checkout))
             pushed = timed(lambda: run(link, "push", f"{host}/runner:2"))
             sent = stored_bytes(directory / "registry") - before

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from runner.bridge.status import EngineState, StatusPage
-from runner.triton.contract import request_tensors
+from runner.protocol.status import EngineState, StatusPage
+from runner.protocol.tokens import request_tensors
 from runner.triton.model_repository import (
     MODEL_NAME,
     BridgeParameters,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from runner.engines.base import Request
-    from runner.triton.tensors import RawTensor
+    from runner.protocol.engine import Request
+    from runner.protocol.tensors import RawTensor
 
 OUTPUTS = ("output_ids", "sequence_length", "finish_reason")
 

@@ -6,12 +6,11 @@ The executor batches in flight: new requests join, ended ones leave at every ste
 from __future__ import annotations
 
 import threading
-from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from runner.engines.base import Output, SamplingParameters, Statistics
+from runner.protocol.engine import Limits, Output, Statistics
 
 from .config import executor_config
 from .errors import coded, leaves_gpu_broken, not_loaded
@@ -24,24 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from runner.engines.base import Request
+    from runner.protocol.engine import Request
 
 _WAIT = timedelta(milliseconds=100)  # how soon the end of the engine is seen when nothing happens
 
 
 class TensorRTLLMEngine:
-    """See `runner.engines.base.Engine`."""
-
-    honours: ClassVar[frozenset[str]] = frozenset(
-        {*(field.name for field in fields(SamplingParameters)), "bad_words"}
-    )
+    """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
         """Load the engine, on every rank at the same time. Raises E2407 and E25xx."""
         self._settings = read_settings(engine_dir)
         values = parse_parameters(self._settings.server_arguments)
-        self._max_prompt_tokens = self._settings.max_prompt_tokens(
-            chunked_context=values.get("enable_chunked_context", False)
+        self.limits = Limits(
+            sequence=self._settings.max_seq_len,
+            prompt=self._settings.max_prompt_tokens(
+                chunked_context=values.get("enable_chunked_context", False)
+            ),
+            vocabulary=self._settings.vocab_size,
         )
         try:
             self._api = import_module("tensorrt_llm.bindings.executor")
@@ -62,9 +61,9 @@ class TensorRTLLMEngine:
         self._statistics = Statistics()
 
     def submit(self, request: Request) -> None:
-        """Raises E1001, E1002, E1104, E2403, E2501 and E2500."""
+        """Raises E1104, E2501 and E2500."""
         vocab_size = self._settings.vocab_size
-        check(request, vocab_size=vocab_size, max_prompt_tokens=self._max_prompt_tokens)
+        check(request)
         others = frozenset(end_ids_of(request, vocab_size)[1:])
         with self._lock:
             try:

@@ -17,15 +17,9 @@ import struct
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
 
-from runner.engines.frames import StartFailedFrame, encode
-from shared.errors import RanksMismatch, TensorRTLLMNotLoaded
-
-from .settings import read_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from runner.protocol.frames import StartFailedFrame, encode
+from shared.errors import TensorRTLLMNotLoaded
 
 # What Open MPI tells a process of itself.
 _RANK = "OMPI_COMM_WORLD_RANK"
@@ -33,15 +27,6 @@ _NUMBER = struct.Struct("<I")
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _POLL_SECONDS = 0.1
 _MOST_TEXT = 4096
-
-
-def rank_count(engine_dir: Path) -> int:
-    """How many ranks the engine is for. Raises E2504 when WORLD_SIZE says otherwise, E2407 and E2502."""
-    ranks = read_settings(engine_dir).ranks
-    world_size = os.environ.get("WORLD_SIZE", "").strip()
-    if world_size and world_size != str(ranks):
-        raise RanksMismatch(reason=f"it was built for {ranks}, and WORLD_SIZE is {world_size}")
-    return ranks
 
 
 def launch(ranks: int, arguments: list[str], bridge: socket.socket) -> int:

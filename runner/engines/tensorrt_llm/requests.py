@@ -4,39 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import InvalidArgument, MalformedRequest, PromptRequired, PromptTooLong
+from shared.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import ModuleType
 
-    from runner.engines.base import Request, SamplingParameters
+    from runner.protocol.engine import Request, SamplingParameters
 
 _MOST_TOP_K = 1024  # of the sampling kernel
 
 
-def check(request: Request, *, vocab_size: int, max_prompt_tokens: int) -> None:
-    """Raise E1001, E1002, E1104 or E2403 for a request that can never run."""
-    prompt_tokens = len(request.input_token_ids)
-    if prompt_tokens == 0:
-        raise PromptRequired
-    if prompt_tokens > max_prompt_tokens:
-        raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=max_prompt_tokens)
-    if request.max_tokens < 1:
-        raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
+def check(request: Request) -> None:
+    """Raise E1104 for what only this engine refuses."""
     top_k = request.sampling.top_k or 0
     if top_k > _MOST_TOP_K:
         raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MOST_TOP_K} is possible")
-    _check_ids("input_ids", request.input_token_ids, vocab_size)
-    for word in request.bad_words:
-        _check_ids("bad_words_list", word, vocab_size)
-
-
-def _check_ids(name: str, ids: Sequence[int], vocab_size: int) -> None:
-    # The GPU reads beyond its tables when they are outside, and nothing works after that.
-    if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
-        wrong = next(token for token in ids if not 0 <= token < vocab_size)
-        raise MalformedRequest(reason=f"{name} holds {wrong}; this model has 0 to {vocab_size - 1}")
 
 
 def end_ids_of(request: Request, vocab_size: int) -> tuple[int, ...]:
@@ -45,7 +27,7 @@ def end_ids_of(request: Request, vocab_size: int) -> tuple[int, ...]:
 
 
 def executor_request(executor: ModuleType, request: Request, vocab_size: int) -> Any:
-    """The `executor.Request` for a request that passed `check`.
+    """The `executor.Request` for a request that passed the checks.
 
     TensorRT-LLM has one end id: the others go as stop words of one token, which responses.py takes out of the
     output again. Raises RuntimeError when the executor refuses a value.
@@ -81,6 +63,7 @@ def sampling_options(sampling: SamplingParameters) -> dict[str, float]:
         "repetition_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
+        "min_p": sampling.min_p or None,
     }
     if sampling.temperature == 0:
         options |= {"top_k": 1, "top_p": None, "temperature": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runner.engines.base import FinishReason, Output
+from runner.protocol.engine import FinishReason, Output
 from shared.errors import TensorRTLLMError
 
 from .errors import coded

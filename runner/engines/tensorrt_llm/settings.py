@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import EngineOfAnotherVersion, EngineStartFailed
+from shared.errors import EngineOfAnotherVersion, EngineStartFailed, RanksMismatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,15 @@ def read_settings(engine_dir: Path) -> Settings:
         if not (model_path / f"rank{rank}.engine").is_file():
             raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")
     return settings
+
+
+def rank_count(engine_dir: Path) -> int:
+    """How many ranks the engine is for. Raises E2504 when WORLD_SIZE says otherwise, E2407 and E2502."""
+    ranks = read_settings(engine_dir).ranks
+    world_size = os.environ.get("WORLD_SIZE", "").strip()
+    if world_size and world_size != str(ranks):
+        raise RanksMismatch(reason=f"it was built for {ranks}, and WORLD_SIZE is {world_size}")
+    return ranks
 
 
 def _product(mapping: dict[str, Any], *names: str) -> int:

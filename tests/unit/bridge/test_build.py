@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from runner.bridge.build import constants_header
-from runner.engines.frames import FrameType
+from runner.protocol.frames import FrameType
 from shared.errors import EngineGaveUp, EngineNotReady, MalformedRequest
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from runner.bridge.status import SLOT_COUNT, EngineState, StatusPage
+from runner.protocol.status import SLOT_COUNT, EngineState, StatusPage
 
 
 @pytest.fixture

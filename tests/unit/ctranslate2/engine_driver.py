@@ -12,8 +12,10 @@ import sys
 import threading
 from pathlib import Path
 
-from runner.engines.base import Request, SamplingParameters
+from runner.engines.catalogue import ENGINES
+from runner.engines.checks import check_request
 from runner.engines.ctranslate2 import CTranslate2Engine
+from runner.protocol.engine import Request, SamplingParameters
 from shared.errors import CogTritonError
 
 
@@ -23,7 +25,7 @@ def main() -> None:
     except CogTritonError as error:
         print(json.dumps(["start failed", str(error)]), flush=True)
         return
-    print(json.dumps(["ready", sorted(engine.honours)]), flush=True)
+    print(json.dumps(["ready", None]), flush=True)
     threading.Thread(target=read_commands, args=(engine,), daemon=True).start()
     for step in engine.steps():
         for output in step:
@@ -48,7 +50,9 @@ def read_commands(engine: CTranslate2Engine) -> None:
 def submit(engine: CTranslate2Engine, request_id: int, end_ids: list[int] = (), **request: object) -> None:
     sampling = SamplingParameters(**request.pop("sampling", {}))
     try:
-        engine.submit(Request(request_id, end_ids=frozenset(end_ids), sampling=sampling, **request))
+        asked = Request(request_id, end_ids=frozenset(end_ids), sampling=sampling, **request)
+        check_request(ENGINES["ctranslate2"], engine.limits, asked)
+        engine.submit(asked)
     except CogTritonError as error:
         print(json.dumps([request_id, [], "NOT_FINISHED", str(error)]), flush=True)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.base import Request, SamplingParameters
-from runner.engines.frames import RequestFrame, Tensor
-from runner.triton.contract import INPUTS, OUTPUTS, decode_request, request_tensors
+from runner.protocol.engine import Request, SamplingParameters
+from runner.protocol.frames import RequestFrame, Tensor
+from runner.protocol.tokens import INPUTS, OUTPUTS, decode_request, request_tensors
 from shared.errors import MalformedRequest, TensorNotSupported
 
 TOKEN = st.integers(0, 2**31 - 1)

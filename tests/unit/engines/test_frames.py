@@ -9,8 +9,8 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.base import FinishReason, Output, Statistics
-from runner.engines.frames import (
+from runner.protocol.engine import FinishReason, Output, Statistics
+from runner.protocol.frames import (
     DATATYPES,
     CancelFrame,
     Interface,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.base import FinishReason, Request, SamplingParameters
 from runner.engines.mock import MockEngine
+from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from shared.errors import EngineInternalError, EngineStartFailed
 from tests.support.mock_engine import COUNT, FAIL, FIRST, HANG, mock_tokens, write_mock
 

@@ -5,79 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
-from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from runner.engines.base import FinishReason, Output, Request, SamplingParameters
-from runner.engines.frames import (
+from runner.engines.catalogue import ENGINES, EngineKind
+from runner.engines.process import EngineProcess, load_engine, main
+from runner.protocol.engine import FinishReason, Limits, Output, Request, SamplingParameters
+from runner.protocol.frames import (
     CancelFrame,
     ReadyFrame,
-    RequestFrame,
     ShutdownFrame,
     StartFailedFrame,
     StepFrame,
     Tensor,
-    encode,
     receive,
 )
-from runner.engines.process import EngineProcess, load_engine, main
-from runner.triton.contract import request_tensors
 from shared.errors import CTranslate2Error, EngineInternalError, EngineStartFailed, ParameterNotHonoured
+from tests.support.engine_process import Driver, engine_process
 from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-class Driver:
-    """The bridge's side of the socket."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(20)
-        self.connection = connection
-        self.frames = receive(connection)
-
-    def send(self, frame) -> None:
-        self.connection.sendall(encode(frame))
-
-    def submit(self, request: Request, *extra: Tensor) -> None:
-        tensors = tuple(Tensor(*raw) for raw in request_tensors(request))
-        self.send(RequestFrame(request.request_id, f"id-{request.request_id}", tensors + extra))
-
-    def run(self, *requests: Request) -> tuple[dict[int, list[int]], dict[int, Output], int]:
-        """Tokens and last output of each, and how many outputs there were."""
-        tokens, last, count = defaultdict(list), {}, 0
-        for request in requests:
-            self.submit(request)
-        while len(last) < len(requests):
-            for output in next(self.frames).outputs:
-                count += 1
-                tokens[output.request_id] += output.tokens
-                if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
-                    last[output.request_id] = output
-        return tokens, last, count
-
-
-@contextmanager
-def engine_process(directory: Path, kind: str = "mock"):
-    """The process itself, as the bridge starts it."""
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
-    command += ["--engine-dir", str(directory), "--socket-fd", str(theirs.fileno())]
-    with ours:
-        process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], cwd=ROOT, stderr=subprocess.PIPE, text=True
-        )
-        theirs.close()
-        try:
-            yield process, Driver(ours)
-        finally:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture
@@ -150,10 +99,13 @@ def test_an_unknown_kind_says_so(tmp_path):
         assert process.wait(10) == 1
 
 
+ABACUS = EngineKind(name="abacus", implementation="", honours=frozenset({"top_k"}))
+
+
 class Engine:
     """An engine whose methods are what a test says."""
 
-    honours = frozenset({"top_k"})
+    limits = Limits(100, 99)
 
     def __init__(self, submit=lambda _: None, steps=lambda: iter(())) -> None:
         self.submit = submit
@@ -172,7 +124,7 @@ def serving(engine: Engine):
     if pid == 0:
         ours.close()
         try:
-            EngineProcess("abacus", engine, Path("/nowhere"), theirs).serve()
+            EngineProcess(ABACUS, engine, Path("/nowhere"), theirs).serve()
         except BaseException:
             os._exit(1)
         os._exit(0)
@@ -247,4 +199,4 @@ def test_any_other_error_while_loading_is_coded(monkeypatch, tmp_path):
 
     monkeypatch.setattr("runner.engines.mock.MockEngine", load)
     with pytest.raises(EngineStartFailed, match="ZeroDivisionError while it was loaded"):
-        load_engine("mock", tmp_path)
+        load_engine(ENGINES["mock"], tmp_path)

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from runner.engines.base import FinishReason
+from runner.engines.catalogue import ENGINES
+from runner.engines.checks import check_request
+from runner.protocol.engine import FinishReason
 from tests.support.tensorrt_llm_engine import STAND_IN, write_engine
 
 
@@ -65,8 +67,13 @@ class Running:
     def tokens(self, request_id: int) -> list[int]:
         return [token for output in self.outputs[request_id] for token in output.tokens]
 
-    def run(self, request) -> tuple[list[int], FinishReason]:
+    def submit(self, request) -> None:
+        """As the engine process does."""
+        check_request(ENGINES["tensorrt_llm"], self.engine.limits, request)
         self.engine.submit(request)
+
+    def run(self, request) -> tuple[list[int], FinishReason]:
+        self.submit(request)
         last = self.ended(request.request_id)
         assert last.error is None, last.error
         return self.tokens(request.request_id), last.finish_reason

@@ -9,10 +9,11 @@ from dataclasses import fields
 
 import pytest
 
-from runner.engines.base import FinishReason, Request, SamplingParameters, Statistics
+from runner.engines.catalogue import ENGINES
 from runner.engines.process import load_engine
 from runner.engines.tensorrt_llm.requests import executor_request, sampling_options
 from runner.engines.tensorrt_llm.settings import read_settings
+from runner.protocol.engine import FinishReason, Request, SamplingParameters, Statistics
 from shared.errors import (
     EngineOfAnotherVersion,
     EngineStartFailed,
@@ -47,7 +48,7 @@ def test_every_token_comes_once_and_the_prompt_never(running, streaming):
 def test_requests_are_batched(running):
     with running() as engine:
         for number in range(20, 52):
-            engine.engine.submit(Request(number, [number], 50))
+            engine.submit(Request(number, [number], 50))
         for number in range(20, 52):
             assert engine.ended(number).finish_reason is FinishReason.LENGTH
             assert engine.tokens(number) == stand_in_tokens([number], 50)
@@ -103,8 +104,8 @@ def test_values_that_it_would_refuse_are_translated(sampling, options):
 
 def test_a_cancelled_request_ends_and_is_forgotten(running):
     with running() as engine:
-        engine.engine.submit(Request(1, PROMPT, 3000))
-        engine.engine.submit(Request(2, [HANG], 5))
+        engine.submit(Request(1, PROMPT, 3000))
+        engine.submit(Request(2, [HANG], 5))
         engine.started(1)
         engine.engine.cancel(1)
         engine.engine.cancel(2)
@@ -117,9 +118,9 @@ def test_a_cancelled_request_ends_and_is_forgotten(running):
 
 def test_a_failed_step_fails_the_active_requests_only(running):
     with running() as engine:
-        engine.engine.submit(Request(1, PROMPT, 3000))
+        engine.submit(Request(1, PROMPT, 3000))
         engine.started(1)
-        engine.engine.submit(Request(2, [ERROR], 5))
+        engine.submit(Request(2, [ERROR], 5))
         for number in (1, 2):
             error = str(engine.ended(number).error)
             assert error.startswith("E2500 TensorRTLLMError: TensorRT-LLM failed: mNextBlocks.empty(). ")
@@ -128,7 +129,7 @@ def test_a_failed_step_fails_the_active_requests_only(running):
 
 def test_after_an_error_of_the_gpu_the_engine_ends(running):
     with running() as engine:
-        engine.engine.submit(Request(1, [GPU_ERROR], 5))
+        engine.submit(Request(1, [GPU_ERROR], 5))
         assert "CUDA runtime error" in str(engine.ended(1).error)
         engine._thread.join(20)
         assert "illegal memory access" in str(engine.failure)
@@ -150,7 +151,7 @@ def test_after_an_error_of_the_gpu_the_engine_ends(running):
 )
 def test_a_request_that_can_never_run_is_refused_at_once(running, request_, error):
     with running() as engine, pytest.raises(error):
-        engine.engine.submit(request_)
+        engine.submit(request_)
 
 
 @pytest.mark.parametrize(
@@ -171,24 +172,24 @@ def test_the_longest_prompt_is_the_engines_own(running, plugins, server, longest
         with pytest.raises(
             PromptTooLong, match=f"has {longest + 1} tokens; this engine takes at most {longest}"
         ):
-            engine.engine.submit(Request(2, [1] * (longest + 1), 1))
+            engine.submit(Request(2, [1] * (longest + 1), 1))
 
 
 def test_a_full_queue_is_told(running):
     with running(server={"max_queue_size": 2}, batch=1) as engine:
-        engine.engine.submit(Request(1, [HANG], 5))
+        engine.submit(Request(1, [HANG], 5))
         while engine.engine.statistics().active_requests != 1:
             time.sleep(0.001)
         for number in (2, 3):
-            engine.engine.submit(Request(number, PROMPT, 5))
+            engine.submit(Request(number, PROMPT, 5))
         with pytest.raises(ExecutorQueueFull, match="2 requests wait"):
-            engine.engine.submit(Request(4, PROMPT, 5))
+            engine.submit(Request(4, PROMPT, 5))
 
 
 def test_statistics_are_those_of_the_latest_iteration(running):
     with running(batch=2) as engine:
         for number in (1, 2, 3):
-            engine.engine.submit(Request(number, PROMPT, 3000))
+            engine.submit(Request(number, PROMPT, 3000))
         engine.started(2)
         numbers = engine.engine.statistics()
         assert (numbers.active_requests, numbers.queued_requests, numbers.kv_cache_blocks) == (2, 1, 1000)
@@ -202,7 +203,7 @@ def test_an_engine_that_did_nothing_has_empty_statistics(running):
 
 def test_shutdown_does_not_wait_for_what_runs(running):
     with running(step_seconds=0.01) as engine:
-        engine.engine.submit(Request(1, PROMPT, 3900))
+        engine.submit(Request(1, PROMPT, 3900))
         engine.started(1)
     assert engine.ended(1).finish_reason in (FinishReason.CANCELLED, FinishReason.NOT_FINISHED)
 
@@ -225,20 +226,20 @@ class TestLoading:
         engine = write_engine(tmp_path / "engine")
         (engine / "engine/config.json").write_text(text)
         with pytest.raises(EngineStartFailed, match=r"config\.json of the engine") as failed:
-            load_engine("tensorrt_llm", engine)
+            load_engine(ENGINES["tensorrt_llm"], engine)
         assert part in str(failed.value)
 
     def test_an_engine_of_before_0_8_is_told(self, tmp_path):
         engine = write_engine(tmp_path / "engine")
         (engine / "engine/config.json").write_text(json.dumps({"builder_config": {}}))
         with pytest.raises(EngineOfAnotherVersion, match=r"before TensorRT-LLM 0\.8"):
-            load_engine("tensorrt_llm", engine)
+            load_engine(ENGINES["tensorrt_llm"], engine)
 
     def test_a_missing_rank_is_told(self, tmp_path):
         engine = write_engine(tmp_path / "engine", tp_size=2)
         (engine / "engine/rank1.engine").unlink()
         with pytest.raises(EngineStartFailed, match=r"no file rank1\.engine"):
-            load_engine("tensorrt_llm", engine)
+            load_engine(ENGINES["tensorrt_llm"], engine)
 
     def test_a_library_that_is_not_there_is_told(self, executor, monkeypatch, tmp_path):
         for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
@@ -246,4 +247,4 @@ class TestLoading:
         text = "libcuda.so.1: cannot open shared object file: No such file or directory"
         monkeypatch.setenv("STAND_IN_IMPORT_ERROR", text)
         with pytest.raises(TensorRTLLMNotLoaded, match=r"libcuda\.so\.1: cannot open"):
-            load_engine("tensorrt_llm", write_engine(tmp_path / "engine"))
+            load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine"))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.engines.catalogue import ENGINES
 from runner.engines.process import load_engine
 from runner.engines.tensorrt_llm.errors import coded, leaves_gpu_broken, plain_text
 from tests.support.tensorrt_llm_engine import write_engine
@@ -73,7 +74,7 @@ def test_a_failure_to_load_has_a_code(executor, tmp_path, text, expected):
     if not text:
         return
     with pytest.raises(Exception, match=r"E\d{4}") as failed:
-        load_engine("tensorrt_llm", write_engine(tmp_path / "engine", load_error=text))
+        load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine", load_error=text))
     assert str(failed.value).startswith(expected)
 
 

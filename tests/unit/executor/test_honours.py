@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.engines.base import Request, SamplingParameters
-from runner.engines.tensorrt_llm.engine import TensorRTLLMEngine
+from runner.engines.catalogue import ENGINES
 from runner.engines.tensorrt_llm.requests import executor_request
+from runner.protocol.engine import Request, SamplingParameters
 from tests.support.tensorrt_llm_engine import VOCAB_SIZE
-from tests.unit.engines.test_honours import ASKING
+from tests.unit.engines.test_checks import ASKING
 
 BASE = Request(1, [10, 20], 20, sampling=SamplingParameters(top_k=40, top_p=0.5, temperature=0.5))
 
@@ -23,4 +23,4 @@ def test_every_honoured_parameter_reaches_the_executor_and_no_other(executor):
         for name, value in ASKING.items()
     }
     asking["bad_words"] = replace(BASE, bad_words=[[30]])
-    assert {name for name, request in asking.items() if differs(request)} == TensorRTLLMEngine.honours
+    assert {name for name, request in asking.items() if differs(request)} == ENGINES["tensorrt_llm"].honours

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from builder.engines.mock import counting_tokenizer
-from runner.engines.base import SamplingParameters
-from runner.inputs import Defaults, Inputs
-from runner.limits import Limits
-from runner.preparation import Preparation
+from runner.prediction.inputs import Defaults, Inputs
+from runner.prediction.limits import Limits
+from runner.prediction.preparation import Preparation
+from runner.protocol.engine import SamplingParameters
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer
 from shared.errors import (

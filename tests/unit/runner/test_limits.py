@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runner.limits import Limits
+from runner.prediction.limits import Limits
 from shared.artifact import EngineDirectory
 from shared.errors import EngineArchiveMalformed
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.machine import Gpu, Machine, _gpus, check_machine, read_machine
+from runner.lifecycle.machine import Gpu, Machine, _gpus, check_machine, read_machine
 from shared.artifact import Manifest
 from shared.errors import (
     DriverTooOld,

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from runner import probe
-from runner.probe import Probe
+from runner.lifecycle import probe
+from runner.lifecycle.probe import Probe
 from shared.errors import TritonTimeout
 
 

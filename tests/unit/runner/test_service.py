@@ -6,10 +6,10 @@ import pytest
 import structlog
 
 from builder.engines.mock import counting_tokenizer
-from runner.admission import Admission
-from runner.inputs import Defaults, Inputs
-from runner.prediction import Prediction
-from runner.preparation import Preparation
+from runner.cog.prediction import Prediction
+from runner.prediction.admission import Admission
+from runner.prediction.inputs import Defaults, Inputs
+from runner.prediction.preparation import Preparation
 from runner.service import Service
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer

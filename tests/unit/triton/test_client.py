@@ -8,8 +8,8 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2
 
-from runner.bridge.status import StatusPage
-from runner.engines.base import FinishReason, Request
+from runner.protocol.engine import FinishReason, Request
+from runner.protocol.status import StatusPage
 from runner.triton.client import TritonClient
 from shared.errors import (
     EngineProcessDied,

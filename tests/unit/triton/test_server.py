@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.bridge.status import StatusPage
+from runner.protocol.status import StatusPage
 from runner.triton.server import TritonServer
 from shared.errors import EngineStartFailed, TritonFailedToStart
 from shared.layout import Layout

@@ -1,4 +1,4 @@
-"""The worker's side of runner/supervisor.py."""
+"""The worker's side of runner/lifecycle/supervisor.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from runner.supervisor import CONTROL
+from runner.lifecycle.supervisor import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runner.cancellation import Cancellation, current_cancellation
+from runner.cog.cancellation import Cancellation, current_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

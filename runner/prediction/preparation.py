@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from runner.engines.base import Request
-from runner.engines.honours import SEEDED
-from runner.inputs import Defaults, max_tokens_asked, sampling_of
-from runner.limits import Limits
+from runner.engines.catalogue import ENGINES
+from runner.prediction.inputs import Defaults, max_tokens_asked, sampling_of
+from runner.prediction.limits import Limits
+from runner.protocol.engine import Request
 from runner.text.stop import parse_stop_sequences
 from runner.text.template import fill_template
 from runner.text.tokenizer import Tokenizer
@@ -17,7 +17,7 @@ from shared.errors import ChatTemplateMissing, InvalidArgument, MessagesInvalid,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runner.inputs import Inputs
+    from runner.prediction.inputs import Inputs
     from runner.settings import Settings
     from runner.text.chat import ChatTemplate
     from shared.artifact import EngineDirectory
@@ -52,7 +52,7 @@ class Preparation:
         tokenizer = Tokenizer.load(engine.tokenizer_files)
         return cls(
             tokenizer,
-            Defaults.of(settings, instantiate, tokenizer, random_seed=kind in SEEDED),
+            Defaults.of(settings, instantiate, tokenizer, random_seed=ENGINES[kind].seeds),
             Limits.of(kind, engine, settings.server_arguments(engine.config)).lowered(
                 settings.max_sequence_length
             ),

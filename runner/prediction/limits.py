@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from runner.protocol.engine import MOST_TOKENS
 from shared.errors import EngineArchiveMalformed, InvalidArgument, PromptRequired, PromptTooLong
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shared.artifact import EngineDirectory
-
-MOST_TOKENS = 2**31 - 1  # what the tensor `request_output_len` can hold
 
 
 @dataclass(frozen=True, slots=True)

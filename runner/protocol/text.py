@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from runner.triton.contract import SAMPLING
-from runner.triton.tensors import ANY, ONE, InputTable, TensorSpec
+from runner.protocol.tensors import ANY, ONE, InputTable, TensorSpec
+from runner.protocol.tokens import SAMPLING
 from shared.errors import MalformedRequest
 
 if TYPE_CHECKING:
-    from runner.engines.base import SamplingParameters
-    from runner.engines.frames import RequestFrame
+    from runner.protocol.engine import SamplingParameters
+    from runner.protocol.frames import RequestFrame
 
 _OTHER_NAMES = {"runtime_top_k": "top_k", "runtime_top_p": "top_p", "len_penalty": "length_penalty"}
 

@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.engines.base import SamplingParameters
+from runner.protocol.engine import SamplingParameters
 from shared.errors import MalformedRequest, TensorNotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from runner.engines.frames import RequestFrame, Tensor
+    from runner.protocol.frames import RequestFrame, Tensor
 
 _FORMATS = {
     "BOOL": "?",

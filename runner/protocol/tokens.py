@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from runner.engines.base import Request
-from runner.triton.tensors import (
+from runner.protocol.engine import Request
+from runner.protocol.tensors import (
     ANY,
     ONE,
     InputTable,
@@ -27,7 +27,7 @@ from shared.errors import MalformedRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.engines.frames import RequestFrame
+    from runner.protocol.frames import RequestFrame
 
 SAMPLING = {
     TensorSpec("runtime_top_k", "INT32", ONE): ("top_k", Range(-1, math.inf, -1)),

@@ -8,8 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.engines.base import SamplingParameters
-from runner.limits import MOST_TOKENS
+from runner.protocol.engine import MOST_TOKENS, SamplingParameters
 from shared.errors import (
     InvalidArgument,
     InvalidArgumentMaxTokens,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-from runner.engines.base import Statistics
+from runner.protocol.engine import Statistics
 
 if TYPE_CHECKING:
     from pathlib import Path

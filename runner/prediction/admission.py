@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from runner.cancellation import Cancellation
+from runner.cog.cancellation import Cancellation
 from shared.errors import Overloaded, ShuttingDown
 
 if TYPE_CHECKING:

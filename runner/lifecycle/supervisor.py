@@ -1,12 +1,12 @@
 """Keeps Cog's server running, and ends it without losing what it works on: the first process of a runner.
 
-    python -m runner.supervisor [--host ADDRESS]
+    python -m runner.lifecycle.supervisor [--host ADDRESS]
 
 Cog closes its port on SIGTERM, so that new predictions would get no answer at all, and it does not come back
 from the death of its worker. Here SIGTERM first drains the runner; a server or a worker that dies is started
 again, after a pause that grows, until they die too often.
 
-The worker connects to a Unix socket (runner/supervised.py). Lines on it: `starting SECONDS` from the worker,
+The worker connects to a Unix socket (supervised.py). Lines on it: `starting SECONDS` from the worker,
 with the longest that its set-up may take; `ready SECONDS` from it, with the longest that draining may take;
 `drain` to it, and `drained` from it.
 
@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.children import adopt_orphans, children, die_with_parent, end_children, reap_adopted
+from runner.lifecycle.children import adopt_orphans, children, die_with_parent, end_children, reap_adopted
 from shared.errors import CogTritonError, SetupTimedOut, WorkerDied, from_text
 
 CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the path of the socket
@@ -218,12 +218,12 @@ def _log(event: str) -> None:
     configure_logging()
     import structlog
 
-    structlog.get_logger("runner.supervisor").error(event)
+    structlog.get_logger("runner.lifecycle.supervisor").error(event)
 
 
 def main() -> int:
     """Run a supervisor until it ends."""
-    parser = argparse.ArgumentParser(prog="runner.supervisor")
+    parser = argparse.ArgumentParser(prog="runner.lifecycle.supervisor")
     parser.add_argument("--host", default="0.0.0.0")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cog-triton-supervisor-") as directory:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import from_text
 
-from .base import FinishReason, Output, Statistics
+from .engine import FinishReason, Output, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,6 +7,7 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runner.engines.catalogue import ENGINES
 from shared.errors import (
     DriverTooOld,
     GpuMismatch,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from shared.artifact import Manifest
 
-# The CUDA version that each engine's wheels are built for (requirements/engine-*.txt).
-NEEDED_CUDA = {"tensorrt_llm": (13, 0), "vllm": (13, 0)}
 # What the ranks of one engine exchange tokens and buffers through, by NCCL; a container has 64 MiB of shared
 # memory unless told otherwise, which is known to be too little (NCCL's user guide, "Troubleshooting").
 _SHARED_MIB_PER_RANK = 64
@@ -61,15 +60,16 @@ def check_machine(
     `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets
     the number of GPUs that are needed, and tells of the machine. Raises E4010 to E4015.
     """
-    if kind not in NEEDED_CUDA:
+    needed_cuda = ENGINES[kind].needs_cuda
+    if needed_cuda is None:
         return
     ranks = 1 if manifest is None else manifest.ranks
     machine = (read or read_machine)(ranks)
     if len(machine.gpus) < ranks:
         raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="there are no more")
-    if machine.cuda < (needed := NEEDED_CUDA[kind]):
+    if machine.cuda < needed_cuda:
         raise DriverTooOld(
-            driver=machine.driver, driver_cuda=_version(machine.cuda), needed_cuda=_version(needed)
+            driver=machine.driver, driver_cuda=_version(machine.cuda), needed_cuda=_version(needed_cuda)
         )
     engine_sm = None if manifest is None else manifest.sm
     for index, gpu in enumerate(machine.gpus[:ranks]):

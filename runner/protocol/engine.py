@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from shared.errors import CogTritonError
+
+
+MOST_TOKENS = 2**31 - 1  # what the tensor `request_output_len` can hold
 
 
 class FinishReason(IntEnum):
@@ -31,7 +34,7 @@ class FinishReason(IntEnum):
 class SamplingParameters:
     """How tokens are chosen; None is "not set". Names of `executor.SamplingConfig`.
 
-    An engine declares in `Engine.honours` which of these it can follow.
+    runner/engines/catalogue.py says which of these an engine can follow.
     """
 
     top_k: int | None = None
@@ -43,6 +46,7 @@ class SamplingParameters:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    min_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,20 @@ class Request:
     end_ids: frozenset[int] = frozenset()
     stop_words: Sequence[Sequence[int]] = ()
     bad_words: Sequence[Sequence[int]] = ()  # never written; not every engine can
+    logit_bias: Mapping[int, float] = field(default_factory=dict)  # by token; not every engine can
+    log_probs: int | None = None  # how many alternatives are told beside the choice; not every engine can
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     streaming: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogProbs:
+    """Natural logarithms of the probabilities at one position of a text."""
+
+    chosen: float
+    """Of the token that stands there."""
+    likeliest: Sequence[tuple[int, float]] = ()
+    """Of as many others as were asked for: token and value, the likeliest first; the chosen may be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +87,39 @@ class Output:
     tokens: Sequence[int] = ()
     finish_reason: FinishReason = FinishReason.NOT_FINISHED
     error: CogTritonError | None = None
+    log_probs: Sequence[LogProbs] = ()
+    """One for each token, where the request asked for them."""
+    cached_tokens: int | None = None
+    """How many tokens of the prompt needed no computation; told once, where the engine knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a loaded engine can take. The host refuses what goes beyond before an engine sees it."""
+
+    sequence: int
+    """Most tokens of prompt and answer together."""
+    prompt: int
+    """Most tokens of a prompt."""
+    vocabulary: int | None = None
+    """Token ids are below it; None: any id that is not negative is one."""
 
 
 class Engine(Protocol):
     """One loaded engine. One thread submits and another iterates `steps`; both may `cancel`."""
 
-    honours: ClassVar[frozenset[str]]
-    """Names of the `SamplingParameters` fields that have an effect here, and `bad_words` if they have."""
+    @property
+    def limits(self) -> Limits:
+        """What it can take, known once it is loaded."""
 
     def __init__(self, engine_dir: Path) -> None:
         """Load the engine; return when it can generate. Raises `CogTritonError`."""
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Raises `CogTritonError` for one that can never run; never blocks for long."""
+        """Queue a request that is within `limits` and asks only for what the catalogue says is honoured.
+
+        Raises `CogTritonError` for one that can never run; never blocks for long.
+        """
 
     def cancel(self, request_id: int) -> None:
         """Stop a request at the next step: its last output says CANCELLED. An unknown id is ignored."""

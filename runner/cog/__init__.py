@@ -1,0 +1,1 @@
+"""What knows the insides of Cog's own server."""

@@ -1,0 +1,81 @@
+"""The kinds of engine: one record each. Whoever asks "which engine" reads it here.
+
+To add an engine, write a module with a class that is a `runner.protocol.engine.Engine`, and a record below.
+Standard library only: engine processes import it, each in an environment of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from runner.engines.tensorrt_llm.settings import rank_count
+from runner.protocol.engine import SamplingParameters
+from shared.errors import EngineStartFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_EVERY_PARAMETER = frozenset(field.name for field in fields(SamplingParameters))
+
+
+def _one_rank(_: Path) -> int:
+    return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineKind:
+    """What is known of an engine before it is loaded. What only a loaded one knows is in `Engine.limits`."""
+
+    name: str
+    implementation: str
+    """`module:Class`, imported in the engine's own environment when one is loaded."""
+    honours: frozenset[str]
+    """Names of the `SamplingParameters` and of the optional parts of a `Request` that have an effect."""
+    needs_cuda: tuple[int, int] | None = None
+    """The CUDA version that its wheels are built for (requirements/engine-*.txt); None: it needs no GPU."""
+    own_environment: bool = True
+    """Whether it runs in an environment of its own; else in that of its caller."""
+    ranks: Callable[[Path], int] = _one_rank
+    """How many processes serve the engine in a directory, one for each GPU. Raises E2407, E2502 and E2504."""
+
+    @property
+    def seeds(self) -> bool:
+        """Whether it chooses by the seed of a request, so that one can be chosen for it, and told."""
+        return "seed" in self.honours
+
+
+ENGINES = {
+    kind.name: kind
+    for kind in (
+        EngineKind(
+            name="mock",
+            implementation="runner.engines.mock:MockEngine",
+            # It makes no choice that a parameter could change.
+            honours=_EVERY_PARAMETER,
+            own_environment=False,
+        ),
+        EngineKind(
+            name="ctranslate2",
+            implementation="runner.engines.ctranslate2:CTranslate2Engine",
+            honours=frozenset({"top_k", "top_p", "temperature", "min_tokens", "repetition_penalty"}),
+        ),
+        EngineKind(
+            name="tensorrt_llm",
+            implementation="runner.engines.tensorrt_llm.engine:TensorRTLLMEngine",
+            honours=_EVERY_PARAMETER | {"bad_words"},
+            needs_cuda=(13, 0),
+            ranks=rank_count,
+        ),
+    )
+}
+
+
+def find_engine(name: str) -> EngineKind:
+    """The record of that name. Raises E2407 when there is none."""
+    try:
+        return ENGINES[name]
+    except KeyError:
+        reason = f'there is no engine "{name}", only {", ".join(ENGINES)}'
+        raise EngineStartFailed(reason=reason) from None

@@ -1,0 +1,76 @@
+"""The checks of a request that every engine needs, made once, before an engine sees it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from shared.errors import (
+    InvalidArgument,
+    MalformedRequest,
+    ParameterNotHonoured,
+    PromptRequired,
+    PromptTooLong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runner.protocol.engine import Limits, Request
+
+    from .catalogue import EngineKind
+
+# The values of each parameter that leave the engine's choice as it is.
+_NEUTRAL: dict[str, tuple[float, ...]] = {
+    "top_k": (0, -1),
+    "top_p": (0.0, 1.0),
+    "temperature": (1.0,),
+    "min_tokens": (0, -1),
+    "seed": (),
+    "length_penalty": (0.0, 1.0),  # TensorRT-LLM's default, and everybody else's
+    "repetition_penalty": (1.0,),
+    "presence_penalty": (0.0,),
+    "frequency_penalty": (0.0,),
+    "min_p": (0.0,),
+}
+# Parts of a request that not every engine can follow, and what they are when they ask for nothing.
+_OPTIONAL_PARTS = ("bad_words", "logit_bias", "log_probs")
+
+
+def check_request(kind: EngineKind, limits: Limits, request: Request) -> None:
+    """Refuse a request that the engine cannot follow, or would not survive.
+
+    Raises E1001, E1002, E1103, E1104 and E2403.
+    """
+    _check_honoured(kind, request)
+    prompt_tokens = len(request.input_token_ids)
+    if prompt_tokens == 0:
+        raise PromptRequired
+    if prompt_tokens > limits.prompt:
+        raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=limits.prompt)
+    if request.max_tokens < 1:
+        raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
+    if limits.vocabulary is not None:
+        # A GPU reads beyond its tables for an id that is outside, and nothing works after that.
+        _check_ids("input_ids", request.input_token_ids, limits.vocabulary)
+        _check_ids("bad_words_list", chain.from_iterable(request.bad_words), limits.vocabulary)
+        _check_ids("logit_bias", request.logit_bias, limits.vocabulary)
+
+
+def _check_honoured(kind: EngineKind, request: Request) -> None:
+    for name in _OPTIONAL_PARTS:
+        value = getattr(request, name)
+        if value not in (None, {}, (), []) and name not in kind.honours:
+            raise ParameterNotHonoured(engine=kind.name, parameter=name, value=value)
+    for field in fields(request.sampling):
+        value = getattr(request.sampling, field.name)
+        if value is None or field.name in kind.honours or value in _NEUTRAL[field.name]:
+            continue
+        raise ParameterNotHonoured(engine=kind.name, parameter=field.name, value=value)
+
+
+def _check_ids(name: str, ids: Iterable[int], vocabulary: int) -> None:
+    wrong = next((token for token in ids if not 0 <= token < vocabulary), None)
+    if wrong is not None:
+        raise MalformedRequest(reason=f"{name} holds {wrong}; this model has 0 to {vocabulary - 1}")

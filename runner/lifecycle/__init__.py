@@ -1,0 +1,1 @@
+"""How a runner starts, is watched over, and ends."""

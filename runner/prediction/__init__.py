@@ -1,0 +1,1 @@
+"""From the inputs of a prediction to a request, and from tokens to text."""

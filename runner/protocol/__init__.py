@@ -1,0 +1,1 @@
+"""What the bridge, the engine process and their clients agree on: frames, tensors, an engine's interface."""

@@ -1,0 +1,101 @@
+"""What every engine needs of a request is checked before an engine sees it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from runner.engines.catalogue import EngineKind
+from runner.engines.checks import check_request
+from runner.protocol.engine import Limits, Request, SamplingParameters
+from shared.errors import (
+    InvalidArgument,
+    MalformedRequest,
+    ParameterNotHonoured,
+    PromptRequired,
+    PromptTooLong,
+)
+
+ASKING = {
+    "top_k": 50,
+    "top_p": 0.9,
+    "temperature": 0.7,
+    "min_tokens": 5,
+    "seed": 0,
+    "length_penalty": 1.5,
+    "repetition_penalty": 1.1,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "min_p": 0.1,
+}
+PARTS = {"bad_words": [[1]], "logit_bias": {1: 2.0}, "log_probs": 0}
+NEUTRAL = [
+    ("top_k", 0),
+    ("top_p", 1.0),
+    ("top_p", 0.0),
+    ("temperature", 1.0),
+    ("min_tokens", 0),
+    ("length_penalty", 1.0),
+    ("length_penalty", 0.0),
+    ("repetition_penalty", 1.0),
+    ("presence_penalty", 0.0),
+    ("frequency_penalty", 0.0),
+    ("min_p", 0.0),
+]
+LIMITS = Limits(sequence=8, prompt=5, vocabulary=100)
+
+
+def check(honours=(), *, prompt=(1, 2), max_tokens=3, **parts):
+    kind = EngineKind(name="abacus", implementation="", honours=frozenset(honours))
+    check_request(kind, LIMITS, Request(1, prompt, max_tokens, **parts))
+
+
+def test_every_parameter_is_known_here():
+    assert list(ASKING) == [field.name for field in fields(SamplingParameters)]
+
+
+@pytest.mark.parametrize(("name", "value"), ASKING.items())
+def test_a_parameter_that_is_not_followed_is_refused(name, value):
+    with pytest.raises(ParameterNotHonoured, match=f'"abacus" cannot honour {name}={value}'):
+        check(sampling=SamplingParameters(**{name: value}))
+    check({name}, sampling=SamplingParameters(**{name: value}))
+
+
+@pytest.mark.parametrize(("name", "value"), PARTS.items())
+def test_a_part_that_is_not_followed_is_refused(name, value):
+    with pytest.raises(ParameterNotHonoured, match=f'"abacus" cannot honour {name}='):
+        check(**{name: value})
+    check({name}, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), NEUTRAL)
+def test_one_that_asks_for_nothing_passes(name, value):
+    check(sampling=SamplingParameters(**{name: value}))
+
+
+def test_a_prompt_is_within_the_limits():
+    check(prompt=range(5))
+    with pytest.raises(PromptRequired):
+        check(prompt=())
+    with pytest.raises(PromptTooLong, match="6"):
+        check(prompt=range(6))
+
+
+def test_there_is_something_to_generate():
+    with pytest.raises(InvalidArgument, match="max_tokens"):
+        check(max_tokens=0)
+
+
+@pytest.mark.parametrize("wrong", [-1, 100])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("input_ids", lambda wrong: {"prompt": (1, wrong)}),
+        ("bad_words_list", lambda wrong: {"bad_words": [[1], [2, wrong]]}),
+        ("logit_bias", lambda wrong: {"logit_bias": {wrong: 1.0}}),
+    ],
+)
+def test_every_id_is_in_the_vocabulary(name, parts, wrong):
+    with pytest.raises(MalformedRequest, match=f"{name} holds {wrong}; this model has 0 to 99"):
+        check({"bad_words", "logit_bias"}, **parts(wrong))
