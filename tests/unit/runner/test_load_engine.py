@@ -16,7 +16,7 @@ def settings(tmp_path, **environment: str) -> Settings:
 
 @pytest.fixture
 def archive(tmp_path):
-    facts = EngineFacts(engine="other", model="m", config_digest="0" * 64, cog_triton_version="1")
+    facts = EngineFacts(engine="mock", model="m", config_digest="0" * 64, cog_triton_version="1")
     write_archive(tmp_path / "engine.tar", facts, [PackedFile("config.json", b"{}")])
     return tmp_path / "engine.tar"
 
@@ -27,13 +27,13 @@ def test_no_engine_is_named(tmp_path):
 
 
 def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, archive):
-    with pytest.raises(EngineKindMismatch, match='"other" engine; this image serves: ctranslate2, mock'):
-        load_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2", "mock"])
+    with pytest.raises(EngineKindMismatch, match='"mock" engine; this image serves: ctranslate2'):
+        load_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"])
     assert not list((tmp_path / "cache").glob("*"))
 
 
 def test_weights_come_before_the_engine_directory(tmp_path, archive):
-    engine = load_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["other"])
-    assert engine.manifest.engine == "other"
-    again = load_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["other"])
+    engine = load_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["mock"])
+    assert engine.manifest.engine == "mock"
+    again = load_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"])
     assert again.path == engine.path

@@ -35,7 +35,6 @@ def check(kind: str = "tensorrt_llm", **changes) -> None:
 
 def test_a_machine_that_has_everything():
     check()
-    check(kind="vllm")
 
 
 @pytest.mark.parametrize("kind", ["mock", "ctranslate2"])
@@ -58,11 +57,10 @@ def test_what_is_missing_is_named(changes, error, text):
         check(**changes)
 
 
-@pytest.mark.parametrize("kind", ["tensorrt_llm", "vllm"])
-def test_an_image_pruned_for_another_gpu_is_refused(kind):
-    check_machine(kind, manifest(), 90, lambda _: MACHINE)
+def test_an_image_pruned_for_another_gpu_is_refused():
+    check_machine("tensorrt_llm", manifest(), 90, lambda _: MACHINE)
     with pytest.raises(GpuNotOfImage, match="for SM 86 only; GPU 0 is a NVIDIA H200 with SM 90"):
-        check_machine(kind, manifest(), 86, lambda _: MACHINE)
+        check_machine("tensorrt_llm", manifest(), 86, lambda _: MACHINE)
 
 
 def test_an_engine_without_a_manifest_needs_one_gpu():
