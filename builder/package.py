@@ -13,6 +13,7 @@ from builder.sources.download import TOKENIZER_FILES
 from shared import VERSION
 from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import PackageFailed
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ class Package:
         present = [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
         total = sum(file.size() for file in present)
         if total > (free := shutil.disk_usage(build.output.parent).free):
-            reason = f"it needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there"
+            reason = f"it needs {readable(total)}, and {readable(free)} are free there"
             raise PackageFailed(path=build.output, reason=reason)
         build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
 

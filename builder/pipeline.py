@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from builder.check.source import check_source
+from builder.disk import watched_disk
+from builder.output import check_output
 from builder.plan import make_plan
 from builder.step import Build, Step
-from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage, PackageFailed
+from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage
 from shared.layout import Layout
 from shared.logs import register_secret
 from shared.progress import SilentProgress
@@ -43,11 +44,12 @@ def build(
     if hf_token:
         register_secret(hf_token)
     progress = progress or SilentProgress()
+    check_output(output)
     report = check_source(source)
     plan = make_plan(report.build_config(), report.folder)
     for one in report.diagnostics:
         _log.warning("config", found=str(one))
-    _check_surroundings(plan.engine, output)
+    _check_engine(plan.engine)
     with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
         state.log.unlink(missing_ok=True)
@@ -61,19 +63,18 @@ def build(
     return state.manifest
 
 
-def _check_surroundings(engine: str, output: Path) -> None:
-    """Refuse what would fail only at the end of a long build."""
+def _check_engine(engine: str) -> None:
+    """Refuse what would fail only after the download."""
     available = Layout.current().available_engines()
     if engine not in available:
         raise EngineNotInImage(engine=engine, available=", ".join(available))
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise PackageFailed(path=output, reason="that directory is missing or not writable")
 
 
 def _run(step: Step, state: Build, show: StepProgress) -> None:
     """Run one step; what it did not expect becomes E3202, without the paths that its text may hold."""
     try:
-        step.run(state, show)
+        with watched_disk(step.name, state.work_dir):
+            step.run(state, show)
     except CogTritonError:
         raise
     except Exception as error:

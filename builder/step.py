@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from builder.output import log_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -55,7 +57,7 @@ class Build:
     @property
     def log(self) -> Path:
         """What the tools of TensorRT-LLM say; beside the archive, and kept when the build fails."""
-        return self.output.with_name(f"{self.output.name}.log")
+        return log_of(self.output)
 
     @property
     def tokenizer_dir(self) -> Path:

@@ -32,13 +32,14 @@ def build(
     from builder.pipeline import build as build_engine
     from shared.logs import configure_logging, register_secret
     from shared.progress import stderr_progress
+    from shared.sizes import readable
 
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     configure_logging()
     signal.signal(signal.SIGTERM, _end)
     manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
-    typer.echo(f"{output}: {manifest.engine} engine of {manifest.model}, {manifest.total_size / 1e6:.1f} MB")
+    typer.echo(f"{output}: {manifest.engine} engine of {manifest.model}, {readable(manifest.total_size)}")
 
 
 @app.command()

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
+from shared.sizes import readable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -91,5 +93,5 @@ def _ignore(done: int, total: int | None = None) -> None:
 
 def _share(done: int, total: int | None) -> str:
     if not total:
-        return f"{done / 1e6:.1f} MB"
-    return f"{100 * done / total:.0f}% of {total / 1e6:.1f} MB"
+        return readable(done)
+    return f"{100 * done / total:.0f}% of {readable(total)}"

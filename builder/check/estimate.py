@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import HfApi, get_local_safetensors_metadata
 
 from shared.errors import MachineTooSmall
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,9 @@ class Estimate:
     def __str__(self) -> str:
         """One line for people."""
         return (
-            f"{self.parameters / 1e9:.2f} billion parameters; roughly {_gb(self.host_memory)} of memory, "
-            f"{_gb(self.gpu_memory)} of each GPU, {_gb(self.disk)} of disk; the engine has {_gb(self.engine)}"
+            f"{_millions(self.parameters)} parameters; roughly {readable(self.host_memory)} of memory, "
+            f"{readable(self.gpu_memory)} of each GPU, {readable(self.disk)} of disk;"
+            f" the engine has {readable(self.engine)}"
         )
 
 
@@ -92,8 +94,14 @@ def check_machine(needed: Estimate, findings: Findings) -> None:
         ("disk", needed.disk, disk, "Free space, or set TMPDIR and HF_HOME to a larger disk"),
     ):
         if needs > has:
-            error = MachineTooSmall(needed=_gb(needs), what=what, present=_gb(has), fix=fix)
+            error = MachineTooSmall(needed=readable(needs), what=what, present=readable(has), fix=fix)
             findings.warn((), error)
+
+
+def _millions(count: int) -> str:
+    if count < 1e6:
+        return str(count)
+    return f"{count / 1e9:.1f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
 
 
 def _ranks(made: Sequence[Call]) -> int:
@@ -110,7 +118,3 @@ def _bits(call: Call) -> float:
     if any(call.set(name) for name in ("smoothquant", "use_fp8", "use_fp8_rowwise")):
         return 8.0
     return plain
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -38,6 +38,7 @@ from shared.errors import (
     NotEnoughSpace,
     RevisionNotFound,
 )
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -165,7 +166,8 @@ class HubModel:
             case httpx2.TimeoutException():
                 reason = "the hub did not answer in time"
             case OSError(errno=errno.ENOSPC):
-                return NotEnoughSpace(reason=f"it was full before all of {self.name} was there")
+                reason = f"{_cache()} was full before all of {self.name} was there"
+                return NotEnoughSpace(reason=reason, place=_cache())
             case OSError(strerror=str(text)):
                 reason = text
             case _:
@@ -179,12 +181,16 @@ def _takes(patterns: Collection[str], name: str) -> bool:
 
 def _check_space(files: Collection[RepoSibling]) -> None:
     """Refuse what does not fit, before anything is moved."""
-    cache = Path(constants.HF_HUB_CACHE)
+    cache = _cache()
     place = next(path for path in (cache, *cache.parents) if path.exists())
     needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
     if needed > free:
-        reason = f"{needed / 1e9:.1f} GB are to be downloaded, and {free / 1e9:.1f} GB are free at {cache}"
-        raise NotEnoughSpace(reason=reason)
+        reason = f"{readable(needed)} are to be downloaded, and {readable(free)} are free at {cache}"
+        raise NotEnoughSpace(reason=reason, place=cache)
+
+
+def _cache() -> Path:
+    return Path(constants.HF_HUB_CACHE)
 
 
 def _remove(path: Path) -> None:

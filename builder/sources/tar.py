@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import httpx2
 from shared.artifact import extract_archive
 from shared.errors import CogTritonError, DownloadFailed, NotEnoughSpace
 from shared.secrets import public_address
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,7 @@ _TIMEOUTS = httpx2.Timeout(60.0, connect=10.0)  # s; the first holds for each wa
 def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
 
-    Raises E3103 and E3105; then nothing is left at `destination`.
+    Raises E3103 and E3105, and OSError when the disk becomes full; then nothing is left at `destination`.
     """
 
     def check(manifest: Manifest | None) -> None:
@@ -44,6 +46,8 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
     except (DownloadFailed, NotEnoughSpace):
         raise
     except CogTritonError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC:
+            raise error.__cause__ from None
         # It speaks of an engine archive; what is wrong with the tar is among its details.
         reason = f"the tar cannot be unpacked ({error.details.get('reason', error.name())})"
         raise DownloadFailed(model=public_address(url), reason=reason) from None
@@ -58,8 +62,8 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
 def _check_space(size: int, place: Path) -> None:
     free = shutil.disk_usage(place).free
     if size > free:
-        reason = f"the tar of the model has {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free at {place}"
-        raise NotEnoughSpace(reason=reason)
+        reason = f"the tar of the model has {readable(size)}, and {readable(free)} are free at {place.parent}"
+        raise NotEnoughSpace(reason=reason, place=place)
 
 
 class _Body:

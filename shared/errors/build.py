@@ -91,7 +91,7 @@ class NotEnoughSpace(CogTritonError):
     code = "E3105"
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
-    remedy = "Free space there, or set HF_HOME (models) or TMPDIR (what is built) to a larger disk."
+    remedy = "Free space there, or set TMPDIR (what is built) or HF_HOME (models) to a larger disk."
 
 
 class ModelCorrupt(CogTritonError):
@@ -183,6 +183,13 @@ class PackageFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive cannot be written to {path}: {reason}."
     remedy = "Check the free space and the permissions there."
+
+
+class OutputRefused(CogTritonError):
+    code = "E3302"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine archive cannot be {path}: {reason}."
+    remedy = "Name another file, or remove what is there."
 
 
 class ModelImageFailed(CogTritonError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.errors import CheckpointInvalid, ConversionFailed
+from shared.errors import CheckpointInvalid, ConversionFailed, NotEnoughSpace
 
 from .checkpoint import Checkpoint
 from .hyperparameters import read_hyperparameters
@@ -26,8 +27,8 @@ def convert(model: Path, output: Path, quantization: str, progress: Callable[[in
     """Write model.bin, config.json and vocabulary.json into the new directory `output`.
 
     The same input gives the same bytes. `progress` is told the bytes written to model.bin and their total.
-    `output` appears when it is whole. Raises E3200 and E3201 for checkpoints that cannot be converted, E3202
-    when `output` cannot be written.
+    `output` appears when it is whole. Raises E3200 and E3201 for checkpoints that cannot be converted, E3105
+    when the disk is full, E3202 when `output` cannot be written.
     """
     checkpoint = Checkpoint(model)
     hyperparameters = read_hyperparameters(checkpoint.config)
@@ -43,6 +44,8 @@ def convert(model: Path, output: Path, quantization: str, progress: Callable[[in
             spec.save(str(whole))
             whole.rename(output)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise NotEnoughSpace(reason="it was full before all of the engine was there") from error
         raise ConversionFailed(step="convert", reason=error.strerror) from error
 
 

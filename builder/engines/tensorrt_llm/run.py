@@ -12,8 +12,10 @@ import structlog
 from builder.child import PASSED_ON, environment, follow_child
 from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.engines.tensorrt_llm.failures import coded
+from builder.output import LOG_MARK
 from shared.errors import ConversionFailed, PartNotInstalled
 from shared.layout import Layout
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +57,7 @@ class ToolStep:
         output = build.work_dir / self.tool.output_dir
         lines: deque[str] = deque(maxlen=_KEPT_LINES)
         with build.log.open("a", encoding="utf-8", buffering=1) as log:
-            log.write(f"== {self.name}: {self.tool.tool} {shlex.join(self.tool.arguments)}\n")
+            log.write(f"{LOG_MARK}{self.name}: {self.tool.tool} {shlex.join(self.tool.arguments)}\n")
 
             def on_line(line: str) -> None:
                 lines.append(line)
@@ -69,8 +71,8 @@ class ToolStep:
                 on_line=on_line,
                 on_poll=lambda: progress(_size(output)),
             )
-            took = f"{ended.seconds:.1f} s, {ended.peak_memory / 1e6:.0f} MB of memory"
-            log.write(f"== {self.name}: ended with status {ended.status} after {took}\n")
+            took = f"{ended.seconds:.1f} s, {readable(ended.peak_memory)} of memory"
+            log.write(f"{LOG_MARK}{self.name}: ended with status {ended.status} after {took}\n")
         _log.info(
             "tool ended", step=self.name, seconds=round(ended.seconds, 3), peak_memory=ended.peak_memory
         )

@@ -111,7 +111,7 @@ def test_a_cut_file_in_the_cache_does_not_pass_for_the_whole(hub, state):
 
 def test_a_disk_that_is_too_small_is_noticed_first(hub, state, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(NotEnoughSpace, match=r"0\.0 GB are to be downloaded"):
+    with pytest.raises(NotEnoughSpace, match=r"1\.0 MB are to be downloaded, and 1\.0 kB are free at"):
         Download("someone/tiny").run(state, ignore)
     assert hub.file_requests() == []
 
@@ -127,7 +127,7 @@ def test_a_disk_that_fills_up_meanwhile(hub, state, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(file_download, "http_get", full)
-    with pytest.raises(NotEnoughSpace, match="someone/tiny"):
+    with pytest.raises(NotEnoughSpace, match="cache was full before all of someone/tiny"):
         Download("someone/tiny").run(state, ignore)
 
 

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import tarfile
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ from structlog.testing import capture_logs
 from builder import pipeline
 from builder.pipeline import build
 from builder.plan import Plan
-from shared.errors import ConfigInvalid, ConversionFailed, EngineNotInImage, PackageFailed
+from shared.errors import (
+    ConfigInvalid,
+    ConversionFailed,
+    EngineNotInImage,
+    HostMemoryExhausted,
+    NotEnoughSpace,
+    OutputRefused,
+    PackageFailed,
+)
 
 MOCK = "data:,engine: mock"
 
@@ -85,15 +94,47 @@ def test_a_bad_config_writes_nothing(tmp_path, source, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_output_that_cannot_be_written_is_noticed_first(tmp_path, hub):
-    with pytest.raises(PackageFailed):
-        build("data:,{engine: mock, model: someone/tiny}", tmp_path / "missing/engine.tar")
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("missing/engine.tar", "missing or not writable"),
+        ("published", r"a directory; name a file, such as .*/published/engine\.tar"),
+        ("config.yaml", "not written by a build"),
+        ("published/model.safetensors", "not written by a build"),
+        ("backup.tar", "not written by a build"),
+        ("pipe", "not written by a build"),
+        ("app", r"app\.log: what is there was not written by a build"),
+    ],
+)
+def test_an_output_that_is_none_is_refused_before_anything_is_fetched(
+    tmp_path, hub, model_dir, output, reason
+):
+    config = tmp_path / "config.yaml"
+    config.write_text("engine: mock\nmodel: someone/tiny\n")
+    with tarfile.open(tmp_path / "backup.tar", "w") as backup:
+        backup.add(config, "config.yaml")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "app.log").write_text("of another program\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(OutputRefused, match=reason):
+        build(str(config), tmp_path / output)
     assert hub.requests == []
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_an_earlier_build_and_an_empty_file_are_replaced(tmp_path):
+    (tmp_path / "engine.tar").touch()
+    (tmp_path / "engine.tar.log").write_text("== build: trtllm-build\n")
+    build(MOCK, tmp_path / "engine.tar")
+    assert not (tmp_path / "engine.tar.log").exists()
+    first = (tmp_path / "engine.tar").read_bytes()
+    build(MOCK, tmp_path / "engine.tar")
+    assert (tmp_path / "engine.tar").read_bytes() == first
 
 
 def test_an_archive_that_does_not_fit_is_not_begun(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 9, 9))
-    with pytest.raises(PackageFailed, match=r"it needs 0\.0 GB"):
+    with pytest.raises(PackageFailed, match=r"it needs 199\.4 kB, and 9 bytes are free"):
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -118,7 +159,7 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (OSError(28, "No space left on device", "/secret/place"), "No space left on device"),
+        (OSError(5, "Input/output error", "/secret/place"), "Input/output error"),
         (KeyError("x"), "KeyError"),
     ],
 )
@@ -127,6 +168,33 @@ def test_a_surprise_gets_a_code_and_leaves_nothing(tmp_path, monkeypatch, error,
     with pytest.raises(ConversionFailed, match=rf'The step "failing" failed: {reason}\.'):
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (OSError(28, "No space left on device", "/secret/place"), 2_500_000),
+        (NotEnoughSpace(reason="a child said so"), 2_500_000),
+        (HostMemoryExhausted(step="failing"), 4096),
+        (ConversionFailed(step="failing", reason="killed by signal 7 (SIGBUS)"), 0),
+    ],
+)
+def test_a_full_disk_is_named_with_what_was_free(tmp_path, monkeypatch, error, left):
+    free = iter([2_500_000, left])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, next(free)))
+    monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(error),)))
+    with pytest.raises(NotEnoughSpace) as caught:
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert f'the step "failing" filled {tmp_path}, where 2.5 MB were free. ' in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_while_there_is_room_is_not_the_disk(tmp_path, monkeypatch):
+    error = HostMemoryExhausted(step="failing")
+    monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(error),)))
+    with pytest.raises(HostMemoryExhausted):
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
 
 
 def test_a_cancelled_build_leaves_nothing(tmp_path, monkeypatch):

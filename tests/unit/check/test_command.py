@@ -40,7 +40,7 @@ def test_errors_are_listed_and_counted(run):
 def test_a_clean_config_and_what_its_build_takes(run, model):
     result = run(f"engine: tensorrt_llm\nmodel: {model}\n")
     assert result.exit_code == 0
-    assert "0.00 billion parameters; roughly " in result.output
+    assert "1000 parameters; roughly " in result.output
     assert "0 errors, 0 warnings" in result.output
 
 

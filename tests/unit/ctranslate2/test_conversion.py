@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from shared.errors import from_text
-from tests.unit.ctranslate2.checkpoints import convert, write_checkpoint
+from shared.layout import PROJECT_ROOT
+from tests.unit.ctranslate2.checkpoints import convert, engine_python, write_checkpoint
 
 FILES = ("config.json", "model.bin", "vocabulary.json")
 
@@ -132,6 +135,31 @@ def test_an_output_that_cannot_be_written_is_said(tmp_path):
     child = convert(model, tmp_path / "file/output")
     assert child.returncode == 1
     assert from_text(child.stderr).code == "E3202"
+
+
+def test_a_full_disk_is_said(tmp_path):
+    model = write_checkpoint(tmp_path / "model")
+    program = """
+import errno, os, sys
+from ctranslate2.specs import TransformerDecoderModelSpec
+from builder.engines.ctranslate2.__main__ import main
+
+def save(self, directory):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+TransformerDecoderModelSpec.save = save
+sys.exit(main())
+"""
+    arguments = ["--model", model, "--output", tmp_path / "output", "--quantization", "float32"]
+    child = subprocess.run(
+        [engine_python(), "-c", program, *arguments],
+        env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert from_text(child.stderr).code == "E3105"
+    assert not (tmp_path / "output").exists()
 
 
 def change_weights(model, name, tensor):

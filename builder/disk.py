@@ -1,0 +1,47 @@
+"""A disk that becomes full during a build: which it is, and how much there was."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.errors import ConversionFailed, HostMemoryExhausted, NotEnoughSpace
+from shared.sizes import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FULL = 1 << 20  # bytes that are left when nothing of use can be written any more
+
+
+@contextmanager
+def watched_disk(step: str, directory: Path) -> Iterator[None]:
+    """Raise E3105 with all that its reader needs when `step`, which writes to `directory`, fills the disk.
+
+    A child says so, or it is told from what is left: one that writes through a mapping is killed instead. An
+    E3105 that has a `place` is complete.
+    """
+    free = shutil.disk_usage(directory).free
+
+    def filled() -> NotEnoughSpace:
+        place = directory.parent  # the last part is the build's own, and gone when this is read
+        reason = f'the step "{step}" filled {place}, where {readable(free)} were free'
+        return NotEnoughSpace(reason=reason, place=place)
+
+    try:
+        yield
+    except NotEnoughSpace as error:
+        if "place" in error.details:
+            raise
+        raise filled() from None
+    except (ConversionFailed, HostMemoryExhausted) as error:
+        if shutil.disk_usage(directory).free < _FULL:
+            raise filled() from error
+        raise
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise filled() from error
+        raise

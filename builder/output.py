@@ -1,0 +1,60 @@
+"""Where a build writes: refused before it begins when that is no place for an engine.tar."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from shared.artifact import read_manifest
+from shared.errors import CogTritonError, OutputRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG_MARK = "== "
+"""What a line of the log begins with that names a step; so does the log."""
+
+
+def log_of(output: Path) -> Path:
+    """What the tools of TensorRT-LLM say; beside the archive, and kept when the build fails."""
+    return output.with_name(f"{output.name}.log")
+
+
+def check_output(output: Path) -> None:
+    """Raise E3302 unless `output` can be written, and what is there already is the work of a build.
+
+    A config, a checkpoint or anything else that somebody named by mistake is not overwritten.
+    """
+    if output.is_dir():
+        raise OutputRefused(
+            path=output, reason=f"it is a directory; name a file, such as {output / 'engine.tar'}"
+        )
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise OutputRefused(path=output, reason="its directory is missing or not writable")
+    for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
+        try:
+            found = path.exists() and not is_ours(path)
+        except OSError as error:
+            raise OutputRefused(path=path, reason=error.strerror) from None
+        if found:
+            raise OutputRefused(
+                path=path, reason="what is there was not written by a build, and would be lost"
+            )
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether it is an engine.tar, or empty. Nothing is read of what is no file: that could wait for ever."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        try:
+            return not path.stat().st_size or read_manifest(stream) is not None
+        except CogTritonError:
+            return False
+
+
+def _is_log(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(LOG_MARK)) in (LOG_MARK.encode(), b"")
