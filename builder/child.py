@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import secrets
 import selectors
-import signal
+import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder import guard
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from builder.guard import Report
 
 _POLL_SECONDS = 0.2  # a cancelled build is noticed between two polls
 _MAX_LINE = 1 << 16  # bytes; a longer line is handed on in pieces
 _LINE_END = re.compile(rb"\r\n|\r|\n")  # progress bars end their lines with \r alone
-_MARK = "COG_TRITON_CHILD"
 _END_SECONDS = 10
+_GUARD = guard.__file__
+_MAX_REPORT = 4096  # bytes
 # Everything else stays here: a child that reads foreign files needs no secret.
 PASSED_ON = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PATH", "TMPDIR",
@@ -33,7 +39,7 @@ class Ended:
 
     status: int  # below 0: the signal that killed it
     seconds: float
-    peak_memory: int  # bytes; of the largest process of its tree, and never below that of this process
+    peak_memory: int  # bytes; of the largest process of its tree
 
 
 def environment(names: Sequence[str] = PASSED_ON) -> dict[str, str]:
@@ -53,35 +59,50 @@ def follow_child(
     """Run `command` to its end. `on_line` gets each line of its stdout, `on_complaint` of its stderr; without
     that, `on_line` gets both in their order. `on_poll` is called several times a second.
 
-    All its descendants are killed when this call is left, in whatever way, also those that made themselves a
-    session of their own. Raises `OSError` when the command cannot be started.
+    All its descendants are killed when this call is left, or this process ends, in whatever way (`guard.py`).
+    Raises `OSError` when the command cannot be started.
     """
-    mark = secrets.token_hex(16)
     started = time.monotonic()
-    child = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**env, _MARK: mark},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if on_complaint else subprocess.STDOUT,
-        process_group=0,
-    )
-    readers = {child.stdout: on_line, child.stderr: on_complaint}
+    own, other = socket.socketpair()
+    with own:
+        with other:
+            process = subprocess.Popen(
+                [sys.executable, "-IS", _GUARD, str(other.fileno()), *command],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if on_complaint else subprocess.STDOUT,
+                pass_fds=[other.fileno()],
+                process_group=0,
+            )
+        readers = {process.stdout: on_line, process.stderr: on_complaint}
+        try:
+            _follow(
+                process.pid,
+                {pipe.fileno(): _Lines(reader) for pipe, reader in readers.items() if pipe and reader},
+                on_poll,
+            )
+        finally:
+            own.shutdown(socket.SHUT_WR)
+            _end(process)
+            for pipe in filter(None, readers):
+                pipe.close()
+        report = own.recv(_MAX_REPORT)
+    if not report:  # the guard itself was killed
+        return Ended(process.returncode, time.monotonic() - started, 0)
+    ended: Report = json.loads(report)
+    if ended["error"]:
+        raise OSError(ended["error"], os.strerror(ended["error"]), command[0])
+    return Ended(ended["status"], time.monotonic() - started, ended["peak_memory"])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
     try:
-        _follow(
-            child.pid,
-            {pipe.fileno(): _Lines(reader) for pipe, reader in readers.items() if pipe and reader},
-            on_poll,
-        )
-    finally:
-        # Not reaped yet: its process group must still be its own when it is killed.
-        _kill_tree(child.pid, mark)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        for pipe in filter(None, readers):
-            pipe.close()
-    return Ended(child.returncode, time.monotonic() - started, usage.ru_maxrss * 1024)
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class _Lines:
@@ -130,27 +151,3 @@ def _follow(pid: int, readers: Mapping[int, _Lines], on_poll: Callable[[], None]
 def _has_ended(pid: int) -> bool:
     """Whether the child has ended; it stays a zombie."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-
-
-def _kill_tree(pid: int, mark: str) -> None:
-    """Kill the process group of the child, and whatever has its mark, until there is nothing more."""
-    os.killpg(pid, signal.SIGKILL)
-    deadline = time.monotonic() + _END_SECONDS
-    while (left := list(_marked(mark))) and time.monotonic() < deadline:
-        for process in left:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.01)
-
-
-def _marked(mark: str) -> Iterator[int]:
-    """The processes with this mark in their environment; those that have ended have none."""
-    wanted = f"{_MARK}={mark}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
-                yield int(process.name)
-        except OSError:  # it ended meanwhile, or belongs to somebody else
-            continue

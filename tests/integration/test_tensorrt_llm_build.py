@@ -40,7 +40,7 @@ from shared.errors import (
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import wait_for
 from tests.support.hub import Hub, Repository
-from tests.support.processes import MARK, marked
+from tests.support.processes import MARK, descendants, is_alive, marked
 from tests.support.tensorrt_llm.environments import fail, install
 from tests.support.tensorrt_llm.large import build_of
 
@@ -231,7 +231,7 @@ def test_cancel_ends_every_process_of_a_tool_and_leaves_nothing_but_the_log(buil
         @contextmanager
         def step(self, name):
             def show(done, total=None):
-                if name == "build" and len(marked(mark)) == 3:
+                if name == "build" and len(marked(mark)) == 4:  # with the guard
                     raise KeyboardInterrupt
 
             yield show
@@ -319,7 +319,8 @@ def test_no_engine_is_held_in_memory_and_each_byte_moves_once(tmp_path):
     assert built["written"] < 1.01 * built["size"]
 
 
-def test_the_command_ends_its_tools_when_it_is_told_to_end(builder, tmp_path):
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_command_ends_its_tools_however_it_ends(builder, tmp_path, end):
     fail(builder.environment, "trtllm-build", "hangs")
     mark = os.urandom(8).hex()
     config = json.dumps({"engine": "tensorrt_llm", "model": str(DEMO)})
@@ -329,8 +330,10 @@ def test_the_command_ends_its_tools_when_it_is_told_to_end(builder, tmp_path):
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     wait_for(lambda: "Build TensorRT engine" in (tmp_path / "log").read_text())
-    (tool,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.terminate()
-    assert process.wait(30) == 128 + signal.SIGTERM
-    assert not Path(f"/proc/{tool}").exists()
-    assert builder.left() == ["engine.tar.log"]
+    wait_for(lambda: len(descendants(process.pid)) == 4)
+    started = descendants(process.pid)
+    process.send_signal(end)
+    assert process.wait(30) == (-end if end == signal.SIGKILL else 128 + end)
+    wait_for(lambda: not [pid for pid in started if is_alive(pid)])
+    if end != signal.SIGKILL:
+        assert builder.left() == ["engine.tar.log"]

@@ -24,6 +24,28 @@ def marked(mark: str) -> dict[int, str]:
     return found
 
 
+def descendants(pid: int) -> set[int]:
+    """The processes below this one that are there now."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ProcessLookupError):
+            continue
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, ProcessLookupError):
+        return False
+
+
 def wait_gone(mark: str, seconds: float = 15) -> dict[int, str]:
     """What is left of the marked processes after at most so many seconds."""
     deadline = time.monotonic() + seconds

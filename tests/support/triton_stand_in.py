@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import mmap
+import shlex
 import stat
 import sys
 from array import array
@@ -91,9 +92,9 @@ def home_with_it(directory: Path) -> Path:
     program.parent.mkdir(parents=True)
     (home / "triton/nvidia_pytriton.libs").mkdir()
     (home / "bridge").symlink_to(Layout.current().home / "bridge")
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(PROJECT_ROOT)!r})\n"
-        "from tests.support.triton_stand_in import main\nmain()\n"
-    )
+    # Through the shell: the first line of a program cannot name an interpreter whose path has a space.
+    start = f"import sys; sys.path.insert(0, {str(PROJECT_ROOT)!r});"
+    start += " from tests.support.triton_stand_in import main; main()"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(start)} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return home

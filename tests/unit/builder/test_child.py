@@ -1,3 +1,6 @@
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -5,18 +8,13 @@ from pathlib import Path
 import pytest
 
 from builder.child import follow_child
+from shared.layout import PROJECT_ROOT
+from tests.support.processes import descendants, is_alive
 
 
 def follow(program, tmp_path, on_line, **options):
     command = [sys.executable, "-c", program]
     return follow_child(command, cwd=tmp_path, env={}, on_line=on_line, **options)
-
-
-def is_alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_both_outputs_arrive_in_their_order(tmp_path):
@@ -78,6 +76,47 @@ def test_an_exception_reaches_processes_in_sessions_of_their_own(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         follow(f"{LEAVES_ONE}\nimport time; time.sleep(300)", tmp_path, on_line)
     assert not is_alive(pids[0])
+
+
+FOLLOWER = """
+import sys
+from builder.child import follow_child
+follow_child([sys.executable, "-c", sys.argv[1]], cwd="/", env={}, on_line=print)
+"""
+
+
+def test_nothing_is_left_when_the_builder_is_killed(tmp_path):
+    program = f"{LEAVES_ONE}\nimport time; time.sleep(300)"
+    with subprocess.Popen([sys.executable, "-c", FOLLOWER, program], cwd=PROJECT_ROOT) as follower:
+        try:
+            wait_for(lambda: len(descendants(follower.pid)) == 3)  # the guard, the child, and what that left
+            started = descendants(follower.pid)
+        finally:
+            follower.kill()
+    wait_for(lambda: not [pid for pid in started if is_alive(pid)])
+
+
+def test_a_guard_that_is_killed_takes_the_child_with_it(tmp_path):
+    pids = []
+
+    def on_line(line):
+        pids.append(int(line))
+        os.kill(int(parent_of(pids[0])), signal.SIGKILL)
+
+    ended = follow("import os, time; print(os.getpid(), flush=True); time.sleep(300)", tmp_path, on_line)
+    assert ended.status == -signal.SIGKILL
+    wait_for(lambda: not is_alive(pids[0]))
+
+
+def parent_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_missing_program_is_an_error(tmp_path):
