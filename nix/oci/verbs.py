@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .archive import stream, write_layout
+from .attachments import PROVENANCE, SBOM, attach
 from .image import Image
 from .problem import Problem
 from .push import push
@@ -31,6 +32,8 @@ def main(spec: dict[str, Any]) -> None:
             case "push":
                 push(image, arguments.reference, spec["skopeo"], _tell)
                 print(image.manifest.digest)
+            case "attach":
+                _attach(image, spec["created"], arguments.reference, arguments.provenance)
             case "layout":
                 write_layout(image, arguments.directory, _tell)
             case "digest":
@@ -66,6 +69,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
     verbs.add_parser("push", help="push to a registry, with the credentials of `docker login`").add_argument(
         "reference", help="host/repository:tag"
     )
+    attach = verbs.add_parser("attach", help="attach the SBOM to the image in a registry")
+    attach.add_argument("reference", help="what it was pushed as: host/repository:tag")
+    attach.add_argument("--provenance", type=Path, help="also attach how it was made (an in-toto statement)")
     verbs.add_parser("layout", help="write an OCI layout").add_argument("directory", type=Path)
     verbs.add_parser("digest", help="print the digest that a push produces")
     inspect = verbs.add_parser("inspect", help="print the layers, their sizes and what is in them")
@@ -87,6 +93,14 @@ def _stream(image: Image) -> None:
     if sys.stdout.isatty():
         raise Problem(f"This writes {image.name} as an archive: pipe it into `docker load`, or see --help.")
     stream(image, sys.stdout.buffer, _tell)
+
+
+def _attach(image: Image, created: str, reference: str, provenance: Path | None) -> None:
+    documents = {SBOM: spdx(image, created).encode()}
+    if provenance:
+        documents[PROVENANCE] = provenance.read_bytes()
+    for kind, document in documents.items():
+        _tell(f"{kind}: {attach(image, reference, kind, document)}")
 
 
 def _load(image: Image) -> None:

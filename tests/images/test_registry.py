@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.images import CPU, build_image, registry, run, stored_bytes
+from tests.support.images import CPU, ROOT, build_image, registry, run, stored_bytes
 
 CODE_CHANGE_BYTES = 300_000
 MODEL_BYTES = 20_000
@@ -57,6 +57,21 @@ def test_what_is_pulled_back_is_what_was_written(cpu, host, tmp_path):
     assert all(
         hashlib.sha256((pulled / "blobs/sha256" / name).read_bytes()).hexdigest() == name for name in names
     )
+
+
+def test_contents_and_making_are_attached_to_what_was_pushed(cpu, host, tmp_path):
+    (tmp_path / "provenance.json").write_text('{"_type": "https://in-toto.io/Statement/v1"}')
+    run(cpu, "attach", f"{host}/runner:1", "--provenance", tmp_path / "provenance.json")
+    listed = run(ROOT / "ci/attached", f"{host}/runner:1").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "application/spdx+json",
+        "application/vnd.in-toto+json",
+    ]
+    contents = run(ROOT / "ci/attached", f"{host}/runner:1", "application/spdx+json").stdout
+    assert json.loads(contents) == json.loads(run(cpu, "sbom").stdout)
+    # This registry knows no referrers: a tag lists them, as cosign and oras expect it.
+    tag = run(cpu, "digest").stdout.strip().replace(":", "-")
+    assert len(json.loads(pulled_manifest(f"{host}/runner:{tag}"))["manifests"]) == 2
 
 
 def test_a_change_of_code_sends_the_application_layer_alone(cpu, host, checkout, directory, tmp_path):

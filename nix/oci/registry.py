@@ -1,0 +1,170 @@
+"""A registry's HTTP API (OCI distribution 1.1), as far as skopeo does not speak it.
+
+Credentials are those of `docker login`. Raises Problem, which says what to do.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+
+from .image import MANIFEST, Blob
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+_TIMEOUT_SECONDS = 60
+_MOST_BYTES = 64 << 20  # of an answer
+_LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|$)")
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Message
+    content: bytes
+
+
+class Registry:
+    """One repository of a registry; `reference` is host/repository, with or without :tag and @digest."""
+
+    def __init__(self, reference: str) -> None:
+        self.host, slash, path = reference.partition("/")
+        if not slash or not path:
+            raise Problem(f"{reference} names no repository: write host/repository:tag.")
+        self.repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", path)
+        self._base = f"{'http' if _LOCAL.match(self.host) else 'https'}://{self.host}/v2/{self.repository}/"
+        self._authorization = ""
+
+    def manifest(self, reference: str) -> bytes | None:
+        """The manifest of a tag or digest; None when there is none."""
+        answer = self._ask("GET", f"manifests/{reference}", accept=f"{MANIFEST}, {INDEX}", missing=True)
+        return answer.content if answer.status == HTTPStatus.OK else None
+
+    def referrers(self, digest: str) -> dict[str, Any] | None:
+        """The index of what refers to a digest; None where the registry does not keep one."""
+        answer = self._ask("GET", f"referrers/{digest}", accept=INDEX, missing=True)
+        return json.loads(answer.content) if answer.status == HTTPStatus.OK else None
+
+    def blob(self, digest: str) -> bytes:
+        return self._ask("GET", f"blobs/{digest}").content
+
+    def put_blob(self, blob: Blob) -> None:
+        if self._ask("HEAD", f"blobs/{blob.digest}", missing=True).status == HTTPStatus.OK:
+            return
+        begun = self._ask("POST", "blobs/uploads/", content=b"")
+        place = urllib.parse.urljoin(self._base, begun.headers["Location"])
+        joint = "&" if "?" in place else "?"
+        place += f"{joint}digest={urllib.parse.quote(blob.digest)}"
+        self._ask("PUT", place, content=blob.content, kind="application/octet-stream")
+
+    def put_manifest(self, reference: str, content: bytes, kind: str = MANIFEST) -> bool:
+        """Store a manifest; whether the registry itself keeps what it refers to (`subject`)."""
+        answer = self._ask("PUT", f"manifests/{reference}", content=content, kind=kind)
+        return "OCI-Subject" in answer.headers
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        kind: str = "",
+        accept: str = "*/*",
+        missing: bool = False,
+    ) -> Answer:
+        """One request, again with credentials when they are asked for. `missing`: 404 is an answer."""
+        url = urllib.parse.urljoin(self._base, path)
+        for last in (False, True):
+            request = urllib.request.Request(url, content, {"Accept": accept}, method=method)  # noqa: S310
+            if kind:
+                request.add_header("Content-Type", kind)
+            # A redirect leads to another host, which the credentials are not for.
+            if self._authorization and url.startswith(self._base.partition("/v2/")[0] + "/"):
+                request.add_unredirected_header("Authorization", self._authorization)
+            answer = self._send(request)
+            if answer.status != HTTPStatus.UNAUTHORIZED or last:
+                break
+            self._authorization = self._authorize(answer.headers.get("WWW-Authenticate", ""))
+        if answer.status < HTTPStatus.BAD_REQUEST or (missing and answer.status == HTTPStatus.NOT_FOUND):
+            return answer
+        if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            raise Problem(
+                f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
+            )
+        raise Problem(f"{self.host} answers {answer.status} to {method} {urllib.parse.urlsplit(url).path}")
+
+    def _send(self, request: urllib.request.Request) -> Answer:
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+                return Answer(answer.status, answer.headers, answer.read(_MOST_BYTES))
+        except HTTPError as error:
+            with error:
+                return Answer(error.code, error.headers, error.read(_MOST_BYTES))
+        except OSError as error:
+            raise Problem(f"{self.host} cannot be reached; try again: {error}") from None
+
+    def _authorize(self, challenge: str) -> str:
+        """The header that a challenge asks for (RFC 7617, and the registries' token protocol)."""
+        basic = _credentials(self.host)
+        scheme = challenge.partition(" ")[0].lower()
+        if scheme == "basic":
+            return f"Basic {basic}" if basic else ""
+        asked = dict(_CHALLENGE.findall(challenge))
+        if scheme != "bearer" or "realm" not in asked:
+            raise Problem(f"{self.host} asks for credentials in a way that is not known here: {scheme}")
+        scope = asked.get("scope") or f"repository:{self.repository}:pull,push"
+        query = urllib.parse.urlencode({"service": asked.get("service", self.host), "scope": scope})
+        request = urllib.request.Request(f"{asked['realm']}?{query}")  # noqa: S310
+        if basic:
+            request.add_unredirected_header("Authorization", f"Basic {basic}")
+        answer = self._send(request)
+        if answer.status != HTTPStatus.OK:
+            raise Problem(
+                f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
+            )
+        given = json.loads(answer.content)
+        return f"Bearer {given.get('token') or given['access_token']}"
+
+
+def _credentials(host: str) -> str:
+    """What `docker login` or `skopeo login` has kept for a host, as basic credentials; empty without."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    places = [
+        os.environ.get("REGISTRY_AUTH_FILE", ""),
+        f"{runtime}/containers/auth.json",
+        f"/run/containers/{os.getuid()}/auth.json",
+        f"{os.environ.get('DOCKER_CONFIG') or Path.home() / '.docker'}/config.json",
+    ]
+    for place in places:
+        try:
+            kept = json.loads(Path(place).read_text())
+        except (OSError, ValueError):
+            continue
+        if stored := kept.get("auths", {}).get(host, {}).get("auth"):
+            return str(stored)
+        if helper := kept.get("credHelpers", {}).get(host) or kept.get("credsStore"):
+            done = subprocess.run(
+                [f"docker-credential-{helper}", "get"],
+                input=host,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode == 0:
+                told = json.loads(done.stdout)
+                return base64.b64encode(f"{told['Username']}:{told['Secret']}".encode()).decode()
+    return ""

@@ -1,0 +1,155 @@
+"""What is attached to an image: in a registry that lists it, in one that does not, and behind a token."""
+
+import base64
+import hashlib
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from nix.oci.attachments import PROVENANCE, SBOM, attach, attached, read
+from nix.oci.image import Blob, Image
+from nix.oci.problem import Problem
+
+IMAGE = Image("image", [], Blob(b"config"), Blob(b'{"schemaVersion":2}'), "skopeo")
+LOGIN = base64.b64encode(b"user:secret").decode()
+
+
+class Registry:
+    """Blobs and manifests of one repository; `lists` says whether it knows referrers."""
+
+    def __init__(self, *, lists, token=""):
+        self.lists = lists
+        self.token = token
+        self.blobs = {}
+        self.manifests = {IMAGE.manifest.digest: IMAGE.manifest.content, "1": IMAGE.manifest.content}
+        self.asked_for_tokens = []
+
+
+def handler(registry):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def answer(self, status, content=b"", **headers):
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(content if self.command != "HEAD" else b"")
+
+        def do_GET(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path.startswith("/token"):
+                registry.asked_for_tokens.append(self.path)
+                right = self.headers.get("Authorization") == f"Basic {LOGIN}"
+                return (
+                    self.answer(200, json.dumps({"token": registry.token}).encode())
+                    if right
+                    else self.answer(403)
+                )
+            if registry.token and self.headers.get("Authorization") != f"Bearer {registry.token}":
+                realm = f"http://{self.headers['Host']}/token"
+                challenge = f'Bearer realm="{realm}",service="s",scope="repository:a/image:pull,push"'
+                return self.answer(401, WWW_Authenticate=challenge)
+            return self.api(self.path.removeprefix("/v2/a/image/"), body)
+
+        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+
+        def api(self, path, body):
+            kind, _, name = path.partition("/")
+            match self.command, kind:
+                case "POST", "blobs":
+                    self.answer(202, Location="/v2/a/image/blobs/uploads/1?state=x")
+                case "PUT", "blobs":
+                    digest = path.partition("digest=")[2].replace("%3A", ":")
+                    registry.blobs[digest] = body
+                    self.answer(201 if digest == f"sha256:{hashlib.sha256(body).hexdigest()}" else 400)
+                case "PUT", "manifests":
+                    registry.manifests[name] = body
+                    subject = json.loads(body).get("subject", {}).get("digest", "")
+                    self.answer(201, **({"OCI_Subject": subject} if registry.lists and subject else {}))
+                case _, "referrers" if registry.lists:
+                    listed = [
+                        {"digest": digest, "artifactType": json.loads(content)["artifactType"]}
+                        for digest, content in registry.manifests.items()
+                        if json.loads(content).get("subject", {}).get("digest") == name
+                    ]
+                    self.answer(200, json.dumps({"manifests": listed}).encode())
+                case _:
+                    found = {"blobs": registry.blobs, "manifests": registry.manifests}.get(kind, {}).get(name)
+                    self.answer(404) if found is None else self.answer(200, found)
+
+    return Handler
+
+
+@contextmanager
+def serving(registry):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(registry))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}/a/image:1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_what_is_attached_can_be_read(lists):
+    registry = Registry(lists=lists)
+    with serving(registry) as reference:
+        attach(IMAGE, reference, SBOM, b"old")
+        digest = attach(IMAGE, reference, SBOM, b"the contents")
+        attach(IMAGE, reference, PROVENANCE, b"the making")
+        assert [row["artifactType"] for row in attached(reference)] == [SBOM, SBOM, PROVENANCE]
+        assert (read(reference, SBOM), read(reference, PROVENANCE)) == (b"the contents", b"the making")
+    manifest = json.loads(registry.manifests[digest])
+    assert manifest["subject"] == IMAGE.manifest.described("application/vnd.oci.image.manifest.v1+json")
+    # Where the registry lists, a tag would only be litter.
+    assert (IMAGE.manifest.digest.replace(":", "-") in registry.manifests) is not lists
+
+
+def test_attaching_again_changes_nothing():
+    registry = Registry(lists=False)
+    with serving(registry) as reference:
+        attach(IMAGE, reference, SBOM, b"the contents")
+        before = dict(registry.manifests)
+        attach(IMAGE, reference, SBOM, b"the contents")
+    assert registry.manifests == before
+
+
+def test_an_image_that_is_not_there_is_named():
+    registry = Registry(lists=False)
+    registry.manifests.clear()
+    with serving(registry) as reference, pytest.raises(Problem, match="push the image first"):
+        attach(IMAGE, reference, SBOM, b"")
+    assert not registry.blobs
+
+
+def test_a_token_is_asked_for_with_the_credentials_of_docker_login(tmp_path, monkeypatch):
+    registry = Registry(lists=True, token="t0ken")
+    with serving(registry) as reference:
+        kept = {"auths": {reference.partition("/")[0]: {"auth": LOGIN}}}
+        (tmp_path / "auth.json").write_text(json.dumps(kept))
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        attach(IMAGE, reference, SBOM, b"the contents")
+        assert "scope=repository%3Aa%2Fimage%3Apull%2Cpush" in registry.asked_for_tokens[0]
+        (tmp_path / "auth.json").write_text("{}")
+        with pytest.raises(Problem, match="refused the credentials for a/image: `docker login 127"):
+            attach(IMAGE, reference, SBOM, b"the contents")
+
+
+def test_a_registry_that_is_not_there_is_named():
+    with pytest.raises(Problem, match=r"127\.0\.0\.1:1 cannot be reached"):
+        attach(IMAGE, "127.0.0.1:1/a/image:1", SBOM, b"")
+
+
+def test_a_name_without_a_repository_is_refused():
+    with pytest.raises(Problem, match="names no repository"):
+        attached("image")
