@@ -13,6 +13,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
+
 
 def names_secret(key: str) -> bool:
     """Whether a value under this key is a secret."""
@@ -20,8 +22,13 @@ def names_secret(key: str) -> bool:
 
 
 def public_address(address: str) -> str:
-    """An http(s) URL without user, password, query and fragment, where signatures stand; else `address`."""
-    if not address.lower().startswith(("http://", "https://")):
+    """A URL without user, password, query and fragment, where signatures stand; a path as it is."""
+    scheme, found, _ = address.partition("://")
+    if not found or not _SCHEME.fullmatch(scheme) or scheme.lower() == "file":
         return address
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # raises where the host is none
+    except ValueError:
+        return f"{scheme}://..."
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+import stat
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from shared.artifact import EngineDirectory, extract_archive
 from shared.errors import WeightsNotFound, WeightsNotStored, WeightsUnreachable
-
-from .download import Arriving, download, public_url
+from shared.http import Unreachable, download
+from shared.secrets import public_address
+from shared.source import NotThere, found, local_path, opened_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from shared.artifact import Check, Manifest
-
-    from .download import Progress
-
-
-_CHUNK = 1 << 20
+    from shared.http import Arriving, Progress
 
 
 def fetch_weights(
@@ -44,23 +39,21 @@ def fetch_weights(
     Raises E4200 (not reachable), E4201 (nothing there), E4203 (cannot be stored), and the E41xx of
     `extract_archive`.
     """
-    scheme, separator, rest = source.partition("://")
-    if separator and scheme in ("http", "https"):
-        return _unpacked(source, download(source, progress), cache_dir, check, max_bytes)
-    if separator and scheme != "file":
-        reason = f"{scheme}:// is not one of http://, https:// and file://"
-        raise WeightsUnreachable(source=public_url(source), reason=reason)
-    path = Path(unquote(rest.removeprefix("localhost"))) if separator else Path(source)
-    if path.is_dir():
-        directory = EngineDirectory(path)
-        check(directory.manifest)
-        return directory
     try:
-        found = path.stat()
-    except OSError as error:
-        raise WeightsNotFound(source=path) from error
-    key = f"{path.resolve()}\0{found.st_size}\0{found.st_mtime_ns}"
-    return _unpacked(key, _opened(path, found.st_size, progress), cache_dir, check, max_bytes)
+        path = local_path(source)
+        if path is None:
+            return _unpacked(source, download(source, progress), cache_dir, check, max_bytes)
+        status = found(path)
+        if stat.S_ISDIR(status.st_mode):
+            directory = EngineDirectory(path)
+            check(directory.manifest)
+            return directory
+        key = f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
+        return _unpacked(key, opened_file(path, progress), cache_dir, check, max_bytes)
+    except NotThere:
+        raise WeightsNotFound(source=public_address(source)) from None
+    except Unreachable as error:
+        raise WeightsUnreachable(source=public_address(source), reason=error.reason) from None
 
 
 def _unpacked(
@@ -95,13 +88,3 @@ def _check_room(destination: Path, needed: int) -> None:
     if needed > free:
         reason = f"it takes {needed} bytes, and {free} are free there"
         raise WeightsNotStored(path=destination, reason=reason)
-
-
-@contextmanager
-def _opened(path: Path, size: int, progress: Progress) -> Iterator[Arriving]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise WeightsUnreachable(source=path, reason=error.strerror) from error
-    with file:
-        yield Arriving(iter(lambda: file.read(_CHUNK), b""), size, progress)

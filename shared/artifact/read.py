@@ -73,7 +73,8 @@ def _begin(archive: TarStream) -> tuple[Manifest | None, bytes, TarInfo | None]:
         return None, b"", first
     if first.size > _MAX_MANIFEST:
         raise EngineArchiveMalformed(reason=f"{MANIFEST} in it has {first.size} bytes")
-    text = b"".join(archive.contents())
+    # Each piece holds until the next one is asked for.
+    text = b"".join(map(bytes, archive.contents()))
     return Manifest.from_bytes(text), text, None
 
 

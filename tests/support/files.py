@@ -31,6 +31,7 @@ class FileServer(ThreadingHTTPServer):
         self.headers = {"ETag": '"1"'}
         self.ranges: list[tuple[int, int] | None] = []  # that were asked for: first and last byte
         self.cuts: list[int] = []  # answers with bodies are cut after so many bytes, one after the other
+        self.sent = 0  # bytes of bodies
         self.url = f"http://127.0.0.1:{self.server_port}/engine.tar"
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
 
@@ -79,7 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
             end = min(stop, start + self.server.cuts.pop())
         began, at = time.monotonic(), start
         while at < end:
-            at += self.connection.sendfile(file, at, min(_STEP, end - at))
+            sent = self.connection.sendfile(file, at, min(_STEP, end - at))
+            at += sent
+            self.server.sent += sent
             if self.server.rate:
                 time.sleep(max(0, began + (at - start) / self.server.rate - time.monotonic()))
         self.close_connection |= end < stop

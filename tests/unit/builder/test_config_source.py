@@ -74,15 +74,15 @@ def test_http(web):
     assert read_config(f"{web}/config.yaml?signature=abc") == TEXT
 
 
-def test_follows_five_redirects(web):
-    assert read_config(f"{web}/hops/4") == TEXT
+def test_follows_ten_redirects(web):
+    assert read_config(f"{web}/hops/9") == TEXT
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/hops/5", "more than 5 redirects"),
-        ("/elsewhere", "redirects to another protocol"),
+        ("/hops/10", "more than 10 times"),
+        ("/elsewhere", "redirects to what is not a valid http:// or https:// URL"),
         ("/missing", "answered 404"),
     ],
 )
@@ -92,21 +92,21 @@ def test_http_refusals(web, path, reason):
 
 
 def test_nobody_listens():
-    with pytest.raises(ConfigUnreachable, match="no connection"):
+    with pytest.raises(ConfigUnreachable, match=r"no connection \(Connection refused\)"):
         read_config("http://127.0.0.1:9/config.yaml")
 
 
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("ftp://host/config.yaml", "ftp: is not supported"),
-        ("file://otherhost/config.yaml", "files of this machine"),
+        ("ftp://host/config.yaml", "ftp: is not one of http://"),
+        ("file://otherhost/config.yaml", "names files of this machine"),
         ("/no/such/config.yaml", "no such file"),
-        ("/", "no such file"),
+        ("/", "it is no file"),
         ("data:text/yaml", "no comma"),
         ("data:;base64,@@@", "not base64"),
-        ("http://[::1/config.yaml", "not a valid address"),
-        ("", "no such file"),
+        ("http://[::1/config.yaml", "not a valid URL"),
+        ("", "it is no file"),
         ("a\0b", "no such file"),
         ("x" * 5000, "too long"),
     ],

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import tenacity
-import urllib3
 
-from runner.weights import fetch_weights, parts, remote
+from runner.weights import fetch_weights
 from shared.errors import EngineArchiveCorrupt, EngineKindMismatch, WeightsUnreachable
+from shared.http import client, limits, parts, remote
 from tests.support import files
 from tests.support.files import FileServer
 from tests.unit.artifact.archives import CONTENTS, files_below, made
@@ -23,8 +23,8 @@ ARCHIVE = made(BIG)
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(remote, "WAIT", tenacity.wait_none())
-    monkeypatch.setattr(remote, "_READ", 4 * KILO)
+    monkeypatch.setattr(limits, "WAIT", tenacity.wait_none())
+    monkeypatch.setattr(client, "_READ", 4 * KILO)
     monkeypatch.setattr(parts, "FIRST", 8 * KILO)
     monkeypatch.setattr(parts, "PART", 64 * KILO)
 
@@ -114,7 +114,7 @@ def test_what_never_comes_is_given_up(fetch, server, tmp_path):
 def test_no_more_arrives_than_the_window_holds(server):
     """What is not read is not fetched either, beyond so many parts."""
     with_window = (1 + parts.WINDOW) + 1
-    far = remote.Remote(server.url, parts.CONNECTIONS)
+    far = remote.Remote(server.url, connections=parts.CONNECTIONS, attempts=5)
     arriving = parts.in_order(far, far.size)
     taken = 0
     while taken <= 8 * KILO:
@@ -167,9 +167,9 @@ def test_damaged_bytes_end_everything_at_once(fetch, archive, tmp_path):
 
 def test_what_other_threads_wait_for_ends_too(server, monkeypatch):
     """A server that stalls does not keep a start that has failed."""
-    monkeypatch.setattr(remote, "TIMEOUT", urllib3.Timeout(connect=10, read=200))
+    monkeypatch.setattr(limits, "SILENCE_SECONDS", 200)
     server.rate = 4 * KILO
-    far = remote.Remote(server.url, parts.CONNECTIONS)
+    far = remote.Remote(server.url, connections=parts.CONNECTIONS, attempts=5)
     arriving = parts.in_order(far, far.size)
     next(arriving)
     began = time.monotonic()
@@ -223,7 +223,7 @@ class Redirecting(files._Handler):
 @pytest.fixture
 def redirecting(server, monkeypatch):
     monkeypatch.setattr(parts, "CONNECTIONS", 1)
-    monkeypatch.setattr("runner.weights.download.CONNECTIONS", 1)
+    monkeypatch.setattr("shared.http.reading.CONNECTIONS", 1)
     server.RequestHandlerClass = Redirecting
     server.authorizations = []
     return server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice, pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,8 @@ def in_order(remote: Remote, size: int) -> Generator[memoryview]:
     """The `size` bytes of the file, in pieces that hold until the next one is asked for; closes `remote`
     behind them. Raises what `remote.fill` raises.
     """
-    starts = [0, *range(FIRST, size, PART)]
-    ends = zip(starts, [*starts[1:], size], strict=True)
+    # A server may say any size.
+    ends = pairwise(chain((0,), range(FIRST, size, PART), (size,)))
     window: deque[_Part] = deque()
     wanted = 1
     buffers: list[bytearray] = []

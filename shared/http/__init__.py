@@ -1,0 +1,6 @@
+"""Reading over HTTP, for builder, runner and command line: what a server may take stands in `limits`."""
+
+from .failures import Unreachable
+from .reading import Arriving, Progress, download, read
+
+__all__ = ["Arriving", "Progress", "Unreachable", "download", "read"]

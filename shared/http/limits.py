@@ -1,0 +1,17 @@
+"""What a server may take, for everything that reads over HTTP."""
+
+import tenacity
+
+CONNECT_SECONDS = 10
+SILENCE_SECONDS = 30
+"""For each wait for more data."""
+ANSWER_SECONDS = 30
+"""From a request to the end of the answer's headers, however they come."""
+SLOWEST = 1000
+"""Bytes per second of a body, over `PACE_SECONDS` of waiting; a slower connection is given up."""
+PACE_SECONDS = 30
+REDIRECTS = 10
+ATTEMPTS = 5
+"""In a row that bring nothing, where a file is large enough to be worth them."""
+WAIT = tenacity.wait_exponential_jitter(multiplier=0.5, max=8)
+"""Seconds between two of them."""

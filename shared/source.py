@@ -1,0 +1,95 @@
+"""What an address names: a file of this machine, or one behind an http(s) URL."""
+
+from __future__ import annotations
+
+import re
+import stat
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from shared.http import Arriving, Unreachable, download
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from shared.http import Progress
+
+_SCHEME = re.compile(r"(file|data|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
+_CHUNK = 1 << 20
+
+
+class NotThere(Unreachable):
+    """There is no such file on this machine."""
+
+
+def scheme(source: str) -> str:
+    """Of a URL, in lower case; empty for a path."""
+    found = _SCHEME.match(source)
+    return found[1].lower() if found else ""
+
+
+def local_path(source: str) -> Path | None:
+    """The path that `source` is, or names as a file: URL; None for an http(s) URL.
+
+    Raises `Unreachable` for other kinds of URL.
+    """
+    match scheme(source):
+        case "":
+            return Path(source)
+        case "http" | "https":
+            return None
+        case "file":
+            return _path_of(source)
+        case other:
+            raise Unreachable(f"{other}: is not one of http://, https:// and file://")
+
+
+def _path_of(url: str) -> Path:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise Unreachable("it is not a valid URL") from None
+    if parts.netloc not in {"", "localhost"}:
+        raise Unreachable("file:// names files of this machine")
+    return Path(unquote(parts.path))
+
+
+def opened(source: str, progress: Progress, **options: int) -> AbstractContextManager[Arriving]:
+    """The bytes of `source`; of http(s) with the options of `download`. Raises `Unreachable`."""
+    path = local_path(source)
+    return download(source, progress, **options) if path is None else opened_file(path, progress)
+
+
+def found(path: Path) -> os.stat_result:
+    """What stands at `path`. Raises `Unreachable`."""
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL is a ValueError
+        raise NotThere("there is no such file") from None
+    except OSError as error:
+        raise Unreachable(str(error.strerror)) from None
+
+
+@contextmanager
+def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
+    """The bytes of a regular file: no other kind ends by itself. Raises `Unreachable`, as does reading it."""
+    status = found(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise Unreachable("it is no file")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Unreachable(str(error.strerror)) from None
+    with file:
+        yield Arriving(_chunks(file), status.st_size, progress)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    try:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+    except OSError as error:
+        raise Unreachable(str(error.strerror)) from None
