@@ -64,7 +64,7 @@ def _reason(error: exceptions.HTTPError) -> str:
             cause = error.__cause__
             return f"no connection ({cause.strerror if isinstance(cause, OSError) else 'unknown reason'})"
         case exceptions.TimeoutError():
-            return "the server sent nothing for too long"
+            return "the server did not answer in time"
         case TooSlow():
             return "the server sends too slowly"
         case _:

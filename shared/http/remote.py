@@ -38,9 +38,9 @@ class Remote:
             first = self._client.attempt(self._client.get, {})
         self.has_ranges = first.status == 206
         if self.has_ranges:
-            self._validator = _validator(first)
-            self.size: int | None = _content_range(first)[2]
-            first.close()
+            with first:
+                self._validator = _validator(first)
+                self.size: int | None = _content_range(first)[2]
         else:
             length = first.headers.get("Content-Length", "")
             self.size = int(length) if _LENGTH.fullmatch(length) else None

@@ -1,0 +1,246 @@
+"""Servers that lie, stall and drip, against everything that reads over HTTP: a coded error each time, soon,
+and nothing is left.
+"""
+
+import re
+import socket
+import ssl
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+import tenacity
+
+from builder.sources.config import read_config
+from builder.sources.tar import fetch_model_tar
+from cli.inspect import manifest_of
+from runner.weights import fetch_weights
+from shared.errors import (
+    ConfigUnreachable,
+    DownloadFailed,
+    EngineArchiveMalformed,
+    NotEnoughSpace,
+    WeightsUnreachable,
+)
+from shared.http import limits
+from tests.support import files
+
+CERTIFICATE = Path(files.__file__).with_name("loopback.pem")
+SECONDS = 0.3
+"""What a server may take, here."""
+SLOW = "did not answer in time|sends too slowly"
+
+
+def model_tar(url, directory):
+    fetch_model_tar(url, directory / "model", lambda _done, _total: None)
+
+
+def weights(url, directory):
+    fetch_weights(url, directory / "cache", check=lambda _: None, max_bytes=1 << 30)
+
+
+READERS = {
+    "config": (lambda url, _: read_config(url), ConfigUnreachable),
+    "model tar": (model_tar, (DownloadFailed, NotEnoughSpace)),
+    "weights": (weights, WeightsUnreachable),
+    "inspect": (lambda url, _: manifest_of(url), WeightsUnreachable),
+}
+
+
+class Hostile:
+    """Answers each request with what `script` sends; a context manager."""
+
+    def __init__(self, script, *, tls=False):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._script = script
+        self._context = None
+        if tls:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(CERTIFICATE)
+        self.stopped = threading.Event()
+        self.url = (
+            f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}/a.tar?signature=secret"
+        )
+        self._threads = [threading.Thread(target=self._listen)]
+
+    def __enter__(self):
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _listen(self):
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                thread = threading.Thread(target=self._answer, args=(connection,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _answer(self, connection):
+        if self._context:
+            with suppress(OSError):
+                connection = self._context.wrap_socket(connection, server_side=True)
+        with suppress(OSError), closing(connection):
+            asked = b""
+            while b"\r\n\r\n" not in asked:
+                asked += connection.recv(4096) or b"\r\n\r\n"
+            self._script(self, connection, asked.decode())
+            connection.shutdown(socket.SHUT_WR)
+
+    def drip(self, connection, piece=b"x"):
+        """Send a little now and then, for ever."""
+        while not self.stopped.wait(SECONDS / 6):
+            connection.sendall(piece)
+
+
+def says(text):
+    """A script that sends this and hangs up."""
+    return lambda _server, connection, _asked: connection.sendall(
+        text.replace("\n", "\r\n").encode("latin-1")
+    )
+
+
+def drips(text, piece=b"x"):
+    def script(server, connection, _asked):
+        connection.sendall(text.replace("\n", "\r\n").encode())
+        server.drip(connection, piece)
+
+    return script
+
+
+def floods(text, piece):
+    def script(_server, connection, _asked):
+        connection.sendall(text.replace("\n", "\r\n").encode())
+        while True:
+            connection.sendall(piece)
+
+    return script
+
+
+def redirects(location):
+    return says(f"HTTP/1.1 302 Found\nLocation: {location}\nContent-Length: 0\n\n")
+
+
+def ranged(content_range):
+    return says(f"HTTP/1.1 206 Partial Content\nContent-Range: {content_range}\nContent-Length: 1\n\nx")
+
+
+LIES = {
+    "redirects to half an address": redirects("http://[::1"),
+    "redirects to a port that is none": redirects("http://127.0.0.1:99999/"),
+    "redirects to a host that is too long": redirects(f"http://{'a' * 300}.invalid/"),
+    "redirects to a file": redirects("file:///etc/hostname"),
+    "redirects to no host": redirects("http:///x"),
+    "redirects to itself": redirects("/a.tar"),
+    "redirects to control characters": redirects("http://127.0.0.1:1/\x01\x7f"),
+    "redirects to where nobody listens": redirects("http://127.0.0.1:1/?signature=secret"),
+    "hangs up": says(""),
+    "speaks no HTTP": says("220 ready\n"),
+    "has a status of its own": says("HTTP/1.1 999 secret\nContent-Length: 0\n\n"),
+    "has no chunk size": says("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\nsecret\n"),
+    "has an endless line": floods("HTTP/1.1 200 OK\nX: ", b"x" * 4096),
+    "has endless headers": floods("HTTP/1.1 200 OK\n", b"X: x\r\n"),
+}
+RANGES = {
+    "sends a byte of none": ranged("bytes 0-0/0"),
+    "sends a byte before its first": ranged("bytes 1-0/9"),
+    "sends a byte beyond its last": ranged("bytes 9-9/9"),
+    "has more digits than a number": ranged(f"bytes 0-0/{'9' * 5000}"),
+    "has no numbers": ranged("bytes 0-0/*"),
+    "has other numbers": ranged("bytes 0-0/\xb2"),
+    "has more than there is": ranged(f"bytes 0-0/{10**17}"),
+}
+DRIPS = {
+    "drips its headers": drips("HTTP/1.1 200 OK\nX: "),
+    "drips status lines": drips("", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "drips its body": drips("HTTP/1.1 200 OK\nContent-Length: 5000\n\n"),
+    "drips a body without end": drips("HTTP/1.1 200 OK\n\n"),
+    "drips chunks": drips("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n", b"1\r\nx\r\n"),
+    "drips the size of a chunk": drips("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n", b"0"),
+    "drips trailers": drips("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n0\n", b"X: x\r\n"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch):
+    monkeypatch.setattr(limits, "WAIT", tenacity.wait_none())
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", SECONDS)
+    monkeypatch.setattr(limits, "PACE_SECONDS", SECONDS)
+
+
+def refusal(reader, server, directory):
+    """What reading from there ends with."""
+    read, error = READERS[reader]
+    with pytest.raises(error) as caught:
+        read(server.url, directory)
+    assert "secret" not in str(caught.value)
+    assert [path for path in directory.rglob("*") if path.is_file()] == []
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_a_coded_error(lie, reader, tmp_path):
+    with Hostile(LIES[lie]) as server:
+        refusal(reader, server, tmp_path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("lie", RANGES)
+def test_a_range_that_cannot_be_is_a_coded_error(lie, reader, tmp_path):
+    with Hostile(RANGES[lie]) as server:
+        refusal(reader, server, tmp_path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("drip", DRIPS)
+def test_a_drip_is_given_up(drip, reader, tmp_path):
+    began = time.monotonic()
+    with Hostile(DRIPS[drip]) as server:
+        assert re.search(SLOW, refusal(reader, server, tmp_path))
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("drip", ["drips its headers", "drips the size of a chunk"])
+def test_a_drip_over_tls_is_given_up(drip, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Hostile(DRIPS[drip], tls=True) as server:
+        assert re.search(SLOW, refusal("config", server, tmp_path))
+
+
+def test_a_part_that_drips_is_given_up(tmp_path):
+    """The first answer is as it should be; then a byte comes now and then."""
+
+    def script(server, connection, asked):
+        whole = "bytes=0-0" in asked
+        last = 0 if whole else 4095
+        head = f"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-{last}/4096\r\n"
+        connection.sendall(f"{head}Content-Length: {last + 1}\r\n\r\nx".encode())
+        if not whole:
+            server.drip(connection)
+
+    with Hostile(script) as server:
+        assert "sends too slowly" in refusal("weights", server, tmp_path)
+
+
+def test_nothing_goes_from_https_to_http(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Hostile(redirects("http://127.0.0.1:1/"), tls=True) as server:
+        assert "redirects from https:// to http://" in refusal("weights", server, tmp_path)
+
+
+def test_an_empty_file_is_no_archive(tmp_path):
+    def script(_server, connection, asked):
+        status = "416 Range Not Satisfiable" if "Range:" in asked else "200 OK"
+        connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with Hostile(script) as server, pytest.raises(EngineArchiveMalformed):
+        manifest_of(server.url)

@@ -1,0 +1,50 @@
+"""Addresses of this machine that cannot be read: a coded error from everything that takes one."""
+
+import os
+
+import pytest
+
+from builder.sources.config import read_config
+from cli.inspect import manifest_of
+from runner.weights import fetch_weights
+from shared.errors import ConfigUnreachable, WeightsNotFound, WeightsUnreachable
+
+
+def weights(source, directory):
+    fetch_weights(source, directory / "cache", check=lambda _: None, max_bytes=1 << 30)
+
+
+READERS = {
+    "config": (lambda source, _: read_config(source), ConfigUnreachable),
+    "weights": (weights, (WeightsNotFound, WeightsUnreachable)),
+    "inspect": (lambda source, _: manifest_of(source), (WeightsNotFound, WeightsUnreachable)),
+}
+SOURCES = {
+    "file:///etc/host%00name": "(no such file|no engine)",
+    "/etc/host\0name": "(no such file|no engine)",
+    "/etc/hostname/x": "(no such file|no engine)",
+    "file://elsewhere/etc/hostname": "names files of this machine",
+    "file://[::1": "not a valid URL",
+    "s3://bucket/x": "s3: is not one of http://, https:// and file://",
+    "/proc/self/mem": "Input/output error",
+    "/dev/zero": "it is no file",
+    "x" * 5000: "File name too long",
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: repr(source)[:30])
+def test_what_cannot_be_read_is_a_coded_error(source, reader, tmp_path):
+    read, error = READERS[reader]
+    with pytest.raises(error, match=SOURCES[source]):
+        read(source, tmp_path)
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_is_not_waited_for(reader, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read, error = READERS[reader]
+    with pytest.raises(error, match="it is no file"):
+        read(str(pipe), tmp_path)
