@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from shared.errors import ConfigNotYaml, ConfigTooLarge, ConfigUnreachable
 from shared.http import Unreachable, read
 from shared.secrets import public_address
 from shared.source import local_path, opened_file, scheme
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_CONFIG_BYTES = 1 << 20
 _SECONDS = 60.0  # over HTTP, for everything together
