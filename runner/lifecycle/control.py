@@ -1,0 +1,149 @@
+"""What the supervisor and its processes tell each other, over a Unix socket.
+
+A message is `u32 length` (little-endian) and so many bytes of JSON: an object with the class of the message
+under `kind`, and its fields.
+
+Whoever serves HTTP (the front, or the worker of Cog's server) connects to the path that its supervisor gives
+it, and reads until the end, which is the end of the supervisor:
+
+    control = await Connection.connect(path)
+    async for message in control:
+        match message:
+            case EngineAddress(): ...     # connect, get one token, then `control.send(Ready())`
+            case SetupFailed(error): ...  # /health-check says so from now on
+            case Drain(seconds): ...      # refuse with E2108, wait for the others, `control.send(Drained())`
+    # end at once
+
+It comes to be told of an engine that loads still: `EngineAddress` says where it will answer, and stays true
+when Triton is started again. A front that is started again gets it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the socket's path, for Cog's worker
+_LENGTH = struct.Struct("<I")
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRead:
+    """From the preparation, first of all: how many seconds each may take."""
+
+    setup_seconds: float
+    engine_start_seconds: float
+    drain_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """To the front: where the engine answers, or will once it is loaded."""
+
+    engine: str
+    """Its kind, as in runner/engines/catalogue.py."""
+    engine_dir: str
+    """The unpacked engine.tar."""
+    grpc_port: int
+    """Of Triton, on loopback."""
+    metrics_port: int
+    """Of Triton's own metrics, on loopback: GET /metrics."""
+    feed_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """From the preparation, last of all: how Triton is started, and where the engine will be."""
+
+    command: list[str]
+    environment: dict[str, str]
+    address: EngineAddress
+
+
+@dataclass(frozen=True, slots=True)
+class SetupFailed:
+    """The set-up has failed for good; `error` is the text of a coded error. From and to everybody."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """From the front: the engine generates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """To the front: let predictions finish for so many seconds, and no new ones in."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """From the front: none runs any more."""
+
+
+Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Drain | Drained
+_KINDS = {
+    kind.__name__: kind
+    for kind in (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained)
+}
+
+
+def encode(message: Message) -> bytes:
+    """The message as it goes over the socket."""
+    body = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
+    return _LENGTH.pack(len(body)) + body
+
+
+def _decode(body: bytes) -> Message:
+    fields = json.loads(body)
+    kind = _KINDS[fields.pop("kind")]
+    if kind is Prepared:
+        fields["address"] = EngineAddress(**fields["address"])
+    message: Message = kind(**fields)
+    return message
+
+
+class Connection:
+    """One end of such a socket: an iterator of messages, until the other end closes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, path: str) -> Self:
+        """Connect to the supervisor's socket. Raises OSError when nobody listens."""
+        return cls(*await asyncio.open_unix_connection(path))
+
+    def send(self, message: Message) -> None:
+        """Send without waiting; nothing happens when the other end is gone."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(message))
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        while True:
+            try:
+                (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+                if length > _MOST_BYTES:
+                    return  # nobody of ours
+                body = await self._reader.readexactly(length)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return
+            yield _decode(body)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._writer.close()

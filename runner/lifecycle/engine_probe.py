@@ -1,0 +1,52 @@
+"""Whether the engine generates: a process that is there, and says so, may still hang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from shared.errors import CogTritonError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+log = structlog.get_logger()
+
+_INTERVAL_SECONDS = 1.0
+
+
+class EngineProbe:
+    """Looks once a second whether tokens have come; asks for one when none have."""
+
+    def __init__(self, ask: Callable[[], Awaitable[object]], token_count: Callable[[], int]) -> None:
+        """`ask` gets a token or raises a coded error; `token_count` changes whenever tokens come."""
+        self._ask = ask
+        self._token_count = token_count
+        self.is_alive = False
+        """Whether the last look found tokens; False before the first."""
+
+    async def first(self, retry_seconds: float = 0.02) -> None:
+        """Ask until a token comes, however long the engine loads."""
+        while not self.is_alive:
+            await asyncio.sleep(retry_seconds)
+            self.is_alive = await self._problem() is None
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        seen = self._token_count()
+        while True:
+            await asyncio.sleep(_INTERVAL_SECONDS)
+            before, seen = seen, self._token_count()
+            problem = None if seen != before else await self._problem()
+            if problem and self.is_alive:
+                log.error("the engine does not generate", error=str(problem))
+            self.is_alive = problem is None
+
+    async def _problem(self) -> CogTritonError | None:
+        try:
+            await self._ask()
+        except CogTritonError as error:
+            return error
+        return None

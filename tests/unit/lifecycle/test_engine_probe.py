@@ -1,0 +1,67 @@
+"""A hung engine shows."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from runner.lifecycle import engine_probe
+from runner.lifecycle.engine_probe import EngineProbe
+from shared.errors import EngineNotReady, TritonTimeout
+
+
+@pytest.fixture
+def probed(monkeypatch):
+    """`probed(ask, token_count)`: `is_alive` after a good start and some looks."""
+    monkeypatch.setattr(engine_probe, "_INTERVAL_SECONDS", 0)
+
+    def run(ask, token_count) -> bool:
+        async def watch() -> bool:
+            probe = EngineProbe(answer, token_count)
+            await probe.first()
+            probe._ask = ask
+            watching = asyncio.create_task(probe.watch())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            watching.cancel()
+            return probe.is_alive
+
+        return asyncio.run(watch())
+
+    return run
+
+
+async def answer():
+    pass
+
+
+async def hang():
+    raise TritonTimeout(seconds=5)
+
+
+def test_an_engine_that_gives_a_token_is_alive(probed):
+    assert probed(answer, lambda: 0)
+
+
+def test_an_engine_that_gives_none_is_not(probed):
+    assert not probed(hang, lambda: 0)
+
+
+def test_an_engine_whose_tokens_flow_is_not_asked(probed):
+    assert probed(hang, itertools.count().__next__)
+
+
+def test_the_first_token_is_waited_for():
+    errors = [EngineNotReady(), TritonTimeout(seconds=5)]
+
+    async def ask() -> None:
+        if errors:
+            raise errors.pop()
+
+    probe = EngineProbe(ask, lambda: 0)
+    assert not probe.is_alive
+    asyncio.run(probe.first(retry_seconds=0))
+    assert probe.is_alive
+    assert not errors
