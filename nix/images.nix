@@ -45,6 +45,8 @@ let
       Env = {
         PATH = "/opt/cog-triton/runner/bin:/usr/local/bin:/usr/bin";
         HOME = "/home/cog";
+        # Asked for when /etc/passwd does not know the container's user; PyTorch needs an answer.
+        USER = "cog";
         LANG = "C.UTF-8";
         PORT = "5000";
         COG_PREDICT_TYPE_STUB = "${predictor}/run.py:${class}";

@@ -31,12 +31,15 @@ rec {
 
   paths = map (package: "${package.path}");
 
-  # An environment of its own for the wheels of a lock, on Debian's Python or another `interpreter`.
+  # An environment of its own for the wheels of a lock, on Debian's Python or another `interpreter`. Its modules get
+  # bytecode, and so do those of `libraries`, except for what lies in `seldom` (paths in site-packages).
   environment =
     {
       name,
       place,
       interpreter ? python: "/usr/bin/python${python}",
+      libraries ? [ ],
+      seldom ? [ ],
     }:
     let
       wheels = fetch.wheels name;
@@ -44,6 +47,14 @@ rec {
     {
       inherit place;
       inherit (wheels) packages python;
+      bytecode =
+        let
+          site = "${place}/lib/python${wheels.python}/site-packages";
+        in
+        bytecode (builtins.substring 1 (-1) (interpreter wheels.python)) wheels.python {
+          places = [ site ] ++ libraries;
+          seldom = map (path: "${site}/${path}") seldom;
+        };
       steps = [
         {
           do = "environment";
@@ -58,10 +69,48 @@ rec {
 
   environmentLayer =
     wanted:
+    let
+      made = environment wanted;
+    in
     mkLayer {
       inherit (wanted) name;
-      inherit (environment wanted) packages steps;
+      inherit (made) packages;
+      steps = made.steps ++ [ made.bytecode ];
     };
+
+  # Bytecode for the modules below `places`, except below `seldom`, as the image's own Python compiles it.
+  bytecode =
+    interpreter: version:
+    { places, seldom ? [ ] }:
+    {
+      do = "bytecode";
+      inherit
+        interpreter
+        version
+        places
+        seldom
+        ;
+      packages = paths (
+        builtins.filter (
+          package:
+          builtins.elem package.name [
+            "libc6"
+            "libexpat1"
+            "libpython${debianPython}-minimal"
+            "python${debianPython}-minimal"
+            "zlib1g"
+          ]
+        ) (fetch.debian "base" ++ fetch.debian "python")
+      );
+    };
+
+  debianPython = (fetch.wheels "runner").python;
+
+  # What Python's find_library finds: the libraries of some sets of Debian packages.
+  loaderCache = sets: {
+    do = "loader_cache";
+    packages = paths (builtins.concatMap fetch.debian sets);
+  };
 
   debian = set: {
     packages = fetch.debian set;
@@ -111,6 +160,7 @@ rec {
                 "--cut"
               ] environment)
             ]
-        );
+        )
+        ++ [ environment.bytecode ];
     };
 }

@@ -33,6 +33,14 @@ _DROPPED = (
     "usr/lib/python3*/idlelib/*",
 )
 _KEPT = "usr/share/doc/*/copyright"
+_MERGED = ("bin", "sbin", "lib", "lib64")
+
+
+def merge_usr(tree: Tree) -> None:
+    """Make the links by which /bin is /usr/bin, and so on, as packages expect."""
+    for name in _MERGED:
+        tree.directory(f"usr/{name}")
+        tree.link(name, f"usr/{name}")
 
 
 def unpack(package: Path, tree: Tree) -> None:

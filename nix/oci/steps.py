@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import debian, wheel
+from . import debian, native, wheel
 from .problem import Problem
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _CERTIFICATES = "usr/share/ca-certificates"
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
-_MERGED = ("bin", "sbin", "lib", "lib64")
+# Where Debian's OpenSSL looks by itself. They belong to the package `openssl`, which is left out.
+_TRUSTED = {"usr/lib/ssl/cert.pem": f"/{_BUNDLE}", "usr/lib/ssl/certs": "/etc/ssl/certs"}
 
 
 def take(step: dict[str, Any], tree: Tree) -> list[dict[str, Any]]:
@@ -30,17 +31,17 @@ def take(step: dict[str, Any], tree: Tree) -> list[dict[str, Any]]:
 
 
 def _debian(tree: Tree, packages: list[str]) -> None:
-    for name in _MERGED:
-        tree.directory(f"usr/{name}")
-        tree.link(name, f"usr/{name}")
+    debian.merge_usr(tree)
     for package in packages:
         debian.unpack(Path(package), tree)
 
 
 def _certificates(tree: Tree) -> None:
-    """What ca-certificates would make when it is installed: all authorities in one file."""
+    """What ca-certificates makes when it is installed, all authorities in one file; and the way to it."""
     authorities = sorted((tree.root / _CERTIFICATES).rglob("*.crt"))
     tree.file(_BUNDLE, b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in authorities))
+    for path, target in _TRUSTED.items():
+        tree.link(path, target)
 
 
 def _environment(
@@ -87,6 +88,23 @@ def _link(tree: Tree, path: str, target: str) -> None:
     tree.link(path, target)
 
 
+def _bytecode(
+    tree: Tree, places: list[str], seldom: list[str], interpreter: str, version: str, packages: list[str]
+) -> None:
+    native.compile_modules(
+        tree,
+        places,
+        seldom,
+        interpreter=interpreter,
+        version=version,
+        packages=[Path(path) for path in packages],
+    )
+
+
+def _loader_cache(tree: Tree, packages: list[str]) -> None:
+    native.cache_libraries(tree, [Path(path) for path in packages])
+
+
 def _prune(tree: Tree, program: str, options: list[str], place: str, version: str) -> list[dict[str, Any]]:
     """Remove the device code of other GPUs from the environment at `place`.
 
@@ -124,5 +142,7 @@ _STEPS: dict[str, Callable[..., list[dict[str, Any]] | None]] = {
     "files": _files,
     "directories": _directories,
     "link": _link,
+    "bytecode": _bytecode,
+    "loader_cache": _loader_cache,
     "prune": _prune,
 }

@@ -19,6 +19,7 @@ class Attributes(TypedDict, total=False):
 
     mode: int
     uid: int
+    gid: int
 
 
 def write_tar(root: Path, attributes: Mapping[str, Attributes], output: Callable[[bytes], None]) -> int:
@@ -35,7 +36,7 @@ def write_tar(root: Path, attributes: Mapping[str, Attributes], output: Callable
         entry = tarfile.TarInfo(name)
         entry.mtime = _MTIME
         own = attributes.get(name, {})
-        entry.uid = entry.gid = own.get("uid", 0)
+        entry.uid, entry.gid = own.get("uid", 0), own.get("gid", 0)
         if path.is_symlink():
             entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, path.readlink().as_posix(), 0o777
         elif path.is_dir():

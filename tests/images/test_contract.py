@@ -9,8 +9,35 @@ from tests.support.images import CPU, LIMITS, ROOT, build_image, container, podm
 
 IMAGE = os.environ.get("IMAGE", CPU)
 PREDICTOR = "builder" if "builder" in IMAGE else "runner"
-# Without a GPU's driver, TensorRT-LLM cannot be imported.
-LIBRARIES = {"ctranslate2": "ctranslate2", "vllm": "vllm", "tensorrt_llm": "sys"}
+# What a start imports. Without a GPU's driver, TensorRT-LLM cannot be imported.
+LIBRARIES = {
+    "ctranslate2": ["ctranslate2"],
+    "vllm": [
+        "vllm.engine.arg_utils",
+        "vllm.v1.engine.core_client",
+        "vllm.v1.executor.multiproc_executor",
+        "vllm.v1.worker.gpu_worker",
+        "vllm.v1.worker.gpu_model_runner",
+        "vllm.model_executor.models.llama",
+    ],
+    "tensorrt_llm": ["sys"],
+}
+# As OpenShift gives containers one: in no /etc/passwd, and in the group root.
+ANY_USER = "--user=1000660000:0"
+# Modules that were not loaded from bytecode, or from bytecode that would be compared with its source. The
+# application's change with every commit; a link leads to a setting.
+CHECKED = """
+import sys
+from pathlib import Path
+
+for module in list(sys.modules.values()):
+    spec = getattr(module, "__spec__", None)
+    path = Path(spec.origin if spec and spec.origin else "")
+    if path.suffix == ".py" and not path.is_relative_to("/src") and not path.is_symlink():
+        cached = Path(spec.cached)
+        if not cached.exists() or cached.read_bytes()[4:8] != bytes([1, 0, 0, 0]):
+            print(path)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +56,10 @@ def config(image):
     return json.loads(podman("inspect", image).stdout)[0]["Config"]
 
 
-def test_it_becomes_ready_with_a_read_only_root(image, mock):
+@pytest.mark.parametrize("user", [[], [ANY_USER]], ids=["cog", "any"])
+def test_it_becomes_ready_with_a_read_only_root(image, mock, user):
     options = [
+        *user,
         f"--volume={mock}:/engine:ro",
         "--volume=/var/cache/cog-triton",
         "--env=COG_WEIGHTS=/engine/engine.tar",
@@ -59,8 +88,19 @@ def test_a_shell_and_the_command_line_work_as_the_command(image):
 def test_its_engines_can_be_imported(image):
     listed = podman("run", "--rm", *LIMITS, image, "bash", "-c", "echo /opt/cog-triton/engines/*").stdout
     for place in listed.split():
-        library = LIBRARIES[place.rpartition("/")[2]]
-        podman("run", "--rm", *LIMITS, image, f"{place}/bin/python", "-c", f"import {library}")
+        libraries = ", ".join(LIBRARIES[place.rpartition("/")[2]])
+        podman("run", "--rm", ANY_USER, *LIMITS, image, f"{place}/bin/python", "-c", f"import {libraries}")
+
+
+def test_what_serves_is_loaded_from_bytecode_that_is_never_checked(image):
+    script = f"import {PREDICTOR}.run\n{CHECKED}"
+    assert podman("run", "--rm", *LIMITS, image, "python", "-c", script).stdout == ""
+
+
+def test_python_finds_the_libraries_of_the_system(image):
+    script = "from ctypes.util import find_library; print(find_library('c'), find_library('stdc++'))"
+    found = podman("run", "--rm", *LIMITS, image, "python", "-c", script).stdout
+    assert found == "libc.so.6 libstdc++.so.6\n"
 
 
 def test_it_holds_no_tests_and_no_history(image):

@@ -1,11 +1,15 @@
 """The CPU's runner in a container, from the demo's engine to streamed text."""
 
+import ssl
 import tarfile
 
 import pytest
 
 from demo.cog_client import PredictionClient
-from tests.support.images import CPU, container, podman, run, shared_directory
+from tests.support.files import CERTIFICATE, FileServer
+from tests.support.images import CPU, LIMITS, container, podman, run, shared_directory
+
+BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +74,53 @@ def test_orphans_are_reaped(image, engine):
             line.rpartition(")")[2].split()[0] for line in server.exec("bash", "-c", script).splitlines()
         ]
     assert "Z" not in states
+
+
+@pytest.fixture
+def https(engine):
+    """The engine behind TLS, with a certificate of an authority that only a company knows."""
+    server = FileServer(engine / "engine.tar")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with server:
+        yield f"--env=COG_WEIGHTS={server.url.replace('http://', 'https://')}"
+
+
+@pytest.fixture
+def companys(image, tmp_path_factory):
+    """A folder with the authorities of the image and a company's in one file."""
+    folder = shared_directory(tmp_path_factory, "certificates")
+    known = podman("run", "--rm", *LIMITS, image, "cat", BUNDLE).stdout
+    _, begin, own = CERTIFICATE.read_text().partition("-----BEGIN CERTIFICATE-----")
+    (folder / "bundle.crt").write_text(known + begin + own)
+    return folder
+
+
+def test_the_authorities_of_the_image_are_trusted(image):
+    script = f"import ssl; print(len(ssl.create_default_context().get_ca_certs()), open('{BUNDLE}').read().count('BEGIN'))"
+    trusted, there = podman("run", "--rm", *LIMITS, image, "python", "-c", script).stdout.split()
+    assert int(trusted) == int(there) > 100
+
+
+def test_weights_arrive_over_tls_from_a_companys_server(image, https, companys):
+    options = ["--volume=/var/cache/cog-triton", f"--volume={companys}/bundle.crt:{BUNDLE}:ro"]
+    with container(image, https, *options) as server:
+        assert server.wait_ready()["status"] == "READY", server.logs()
+
+
+def test_weights_arrive_over_tls_in_an_image_with_the_companys_authority(image, https, companys):
+    (companys / "Containerfile").write_text(f"FROM {image}\nCOPY bundle.crt {BUNDLE}\n")
+    podman("build", "--isolation=chroot", "--tag=with-authority", companys)
+    try:
+        with container("with-authority", https, "--volume=/var/cache/cog-triton") as server:
+            assert server.wait_ready()["status"] == "READY", server.logs()
+    finally:
+        podman("rmi", "--force", "with-authority")
+
+
+def test_a_server_whose_authority_nobody_knows_is_refused(image, https, saw):
+    with container(image, https, "--volume=/var/cache/cog-triton") as server:
+        health = server.wait_ready()
+    assert health["status"] == "SETUP_FAILED"
+    assert "certificate verify failed" in saw(health["setup"]["logs"])

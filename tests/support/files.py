@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO, Self
 
+# A key, and the certificate of an authority for 127.0.0.1, by itself.
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
 _STEP = 1 << 20
 
 

@@ -155,10 +155,10 @@ def test_the_tar_depends_on_names_contents_and_executable_bits_alone(tmp_path):
 def test_the_tar_holds_what_attributes_say(tree):
     tree.directory("tmp")
     with tarfile.open(
-        fileobj=io.BytesIO(whole_tar(tree.root, {"tmp": {"mode": 0o1777, "uid": 7}}))
+        fileobj=io.BytesIO(whole_tar(tree.root, {"tmp": {"mode": 0o1777, "uid": 7, "gid": 8}}))
     ) as archive:
         entry = archive.getmember("tmp")
-    assert (entry.mode, entry.uid, entry.gid, entry.mtime) == (0o1777, 7, 7, 1)
+    assert (entry.mode, entry.uid, entry.gid, entry.mtime) == (0o1777, 7, 8, 1)
 
 
 def test_a_pruner_that_fails_fails_the_layer_and_its_report_stays_out_of_the_archive(tree, tmp_path, capfd):

@@ -4,7 +4,6 @@ import random
 import ssl
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import tenacity
@@ -13,7 +12,7 @@ from runner.weights import fetch_weights
 from shared.errors import EngineArchiveCorrupt, EngineKindMismatch, WeightsUnreachable
 from shared.http import client, limits, parts, remote
 from tests.support import files
-from tests.support.files import FileServer
+from tests.support.files import CERTIFICATE, FileServer
 from tests.unit.artifact.archives import CONTENTS, files_below, made
 
 KILO = 1 << 10
@@ -255,9 +254,6 @@ def tls(server):
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.url = server.url.replace("http://", "https://")
     return server
-
-
-CERTIFICATE = Path(files.__file__).with_name("loopback.pem")
 
 
 def test_it_works_over_tls_with_cuts(fetch, tls, monkeypatch):
