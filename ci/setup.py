@@ -117,15 +117,9 @@ def bridge(part: Part) -> None:
 
 
 def bridge_sources() -> tuple[str | Path, ...]:
-    """The C sources, and the modules whose constants are compiled in."""
-    own = sorted(path for path in (ROOT / "runner/bridge").iterdir() if path.suffix in {".c", ".h", ".py"})
-    shared = (
-        "shared/errors/serving.py",
-        "runner/protocol/engine.py",
-        "runner/protocol/frames.py",
-        "runner/protocol/status.py",
+    return tuple(
+        sorted(path for path in (ROOT / "runner/bridge").iterdir() if path.suffix in {".c", ".h", ".py"})
     )
-    return (*own, *shared)
 
 
 def parts(*, dev: bool) -> list[Part]:

@@ -36,14 +36,12 @@ in
     ]
   );
 
-  # What the compiler reads, and the modules that the constants shared with C come from.
-  bridge = select "bridge" "runner|runner/(bridge|protocol)|shared|shared/errors" (
+  # What the compiler reads; constants.h has what comes from Python modules.
+  bridge = select "bridge" "runner|runner/bridge" (
     builtins.concatStringsSep "|" [
-      "runner/bridge/[^/]+[.](c|h|py)"
-      "runner/protocol/(__init__|engine|frames|status)[.]py"
-      "(runner|shared)/__init__[.]py"
-      "shared/errors/[^/]+[.]py"
-      "shared/secrets[.]py"
+      "runner/bridge/[^/]+[.](c|h)"
+      "runner/bridge/(__init__|build)[.]py"
+      "runner/__init__[.]py"
     ]
   );
 }

@@ -41,7 +41,7 @@ def compile_modules(
 ) -> None:
     """Add bytecode beside the modules below `places`: files that hold no time, and are never checked.
 
-    There is none below `seldom`, whose modules are seldom imported. `interpreter` is a path of the tree, or of
+    There is none below `seldom`, whose modules are seldom imported. `interpreter` is a path of the tree or of
     the Debian `packages`, which hold its loader and libraries in any case. Modules that it cannot compile are
     left as they are: importing them says why. Raises Problem.
     """

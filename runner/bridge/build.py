@@ -2,25 +2,18 @@
 
     python -m runner.bridge.build --zig-path DIR --output .../engine_bridge/libtriton_engine_bridge.so
 
-`DIR` holds the package `ziglang` (requirements/bridge.txt). What the C sources share with Python modules --
-the texts of errors, the types of frames, the layout of the status page -- is written to a header here, so
-that it stands in one place. The library's bytes depend on the sources and the compiler alone.
+`DIR` holds the package `ziglang` (requirements/bridge.txt). The library's bytes depend on the C sources and
+the compiler alone: constants.h, which has what they share with Python modules, is written by `make docs`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import string
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-from runner.protocol import frames, status
-from runner.protocol.engine import FinishReason
-from shared import errors
 
 _SOURCES = Path(__file__).resolve().parent
 _TARGET = "x86_64-linux-gnu.2.31"
@@ -39,53 +32,6 @@ _FLAGS = (
     "-Wl,--build-id=none",
     "-Wl,--allow-shlib-undefined",  # Triton's functions are found in the server that loads the library
 )
-_ERRORS = (
-    errors.EngineProcessDied,
-    errors.EngineNotReady,
-    errors.EngineGaveUp,
-    errors.MalformedRequest,
-    errors.BridgeMisconfigured,
-    errors.EngineStartFailed,
-)
-
-
-def constants_header() -> str:
-    """What C and Python share, as C: every error text is a printf format whose fields are all `%s`."""
-    numbers = {
-        "PROTOCOL_VERSION": frames.PROTOCOL_VERSION,
-        "ERROR_FINISH": frames.ERROR_FINISH,
-        "TEXT_FINISH": frames.TEXT_FINISH,
-        "NOT_FINISHED": FinishReason.NOT_FINISHED,
-        **{f"FRAME_{kind.name}": kind for kind in frames.FrameType},
-        **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
-        **{f"STATE_{state.name}": state for state in status.EngineState},
-        "STATUS_SIZE": status.SIZE,
-        "STATUS_MAGIC": status.MAGIC,
-        "STATUS_MAGIC_AT": status.MAGIC_AT,
-        "STATUS_ENGINE_STATE": status.ENGINE_STATE,
-        "STATUS_ENGINE_PID": status.ENGINE_PID,
-        "STATUS_RESTARTS": status.RESTARTS,
-        "STATUS_IN_FLIGHT": status.IN_FLIGHT,
-        "STATUS_STATISTICS": status.STATISTICS,
-        "STATUS_STATISTICS_COUNT": status.STATISTICS_COUNT,
-        "STATUS_SLOTS": status.SLOTS,
-        "STATUS_SLOT_COUNT": status.SLOT_COUNT,
-        "STATUS_CANCELLED": status.CANCELLED,
-    }
-    lines = ["#pragma once", *(f"#define {name} {int(number)}" for name, number in numbers.items())]
-    lines += [f'#define {_macro_name(kind)} "{_printf_format(kind)}"' for kind in _ERRORS]
-    return "\n".join(lines) + "\n"
-
-
-def _macro_name(kind: type[errors.CogTritonError]) -> str:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.name())
-    return f"{kind.code}_{words.upper()}"
-
-
-def _printf_format(kind: type[errors.CogTritonError]) -> str:
-    text = f"{kind.code} {kind.name()}: {kind.message} {kind.remedy}".replace("%", "%%")
-    fields = {field: "%s" for _, field, _, _ in string.Formatter().parse(text) if field}
-    return text.format(**fields).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def build(zig_path: Path, output: Path) -> None:
@@ -95,12 +41,9 @@ def build(zig_path: Path, output: Path) -> None:
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as scratch:
-        include = Path(scratch, "include")
-        include.mkdir()
-        (include / "constants.h").write_text(constants_header())
         library = Path(scratch, output.name)
         command = [sys.executable, "-m", "ziglang", "cc", "-target", _TARGET, *_FLAGS]
-        command += [f"-I{include}", "-o", str(library)]
+        command += ["-o", str(library)]
         command += [path.name for path in sorted(_SOURCES.glob("*.c"))]
         environment = {
             **os.environ,

@@ -28,7 +28,7 @@ MODEL = """{{
   }};
 }}
 """
-ENGINE = 5  # its place among the layers
+BRIDGE, ENGINE = 4, 5  # their places among the layers
 FEATURES = ("--extra-experimental-features", "nix-command flakes")
 AS_ROOT = (
     "--option",
@@ -62,6 +62,22 @@ def test_runners_differ_in_the_engine_layer_alone(stand_in_locks):
     runners = [layers for name, layers in images.items() if "runner" in name]
     assert len({tuple(layers[:ENGINE] + layers[ENGINE + 1 :]) for layers in runners}) == 1
     assert len({layers[ENGINE] for layers in runners}) == len(NAMES) - 1
+
+
+def test_only_what_the_bridge_is_made_of_compiles_it_anew(tmp_path):
+    checkout = copy_repository(tmp_path)
+
+    def bridge():
+        apply = f"image: toString (builtins.elemAt image.layers {BRIDGE})"
+        return run(checkout / "ci/nix", "eval", "--raw", f".#{CPU}", "--apply", apply).stdout
+
+    before = bridge()
+    for module in ("shared/errors/serving.py", "runner/protocol/frames.py"):
+        (checkout / module).write_text((checkout / module).read_text() + "\n# changed\n")
+    assert bridge() == before
+    source = checkout / "runner/bridge/backend.c"
+    source.write_text(source.read_text() + "\n")
+    assert bridge() != before
 
 
 def test_an_image_says_what_it_was_pruned_for():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.layout import PROJECT_ROOT
-from tools.docs import cog_schema, config, environment, errors, tensorrt_llm
+from tools.docs import bridge_constants, cog_schema, config, environment, errors, tensorrt_llm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ def documents() -> dict[str, str]:
         "docs/environment.md": environment.page(),
         "docs/errors.md": errors.page(),
         "docs/tensorrt_llm.md": tensorrt_llm.page(),
+        "runner/bridge/constants.h": bridge_constants.header(),
         **cog_schema.documents(),
     }
 

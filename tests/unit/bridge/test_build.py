@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from runner.bridge.build import constants_header
 from runner.protocol.frames import FrameType
 from shared.errors import EngineGaveUp, EngineNotReady, MalformedRequest
+from tools.docs.bridge_constants import header
 
 
 def defined(name: str) -> str:
-    (value,) = re.findall(rf"^#define {name} (.*)$", constants_header(), re.MULTILINE)
+    (value,) = re.findall(rf"^#define {name} (.*)$", header(), re.MULTILINE)
     return value
 
 

@@ -1,0 +1,37 @@
+// Written by `make docs` from Python modules: do not edit.
+#pragma once
+#define PROTOCOL_VERSION 2
+#define ERROR_FINISH 255
+#define TEXT_FINISH 128
+#define NOT_FINISHED 0
+#define FRAME_REQUEST 1
+#define FRAME_CANCEL 2
+#define FRAME_SHUTDOWN 3
+#define FRAME_READY 64
+#define FRAME_START_FAILED 65
+#define FRAME_STEP 66
+#define FRAME_STATISTICS 67
+#define INTERFACE_TOKENS 0
+#define INTERFACE_TEXT 1
+#define STATE_STARTING 0
+#define STATE_READY 1
+#define STATE_RESTARTING 2
+#define STATE_GIVEN_UP 3
+#define STATUS_SIZE 8192
+#define STATUS_MAGIC 826430531
+#define STATUS_MAGIC_AT 0
+#define STATUS_ENGINE_STATE 4
+#define STATUS_ENGINE_PID 8
+#define STATUS_RESTARTS 12
+#define STATUS_IN_FLIGHT 16
+#define STATUS_STATISTICS 64
+#define STATUS_STATISTICS_COUNT 8
+#define STATUS_SLOTS 4096
+#define STATUS_SLOT_COUNT 1024
+#define STATUS_CANCELLED 4294967295
+#define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being started again."
+#define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is being started. Try again in a few seconds."
+#define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and is not started again. Look into the log for why it dies, then restart the runner."
+#define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request does not keep the tensor contract: %s. See docs/architecture.md for the tensors of the models."
+#define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Write the model repository with this version of cog-triton."
+#define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process did not become ready: %s. Look into the log of the engine process."

@@ -1,0 +1,63 @@
+"""What the C sources of the engine bridge share with Python modules, as a header.
+
+The texts of errors, the types of frames and the layout of the status page stand in one place, and a module
+that changes nothing of them compiles nothing anew.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+
+from runner.protocol import frames, status
+from runner.protocol.engine import FinishReason
+from shared import errors
+
+_ERRORS = (
+    errors.EngineProcessDied,
+    errors.EngineNotReady,
+    errors.EngineGaveUp,
+    errors.MalformedRequest,
+    errors.BridgeMisconfigured,
+    errors.EngineStartFailed,
+)
+
+
+def header() -> str:
+    """What C and Python share, as C: every error text is a printf format whose fields are all `%s`."""
+    numbers = {
+        "PROTOCOL_VERSION": frames.PROTOCOL_VERSION,
+        "ERROR_FINISH": frames.ERROR_FINISH,
+        "TEXT_FINISH": frames.TEXT_FINISH,
+        "NOT_FINISHED": FinishReason.NOT_FINISHED,
+        **{f"FRAME_{kind.name}": kind for kind in frames.FrameType},
+        **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
+        **{f"STATE_{state.name}": state for state in status.EngineState},
+        "STATUS_SIZE": status.SIZE,
+        "STATUS_MAGIC": status.MAGIC,
+        "STATUS_MAGIC_AT": status.MAGIC_AT,
+        "STATUS_ENGINE_STATE": status.ENGINE_STATE,
+        "STATUS_ENGINE_PID": status.ENGINE_PID,
+        "STATUS_RESTARTS": status.RESTARTS,
+        "STATUS_IN_FLIGHT": status.IN_FLIGHT,
+        "STATUS_STATISTICS": status.STATISTICS,
+        "STATUS_STATISTICS_COUNT": status.STATISTICS_COUNT,
+        "STATUS_SLOTS": status.SLOTS,
+        "STATUS_SLOT_COUNT": status.SLOT_COUNT,
+        "STATUS_CANCELLED": status.CANCELLED,
+    }
+    lines = ["// Written by `make docs` from Python modules: do not edit.", "#pragma once"]
+    lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]
+    lines += [f'#define {_macro_name(kind)} "{_printf_format(kind)}"' for kind in _ERRORS]
+    return "\n".join(lines) + "\n"
+
+
+def _macro_name(kind: type[errors.CogTritonError]) -> str:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.name())
+    return f"{kind.code}_{words.upper()}"
+
+
+def _printf_format(kind: type[errors.CogTritonError]) -> str:
+    text = f"{kind.code} {kind.name()}: {kind.message} {kind.remedy}".replace("%", "%%")
+    fields = {field: "%s" for _, field, _, _ in string.Formatter().parse(text) if field}
+    return text.format(**fields).replace("\\", "\\\\").replace('"', '\\"')
