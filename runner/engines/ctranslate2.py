@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -221,7 +221,7 @@ def _merge(outputs: Iterable[Output]) -> list[Output]:
     for output in outputs:
         key = (output.request_id, output.error is None)
         earlier = merged.get(key)
-        merged[key] = replace(output, tokens=(*earlier.tokens, *output.tokens)) if earlier else output
+        merged[key] = output._replace(tokens=(*earlier.tokens, *output.tokens)) if earlier else output
     return list(merged.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,7 +42,7 @@ class GatheredTokens:
     def take(self, output: Output) -> Output | None:
         self._tokens += output.tokens
         self.ended = is_last(output)
-        return replace(output, tokens=self._tokens) if self.ended else None
+        return output._replace(tokens=self._tokens) if self.ended else None
 
 
 class TextReply:

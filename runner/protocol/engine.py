@@ -5,9 +5,10 @@ The words are those of TensorRT-LLM's executor. Standard library only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,8 +66,7 @@ class Request:
     streaming: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class LogProbs:
+class LogProbs(NamedTuple):
     """Natural logarithms of the probabilities at one position of a text."""
 
     chosen: float
@@ -75,16 +75,15 @@ class LogProbs:
     """Of as many others as were asked for: token and value, the likeliest first; the chosen may be one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """What one engine step gave one request.
 
-    `tokens` are new ones only. The end id is not among them. An output with a `finish_reason` other than
-    NOT_FINISHED, or with an `error`, is the request's last.
+    An output with a `finish_reason` other than NOT_FINISHED, or with an `error`, is the request's last.
     """
 
     request_id: int
     tokens: Sequence[int] = ()
+    """New ones only; the end id is not among them."""
     finish_reason: FinishReason = FinishReason.NOT_FINISHED
     error: CogTritonError | None = None
     log_probs: Sequence[LogProbs] = ()
@@ -103,6 +102,30 @@ class Limits:
     """Most tokens of a prompt."""
     vocabulary: int | None = None
     """Token ids are below it; None: any id that is not negative is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a loaded engine says of itself: the one source for whoever sends it requests."""
+
+    kind: str
+    """Its name in runner/engines/catalogue.py."""
+    limits: Limits
+    honours: frozenset[str]
+    """Names of the `SamplingParameters` and of the optional parts of a `Request` that have an effect."""
+
+    def to_json(self) -> str:
+        """As READY and ENGINE frames carry it."""
+        return json.dumps({**asdict(self), "honours": sorted(self.honours)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`. Raises ValueError for anything else."""
+        try:
+            given = json.loads(text)
+            return cls(given["kind"], Limits(**given["limits"]), frozenset(given["honours"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError("it declares nothing that an engine does") from error
 
 
 class Engine(Protocol):
@@ -133,7 +156,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What an engine is busy with; each is a count below 2^32. The bridge puts them on the status page."""
+    """What an engine is busy with; each is a count below 2^32."""
 
     active_requests: int = 0
     queued_requests: int = 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass, fields
-from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
 from runner.protocol.engine import Statistics
+from runner.protocol.feed import EngineState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +28,6 @@ STATISTICS_COUNT = 8
 SLOTS = 4096
 SLOT_COUNT = 1024
 CANCELLED = 0xFFFFFFFF  # in a slot, instead of a count
-
-
-class EngineState(IntEnum):
-    """What the engine process is doing."""
-
-    STARTING = 0
-    READY = 1
-    RESTARTING = 2
-    GIVEN_UP = 3
 
 
 class StatusPage:

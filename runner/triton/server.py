@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runner.protocol.status import EngineState
+from runner.protocol.feed import EngineState
 from shared.errors import CogTritonError, TritonFailedToStart, from_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
-from runner.protocol.status import EngineState
+from runner.protocol.feed import EngineState
 from runner.protocol.tensors import RawTensor
 from shared.layout import PROJECT_ROOT
 from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock

@@ -9,7 +9,7 @@ import pytest
 
 from runner.engines.tensorrt_llm.settings import rank_count
 from runner.protocol.engine import Request
-from runner.protocol.status import EngineState
+from runner.protocol.feed import EngineState
 from shared.errors import RanksMismatch
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import marked, wait_gone

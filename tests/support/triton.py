@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from runner.protocol.status import EngineState, StatusPage
+from runner.protocol.status import StatusPage
 from runner.protocol.tokens import request_tensors
 from runner.triton.model_repository import (
     MODEL_NAME,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runner.protocol.engine import Request
+    from runner.protocol.feed import EngineState
     from runner.protocol.tensors import RawTensor
 
 OUTPUTS = ("output_ids", "sequence_length", "finish_reason")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 
-from runner.protocol import frames, status
+from runner.protocol import feed, frames, status
 from runner.protocol.engine import FinishReason
 from shared import errors
 
@@ -32,7 +32,7 @@ def header() -> str:
         "NOT_FINISHED": FinishReason.NOT_FINISHED,
         **{f"FRAME_{kind.name}": kind for kind in frames.FrameType},
         **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
-        **{f"STATE_{state.name}": state for state in status.EngineState},
+        **{f"STATE_{state.name}": state for state in feed.EngineState},
         "STATUS_SIZE": status.SIZE,
         "STATUS_MAGIC": status.MAGIC,
         "STATUS_MAGIC_AT": status.MAGIC_AT,

@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from runner.protocol.status import SLOT_COUNT, EngineState, StatusPage
+from runner.protocol.feed import EngineState
+from runner.protocol.status import SLOT_COUNT, StatusPage
 
 
 @pytest.fixture

@@ -1,0 +1,133 @@
+"""The frames of a feed: the Unix socket on which the bridge gives a client what the engine's steps gave it.
+
+A frame is `u32 length` of what follows, `u8 type`, body, little-endian, as between bridge and engine process;
+docs/architecture.md holds the bodies. The bridge is compiled against the numbers below.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from .engine import Declaration, Statistics
+from .outputs import decode_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .engine import Output
+    from .outputs import TextOutput
+
+PROTOCOL_VERSION = 3
+FEED_PARAMETER = "feed"
+"""The parameter of a Triton request that names the feed its outputs go to."""
+REQUEST_PARAMETER = "feed_request"
+"""The one that holds the client's own id for it, by which the feed speaks of it."""
+LARGEST_FRAME = 1 << 26
+
+_HEAD = struct.Struct("<IB")
+_OPENED = struct.Struct("<IQ")
+_ENGINE = struct.Struct("<BII")
+_STATISTICS = struct.Struct(f"<{1 + len(fields(Statistics))}I")
+_CANCEL = struct.Struct("<IBQ")
+
+
+class FeedFrame(IntEnum):
+    """The byte after a frame's length."""
+
+    CANCEL = 2
+    OPENED = 128
+    ENGINE = 129
+    STEP = 130
+    STATISTICS = 131
+
+
+class EngineState(IntEnum):
+    """What the engine process is doing."""
+
+    STARTING = 0
+    READY = 1
+    RESTARTING = 2
+    GIVEN_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The first frame: the number by which requests name this feed. No other feed ever had it."""
+
+    feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """How the engine process is: told at once, and whenever it changes."""
+
+    state: EngineState
+    pid: int | None
+    restarts: int
+    """How often the engine process was started again since Triton started."""
+    declaration: Declaration | None
+    """Of the engine that is loaded now, or was last."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatistics:
+    """What the engine is busy with, at most once a second; `in_flight` counts all requests of the bridge."""
+
+    in_flight: int
+    statistics: Statistics
+
+
+Message: TypeAlias = "Opened | EngineStatus | FeedStatistics | Sequence[Output | TextOutput]"
+
+
+def encode_cancel(feed_request: int) -> bytes:
+    """The frame that ends a request: its last output will say CANCELLED, if it has not ended by then."""
+    return _CANCEL.pack(9, FeedFrame.CANCEL, feed_request)
+
+
+class FeedReader:
+    """Cuts what a feed sends into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def messages(self, data: bytes) -> Iterator[Message]:
+        """What is whole now that `data` has come. Raises ValueError for bytes that are no feed's."""
+        data = self._rest + data if self._rest else data
+        at = 0
+        while len(data) - at >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(data, at)
+            if not 1 <= length <= LARGEST_FRAME:
+                raise ValueError(f"a frame cannot have {length} bytes")
+            end = at + 4 + length
+            if end > len(data):
+                break
+            yield _decode(kind, data[at + _HEAD.size : end])
+            at = end
+        self._rest = data[at:]
+
+
+def _decode(kind: int, body: bytes) -> Message:
+    try:
+        match kind:
+            case FeedFrame.STEP:
+                return decode_outputs(body)
+            case FeedFrame.OPENED:
+                version, feed = _OPENED.unpack(body)
+                if version != PROTOCOL_VERSION:
+                    raise ValueError(f"the bridge speaks version {version}, not {PROTOCOL_VERSION}")
+                return Opened(feed)
+            case FeedFrame.ENGINE:
+                state, pid, restarts = _ENGINE.unpack_from(body)
+                text = body[_ENGINE.size :].decode()
+                declaration = Declaration.from_json(text) if text else None
+                return EngineStatus(EngineState(state), pid or None, restarts, declaration)
+            case FeedFrame.STATISTICS:
+                in_flight, *statistics = _STATISTICS.unpack(body)
+                return FeedStatistics(in_flight, Statistics(*statistics))
+    except struct.error as error:
+        raise ValueError(f"a frame of type {kind} ends too early or too late") from error
+    raise ValueError(f"there is no frame of type {kind}")
