@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import HfApi, get_local_safetensors_metadata
 
+from builder.sources.hub_limits import limit_the_hub
 from shared.errors import MachineTooSmall
 from shared.sizes import readable
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from builder.engines.tensorrt_llm.call import Call
     from builder.findings import Findings
+
+limit_the_hub()
 
 _BITS = {
     "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,

@@ -28,6 +28,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils.tqdm import tqdm
 
+from builder.sources.hub_limits import limit_the_hub
 from shared.errors import (
     CogTritonError,
     DownloadFailed,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
     from shared.progress import StepProgress
+
+limit_the_hub()
 
 _POLL_SECONDS = 0.2
 # A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).

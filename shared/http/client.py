@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from urllib.parse import unquote, urljoin
@@ -17,9 +17,10 @@ from urllib3.util import make_headers, parse_url
 from . import limits
 from .connections import connections_to, in_time
 from .failures import Refused, TooSlow, is_passing
+from .pace import paced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Iterator
 
     from urllib3.response import BaseHTTPResponse
     from urllib3.util import Url
@@ -112,22 +113,9 @@ class Client:
         )
 
 
-def body(response: BaseHTTPResponse) -> Generator[bytes]:
+def body(response: BaseHTTPResponse) -> Iterator[bytes]:
     """The bytes of an answer as they come."""
-    waited, received = 0.0, 0
-    while True:
-        began = time.monotonic()
-        chunk = _next(response)
-        # What the bytes are used for may take its time.
-        waited += time.monotonic() - began
-        received += len(chunk)
-        if waited >= limits.PACE_SECONDS:
-            if received < limits.SLOWEST * waited:
-                raise TooSlow
-            waited, received = 0.0, 0
-        if not chunk:
-            return
-        yield chunk
+    return paced(iter(partial(_next, response), b""))
 
 
 def _next(response: BaseHTTPResponse) -> bytes:
