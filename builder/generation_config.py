@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from builder.model_json import read_object
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,7 +32,10 @@ def _id_of_eos_token(model: Path) -> list[int]:
     if isinstance(token, dict):  # with the flags of an added token
         token = token.get("content")
     added = _read(model / "tokenizer.json").get("added_tokens", [])
-    return [entry["id"] for entry in added if token is not None and entry["content"] == token]
+    if token is None or not isinstance(added, list):
+        return []
+    entries = [entry for entry in added if isinstance(entry, dict)]
+    return [entry["id"] for entry in entries if entry.get("content") == token and "id" in entry]
 
 
 def _ids(value: object) -> list[int]:
@@ -40,9 +45,5 @@ def _ids(value: object) -> list[int]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    """A JSON object; an empty one where there is none. Raises E3201 for what is none."""
+    return read_object(path) if path.exists() else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import asdict, dataclass
@@ -38,7 +37,6 @@ class Package:
             engine=self.engine,
             model=build.model.name if build.model else self.engine,
             revision=build.model.revision if build.model else None,
-            config_digest=hashlib.sha256(config).hexdigest(),
             cog_triton_version=VERSION,
             **asdict(build.built_with),
         )

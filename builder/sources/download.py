@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
+from builder.sources.files import check_files
 from builder.sources.hub import HubModel
 from builder.sources.model import is_url, local_folder
 from builder.sources.tar import fetch_model_tar
 from builder.step import Build, Model
-from shared.errors import ModelFilesMissing, RevisionNotFound
+from shared.errors import ModelFilesMissing, ModelFolderUnusable, RevisionNotFound
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class Download:
         else:
             hub = HubModel(self.model, self.revision, build.hf_token)
             path = hub.fetch(self._wanted, progress)
-            build.model = Model(self.model, path.name, path)  # the library names a snapshot by its commit
+            build.model = self._directory(path, self.model, path.name)  # a snapshot is named by its commit
 
     def look(self) -> Model | None:
         """The model when it is a folder here.
@@ -89,9 +91,14 @@ class Download:
     def _shown(self) -> str:
         return public_address(self.model)
 
-    def _directory(self, path: Path, name: str) -> Model:
-        self._wanted({file.name for file in path.iterdir()})
-        return Model(name, None, path)
+    def _directory(self, path: Path, name: str, revision: str | None = None) -> Model:
+        try:
+            files = sorted(file.name for file in path.iterdir())
+        except OSError as error:
+            raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
+        wanted = self._wanted(files)
+        check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
+        return Model(name, revision, path)
 
     def _wanted(self, files: Collection[str]) -> list[str]:
         """Patterns of the files to take, of a model that has these. Raises E3104 when it lacks some."""

@@ -41,7 +41,7 @@ class EngineDirectory:
         """The object in config.json. Raises E4100 when it is none."""
         try:
             config = json.loads((self.path / CONFIG).read_bytes())
-        except ValueError:
+        except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
             raise EngineArchiveMalformed(reason=f"{CONFIG} in it is no JSON object")

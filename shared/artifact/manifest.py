@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from shared.errors import EngineArchiveMalformed, EngineArchiveVersion
+from shared.errors import EngineArchiveCorrupt, EngineArchiveMalformed, EngineArchiveVersion
 
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
@@ -80,14 +80,14 @@ class EngineFacts(_Part):
     """The model's id on the hub, or the last part of its path."""
     revision: str | None = None
     """The resolved commit; None for a model from a path."""
-    config_digest: Sha256
-    """Of config.json in the archive."""
     cog_triton_version: str
 
 
 class Manifest(EngineFacts):
     """The facts, and every file of the archive but manifest.json itself, in the order they stand there."""
 
+    config_digest: Sha256
+    """Of config.json in the archive: what tells two builds apart, without a look at their files."""
     files: tuple[FileEntry, ...]
 
     @property
@@ -101,16 +101,23 @@ class Manifest(EngineFacts):
 
     @classmethod
     def from_bytes(cls, text: bytes) -> Manifest:
-        """Read manifest.json. Raises E4102 for another format version, E4100 for what is no manifest."""
+        """Read manifest.json.
+
+        Raises E4102 for another format version, E4100 for what is no manifest, E4104 for one that contradicts
+        itself.
+        """
         try:
             version = _Versioned.model_validate_json(text).format_version
             if version != (supported := cls.model_fields["format_version"].default):
                 raise EngineArchiveVersion(version=version, supported=supported)
-            return cls.model_validate_json(text)
+            manifest = cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in (MANIFEST, *first["loc"]))
             raise EngineArchiveMalformed(reason=f"{where}: {first['msg']}") from None
+        if any(file.name == CONFIG and file.sha256 != manifest.config_digest for file in manifest.files):
+            raise EngineArchiveCorrupt(file=CONFIG, reason="its config_digest is that of another config")
+        return manifest
 
 
 Check = Callable[[Manifest | None], None]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .tar import Readable
 
 _MAX_MANIFEST = 16 << 20
+_MAX_LINK = 1024  # bytes, as of names
 
 
 def read_manifest(stream: Readable) -> Manifest | None:
@@ -113,7 +114,10 @@ class _Unpacking:
         if entry.isreg():
             self._unpack(name, entry.size)
         elif entry.issym():
-            self._links[name] = entry.linkname
+            target = entry.linkname
+            if not target.isprintable() or not 0 < len(target.encode()) <= _MAX_LINK:
+                raise EngineArchiveUnsafe(member=name, reason="is a link to what no file can be called")
+            self._links[name] = target
         else:
             self._link(name, entry.linkname.removeprefix("./"))
 

@@ -126,7 +126,11 @@ def _manifest(facts: EngineFacts, files: list[PackedFile], sizes: list[int], dig
         FileEntry(name=file.name, size=size, sha256=digest)
         for file, size, digest in zip(files, sizes, digests, strict=True)
     )
-    return Manifest(**facts.model_dump(), files=entries)
+    return Manifest(**facts.model_dump(), config_digest=digests[_index(files)], files=entries)
+
+
+def _index(files: list[PackedFile]) -> int:
+    return next(index for index, file in enumerate(files) if file.name == CONFIG)
 
 
 def _copy(file: PackedFile, size: int, archive: BinaryIO, advance: Callable[[int], None]) -> str:

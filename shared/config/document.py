@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MAX_VALUES = 10_000
 """Most values in a config, an alias counted as all that it stands for."""
 
+_MAX_BITS = 1024  # what Python refuses to print is far above that
+
 MAX_DEPTH = 32
 """Most levels of nesting."""
 
@@ -140,6 +142,8 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(node, f"this is not a valid {node.tag.removeprefix(_TAG)}") from error
         if isinstance(value, float) and not math.isfinite(value):
             raise _refusal(node, "a number must be finite")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise _refusal(node, "a whole number has too many digits")
         return value
 
 

@@ -17,7 +17,7 @@ RUNS = 5
 ENGINE_BYTES = 1 << 30
 RANKS = 2
 MODEL_BYTES = 2_000_000_000
-FACTS = EngineFacts(engine="mock", model="x", config_digest="0" * 64, cog_triton_version="0")
+FACTS = EngineFacts(engine="mock", model="x", cog_triton_version="0")
 
 
 def packing(directory: Path) -> float:

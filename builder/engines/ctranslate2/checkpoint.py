@@ -6,13 +6,13 @@ as float32.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes  # noqa: F401 -- teaches numpy the type bfloat16
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from builder.model_json import read_object
 from shared.errors import CheckpointInvalid
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Checkpoint:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.config = _read_json_object(directory / "config.json")
+        self.config = read_object(directory / "config.json")
         self._tensors: dict[str, Any] = {}
         self._required: set[str] = set()
         for path in _weight_files(directory):
@@ -72,7 +72,7 @@ def _weight_files(directory: Path) -> list[Path]:
     index = directory / INDEX
     if not index.exists():
         return [directory / WEIGHTS]
-    weight_map = _read_json_object(index).get("weight_map")
+    weight_map = read_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointInvalid(reason=f"{INDEX} has no weight_map")
     names = sorted({str(name) for name in weight_map.values()})
@@ -84,25 +84,13 @@ def _weight_files(directory: Path) -> list[Path]:
 
 def _open_weights(path: Path) -> Any:
     try:
+        if not path.is_file():
+            raise CheckpointInvalid(reason=f"it has no {path.name}")
         with path.open("rb") as file:
             if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
                 raise CheckpointInvalid(
                     reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
                 )
         return safe_open(path, framework="numpy")
-    except (FileNotFoundError, IsADirectoryError):
-        raise CheckpointInvalid(reason=f"it has no {path.name}") from None
     except SafetensorError as error:
         raise CheckpointInvalid(reason=f"{path.name} is damaged or incomplete ({error})") from None
-
-
-def _read_json_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise CheckpointInvalid(reason=f"it has no {path.name}") from None
-    except (ValueError, RecursionError):
-        raise CheckpointInvalid(reason=f"{path.name} is not JSON") from None
-    if not isinstance(content, dict):
-        raise CheckpointInvalid(reason=f"{path.name} is not a JSON object")
-    return content

@@ -32,6 +32,10 @@ def convert(model: Path, output: Path, quantization: str, progress: Callable[[in
     """
     checkpoint = Checkpoint(model)
     hyperparameters = read_hyperparameters(checkpoint.config)
+    # Before anything is made for each token and each layer that config.json names.
+    checkpoint.require("model.embed_tokens.weight", (hyperparameters.vocab_size, hyperparameters.hidden_size))
+    last_layer = f"model.layers.{hyperparameters.num_hidden_layers - 1}"
+    checkpoint.require(f"{last_layer}.input_layernorm.weight", (hyperparameters.hidden_size,))
     vocabulary = read_vocabulary(model / "tokenizer.json", hyperparameters.vocab_size)
     variables = Variables(checkpoint, int8=quantization == "int8", progress=progress)
     spec = make_model(hyperparameters, variables, vocabulary)

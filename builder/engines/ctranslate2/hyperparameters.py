@@ -16,6 +16,7 @@ from shared.errors import CheckpointInvalid, UnsupportedArchitecture
 _CONTEXT_LENGTHS = {"LlamaForCausalLM": 2048, "MistralForCausalLM": 131072, "Qwen2ForCausalLM": 32768}
 
 _MISTRAL_SLIDING_WINDOW = 4096
+_MAX_COUNT = 2**31 - 1  # CTranslate2 keeps them in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,10 @@ def _count(settings: dict[str, Any], key: str, default: int | None = None) -> in
     value = settings.get(key)
     if value is None:
         value = default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CheckpointInvalid(reason=f"{key} in config.json is {value!r}, not a positive whole number")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_COUNT:
+        raise CheckpointInvalid(
+            reason=f"{key} in config.json is {value!r}, not a whole number from 1 to 2^31 - 1"
+        )
     return value
 
 

@@ -12,9 +12,7 @@ from shared.artifact import EngineFacts, FileEntry, Manifest, PackedFile, extrac
 from shared.artifact.write import header
 
 CONFIG = b'{"engine": "mock"}'
-FACTS = EngineFacts(
-    engine="mock", model="tiny", config_digest=sha256(CONFIG).hexdigest(), cog_triton_version="0.1.0"
-)
+FACTS = EngineFacts(engine="mock", model="tiny", cog_triton_version="0.1.0")
 CONTENTS = {
     "config.json": CONFIG,
     "engine/model.bin": bytes(range(256)) * 5,
@@ -43,7 +41,8 @@ def member(name: str, data: bytes) -> bytes:
 def listing(contents: dict[str, bytes]) -> Manifest:
     """The manifest that tells the truth about `contents`."""
     entries = (FileEntry(name=n, size=len(d), sha256=sha256(d).hexdigest()) for n, d in contents.items())
-    return Manifest(**FACTS.model_dump(), files=tuple(entries))
+    digest = sha256(contents.get("config.json", CONFIG)).hexdigest()
+    return Manifest(**FACTS.model_dump(), config_digest=digest, files=tuple(entries))
 
 
 def forged(manifest: bytes, *members: bytes) -> bytes:

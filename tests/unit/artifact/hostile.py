@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tarfile
 
 from backports import zstd
@@ -116,6 +117,9 @@ _UNSAFE = {
     "path upwards in the prefix of a name": behind_config(entry("../" + "d" * 150 + "/x").tobuf(tarfile.USTAR_FORMAT)),
     "the same file with a point before it": behind_config(member("./config.json", b"{}")),
     "link out in an extended header": behind_config(pax(record("linkpath", "/etc/passwd")), entry("a", tarfile.SYMTYPE, "config.json").tobuf()),
+    "NUL in a link": behind_config(pax(record("linkpath", "a\0b")), entry("a", tarfile.SYMTYPE, "x").tobuf()),
+    "link of 5000 characters": behind_config(pax(record("linkpath", "a" * 5000)), entry("a", tarfile.SYMTYPE, "x").tobuf()),
+    "link to an empty name": old(entry("a", tarfile.SYMTYPE, "")),
     "hard link out in a long name": behind_config(long_name(b"K", b"../../etc/passwd"), entry("a", tarfile.LNKTYPE, "config.json").tobuf()),
     "links in a circle": old(entry("a", tarfile.SYMTYPE, "b"), entry("b", tarfile.SYMTYPE, "a")),
     "link for a directory, then a file in it": old(entry("d", tarfile.SYMTYPE, "."), entry("d/evil")),
@@ -131,12 +135,14 @@ _CORRUPT = {
     "longer than listed": listed(_GOOD, _SMALL, member("model.bin", b"weights and more")),
     "shorter than listed": listed(_GOOD, _SMALL, member("model.bin", b"w")),
     "not listed": listed({"config.json": CONFIG}, _SMALL, member("evil", b"")),
+    "config of another digest": with_manifest(re.sub(rb'"config_digest": "\w+"', b'"config_digest": "' + b"0" * 64 + b'"', _TEXT)),
     "listed and missing": listed(_GOOD, _SMALL),
-}
+}  # fmt: skip
 _TOO_LARGE = {
     "large by its manifest": with_manifest(_TEXT.replace(b'"size": 7', b'"size": 9999999999')),
     "large by a header": behind_config(tar_header("bomb", 1 << 40)),
     "large by an extended header": behind_config(pax(record("size", str(1 << 50))), member("bomb", b"")),
+    "10^17 bytes by a header": behind_config(tar_header("bomb", 10**17)),
     "gzip bomb": gzip.compress(behind_config(member("bomb", bytes(4 << 20)))),
     "Zstandard bomb": zstd.compress(behind_config(member("bomb", bytes(4 << 20)))),
     "many small files": behind_config(*[member(f"f{n}", bytes(512 << 10)) for n in range(3)]),

@@ -27,7 +27,16 @@ def test_there_must_be_an_engine(tmp_path, name):
         EngineDirectory(tmp_path / name)
 
 
-@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"a": ' + b"9" * 100_000 + b"}",
+    ],
+)
 def test_the_config_must_be_an_object(tmp_path, text):
     (tmp_path / "config.json").write_bytes(text)
     with pytest.raises(EngineArchiveMalformed, match=r"config\.json"):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from builder.generation_config import generation_config
+from shared.errors import CheckpointInvalid
 
 
 @pytest.fixture
@@ -44,7 +45,16 @@ def test_a_model_that_names_none_keeps_its_file(model):
     assert json.loads(generation_config(directory)) == {"top_p": 0.9}
 
 
-def test_what_is_no_json_says_nothing(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    (tmp_path / "generation_config.json").write_text("[]")
-    assert generation_config(tmp_path) is None
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_what_is_no_json_object_is_refused(tmp_path, text):
+    (tmp_path / "generation_config.json").write_text(text)
+    with pytest.raises(CheckpointInvalid, match=r"generation_config\.json is not"):
+        generation_config(tmp_path)
+
+
+@pytest.mark.parametrize("added", [7, [7], [{"content": "x"}], [{"id": 1}]])
+def test_added_tokens_of_another_form_say_nothing(model, added):
+    assert (
+        generation_config(model(tokenizer_config={"eos_token": "x"}, tokenizer={"added_tokens": added}))
+        is None
+    )

@@ -137,6 +137,21 @@ def test_an_output_that_cannot_be_written_is_said(tmp_path):
     assert from_text(child.stderr).code == "E3202"
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"num_hidden_layers": 10**9}, "no tensor model.layers.999999999.input_layernorm.weight"),
+        ({"vocab_size": 10**9}, "the tensor model.embed_tokens.weight has the shape"),
+    ],
+)
+@pytest.mark.timeout(30)
+def test_sizes_without_weights_are_refused_at_once(tmp_path, changes, reason):
+    model = write_checkpoint(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | changes))
+    assert reason in refused(model, tmp_path / "output")[1]
+
+
 def test_a_full_disk_is_said(tmp_path):
     model = write_checkpoint(tmp_path / "model")
     program = """

@@ -33,6 +33,7 @@ def test_another_architecture_is_refused_by_name(architectures):
         ({"hidden_size": None}, "hidden_size in config.json is None"),
         ({"num_hidden_layers": "2"}, "num_hidden_layers in config.json is '2'"),
         ({"num_attention_heads": 0}, "num_attention_heads in config.json is 0"),
+        ({"head_dim": 10**18}, "head_dim in config.json is 1000000000000000000"),
         ({"rms_norm_eps": -1}, "rms_norm_eps in config.json is -1"),
         ({"rope_theta": float("nan")}, "rope_theta in config.json is nan"),
         ({"num_attention_heads": 4, "num_key_value_heads": 3}, "no multiple of num_key_value_heads 3"),

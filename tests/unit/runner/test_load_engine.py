@@ -16,7 +16,7 @@ def settings(tmp_path, **environment: str) -> Settings:
 
 @pytest.fixture
 def archive(tmp_path):
-    facts = EngineFacts(engine="mock", model="m", config_digest="0" * 64, cog_triton_version="1")
+    facts = EngineFacts(engine="mock", model="m", cog_triton_version="1")
     write_archive(tmp_path / "engine.tar", facts, [PackedFile("config.json", b"{}")])
     return tmp_path / "engine.tar"
 

@@ -1,0 +1,30 @@
+"""The JSON files of a model: from anybody, so of any size and shape. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import CheckpointInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in the file `path`. Raises E3201 when there is none."""
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            raise CheckpointInvalid(reason=f"it has no {path.name}")
+        if path.stat().st_size > _MAX_BYTES:
+            raise CheckpointInvalid(reason=f"{path.name} has more than {_MAX_BYTES} bytes")
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise CheckpointInvalid(reason=f"{path.name} is not JSON, or nested too deep") from None
+    if not isinstance(content, dict):
+        raise CheckpointInvalid(reason=f"{path.name} is not a JSON object")
+    return content

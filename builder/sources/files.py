@@ -1,0 +1,48 @@
+"""What is in a model's folder, looked at before anything works on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from builder.model_json import read_object
+from shared.errors import CheckpointInvalid, ModelFolderUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_OBJECTS = (
+    "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
+)  # fmt: skip
+# Far beyond every model: whoever takes such a number at its word needs all the memory there is.
+_MOST = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size": 1 << 24}
+
+
+def check_files(folder: Path, names: Iterable[str]) -> None:
+    """Raise E3107 for one of `names` that is no file, or that a link brings in from outside of `folder`;
+    E3201 for JSON that cannot be read, and sizes that no model has.
+    """
+    root = _root(folder)
+    for name in names:
+        path = (folder / name).resolve()
+        if not path.is_relative_to(root):
+            reason = f"{name} is a link that leads out of it; put a copy of the file there"
+            raise ModelFolderUnusable(path=str(folder), reason=reason)
+        if not path.is_file():
+            raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is no file")
+        if name in _OBJECTS:
+            _check_sizes(name, read_object(folder / name))
+
+
+def _root(folder: Path) -> Path:
+    """What links in `folder` may lead to: the folder, of the hub's cache all of the same model."""
+    folder = folder.resolve()
+    model = folder.parents[1] if folder.parent.name == "snapshots" else folder
+    return model if model.name.startswith("models--") else folder
+
+
+def _check_sizes(name: str, content: dict[str, Any]) -> None:
+    for section in (content, *(value for value in content.values() if isinstance(value, dict))):
+        for key, most in _MOST.items():
+            if isinstance(value := section.get(key), int) and value > most:
+                raise CheckpointInvalid(reason=f"{name} has {key} {value}, and no model has more than {most}")

@@ -1,0 +1,115 @@
+"""Folders of models that nobody should trust, and what of them is refused before anything works on it."""
+
+import json
+import os
+import shutil
+import tarfile
+
+import pytest
+
+from builder.pipeline import build
+from builder.sources.download import Download
+from shared.errors import CheckpointInvalid, ConfigCheckFailed, ModelFolderUnusable
+
+DEEP = '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"
+LONG = '{"a": ' + "9" * 100_000 + "}"
+
+
+def ignore(done, total=None):
+    pass
+
+
+def load(model_dir, state, **options):
+    Download(str(model_dir), **options).run(state, ignore)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "generation_config.json", "model.safetensors", "merges.txt"]
+)
+@pytest.mark.timeout(20)
+def test_a_pipe_is_not_waited_for(model_dir, state, name):
+    (model_dir / name).unlink(missing_ok=True)
+    os.mkfifo(model_dir / name)
+    with pytest.raises(ModelFolderUnusable, match=f"{name} in it is no file"):
+        load(model_dir, state)
+
+
+def test_a_folder_is_no_file(model_dir, state):
+    (model_dir / "special_tokens_map.json").mkdir()
+    with pytest.raises(ModelFolderUnusable, match=r"special_tokens_map\.json in it is no file"):
+        load(model_dir, state)
+
+
+@pytest.mark.parametrize("name", ["special_tokens_map.json", "config.json", "model.safetensors"])
+@pytest.mark.parametrize("target", ["../secret", "{}/secret", "/proc/self/environ"])
+def test_a_link_that_leaves_the_folder_is_not_followed(model_dir, state, name, target):
+    (model_dir.parent / "secret").write_text("{}")
+    (model_dir / name).unlink(missing_ok=True)
+    (model_dir / name).symlink_to(target.format(model_dir.parent))
+    with pytest.raises(ModelFolderUnusable, match=f"{name} is a link that leads out"):
+        load(model_dir, state)
+
+
+def test_links_inside_the_folder_and_to_the_folder_are_fine(model_dir, state, tmp_path):
+    (model_dir / "weights").mkdir()
+    (model_dir / "model.safetensors").rename(model_dir / "weights/1")
+    (model_dir / "model.safetensors").symlink_to("weights/1")
+    (tmp_path / "link").symlink_to(model_dir)
+    load(tmp_path / "link", state)
+    assert state.model.path == model_dir
+
+
+def test_a_folder_of_the_hubs_cache_is_a_model(hub, state):
+    Download("someone/tiny").run(state, ignore)
+    snapshot = state.model.path
+    assert (snapshot / "config.json").is_symlink()
+    load(snapshot, state)
+    assert state.model.path == snapshot
+
+
+def test_a_link_in_the_hubs_cache_leads_to_the_same_model(hub, state, tmp_path):
+    Download("someone/tiny").run(state, ignore)
+    (tmp_path / "secret").write_text("{}")
+    (state.model.path / "config.json").unlink()
+    (state.model.path / "config.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelFolderUnusable):
+        load(state.model.path, state)
+
+
+@pytest.mark.parametrize("text", [DEEP, LONG, "[]", "{", "\x00", ""])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+def test_json_that_cannot_be_read(model_dir, state, name, text):
+    (model_dir / name).write_text(text)
+    with pytest.raises(CheckpointInvalid, match=f"{name} is not"):
+        load(model_dir, state)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "num_attention_heads"])
+@pytest.mark.parametrize("section", [None, "text_config"])
+def test_sizes_that_no_model_has(model_dir, state, key, section):
+    sizes = {key: 10**9}
+    (model_dir / "config.json").write_text(json.dumps({section: sizes} if section else sizes))
+    with pytest.raises(CheckpointInvalid, match=f"{key} 1000000000"):
+        load(model_dir, state)
+
+
+def test_a_model_of_the_hub_is_looked_at_too(hub, model_dir, state):
+    (model_dir / "config.json").write_text('{"num_hidden_layers": 1000000000}')
+    with pytest.raises(CheckpointInvalid):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_nothing_of_another_folder_gets_into_an_archive(tmp_path, model_dir):
+    shutil.copy(model_dir / "config.json", tmp_path / "secret")
+    words = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+    tokenizer = {"version": "1.0", "added_tokens": [], "model": words}
+    (model_dir / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (model_dir / "special_tokens_map.json").symlink_to(tmp_path / "secret")
+    config = tmp_path / "config.yaml"
+    config.write_text("engine: mock\nmodel: published\n")
+    with pytest.raises(ConfigCheckFailed, match="E3107"):
+        build(str(config), tmp_path / "engine.tar")
+    (model_dir / "special_tokens_map.json").unlink()
+    build(str(config), tmp_path / "engine.tar")
+    with tarfile.open(tmp_path / "engine.tar") as archive:
+        assert "tokenizer/special_tokens_map.json" not in archive.getnames()
