@@ -115,6 +115,12 @@ class Settings(BaseModel):
         description="`host:port` of Triton's own HTTP endpoints, for curl and perf tools; not set: closed."
         " Whoever reaches them needs no key",
     )
+    engine_environment: str = Field(
+        "",
+        alias="ENGINE_ENVIRONMENT",
+        description="names of variables, with commas between them, that Triton and the engine get beside"
+        " those of CUDA, MPI and the engines themselves",
+    )
     response_timeout: float = Field(
         120,
         gt=0,
@@ -147,6 +153,11 @@ class Settings(BaseModel):
     def admitted(self) -> int:
         """Predictions that may run or wait at the same time."""
         return self.max_predictions or max(1, self.cog_slots * 4 // 5)
+
+    @property
+    def engine_variables(self) -> list[str]:
+        """The names in `engine_environment`."""
+        return [name.strip() for name in self.engine_environment.split(",")]
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.

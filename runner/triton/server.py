@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _POLL_SECONDS = 0.01
-_STOP_GRACE_SECONDS = 5
+STOP_GRACE_SECONDS = 5
 _BACK_OFF_SECONDS = (0.1, 0.5, 2, 5, 15)
 _STABLE_SECONDS = 60
 # A thread that is behind by some 250 events loses those that follow: more threads are behind by less.
@@ -61,7 +61,7 @@ class TritonServer:
             *http_arguments(http_address),
             *_metrics_arguments(metrics_port),
             "--log-info=false",
-            f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
+            f"--exit-timeout-secs={STOP_GRACE_SECONDS}",
         ]
         self._environment = {
             **os.environ,
@@ -107,7 +107,7 @@ class TritonServer:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(_STOP_GRACE_SECONDS)
+                self._process.wait(STOP_GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._process.wait()
@@ -158,6 +158,33 @@ def _metrics_arguments(port: int | None) -> list[str]:
     if port is None:
         return ["--allow-metrics=false"]
     return [f"--metrics-port={port}", "--metrics-address=127.0.0.1", "--allow-gpu-metrics=false"]
+
+
+def tritonserver_command(
+    layout: Layout, model_repository: Path, *, grpc_port: int, metrics_port: int, http_address: str | None
+) -> list[str]:
+    """How a tritonserver is started, with gRPC and metrics on loopback.
+
+    `http_address`: `host:port` of Triton's HTTP endpoints, which are closed without it. Raises E4000.
+    """
+    return [
+        str(layout.tritonserver),
+        f"--model-repository={model_repository}",
+        f"--backend-directory={layout.backend_directory}",
+        "--grpc-address=127.0.0.1",
+        f"--grpc-port={grpc_port}",
+        *http_arguments(http_address),
+        *_metrics_arguments(metrics_port),
+        # All that goes through Triton is on the CPU, where this would be memory that nobody uses.
+        "--pinned-memory-pool-byte-size=0",
+        "--log-info=false",
+        f"--exit-timeout-secs={STOP_GRACE_SECONDS}",
+    ]
+
+
+def is_harmless(line: str) -> bool:
+    """Whether Triton says with this line of its log only that the machine has no GPU, which it needs not."""
+    return "CudaDriverHelper has not been initialized" in line
 
 
 def http_arguments(address: str | None) -> list[str]:

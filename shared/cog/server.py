@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
 
-from shared.errors import PortInUse
+from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
 
 PREDICTORS = {"builder": "run.py:Builder", "runner": "run.py:Runner"}
@@ -44,11 +45,15 @@ def free_port() -> int:
         return port
 
 
-def refuse_used_port(port: int) -> None:
-    """Raise E4003 when something listens on the port already."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError as taken:
-            raise PortInUse(port=port) from taken
+def refuse_used_port(port: int, host: str = "127.0.0.1") -> None:
+    """Raise E4003 when something listens on the port already, E4002 when one cannot listen there."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise PortInUse(port=port) from None
+        reason = f"one cannot listen there: {problem.strerror or problem}"
+        raise SettingInvalid(setting="PORT", value=f"{host}:{port}", reason=reason) from None

@@ -29,7 +29,7 @@ class SettingInvalid(CogTritonError):
 class WorkerDied(CogTritonError):
     code = "E4005"
     fixed_by = FixedBy.OPERATOR
-    message = "Cog's server or its worker ended before the set-up did."
+    message = "The HTTP server, or its worker, ended before it could be reached."
     remedy = "Look into the log above; it may have run out of memory, or PATH may lead to another `python`."
 
 
@@ -38,6 +38,13 @@ class SetupTimedOut(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The set-up was not over after {seconds:g} s."
     remedy = "Look into the log above for what it waited for, or raise SETUP_TIMEOUT."
+
+
+class RunDirectoryUnusable(CogTritonError):
+    code = "E4007"
+    fixed_by = FixedBy.OPERATOR
+    message = "There is no place for the runner's sockets and small files: {reason}."
+    remedy = "Set TMPDIR to a directory that can be written to, or mount a tmpfs at /tmp."
 
 
 class GpusMissing(CogTritonError):

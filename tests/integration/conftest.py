@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 import uuid
 from contextlib import contextmanager
@@ -78,6 +79,13 @@ def mock_archive(tmp_path_factory):
         return directory / "engine.tar"
 
     return make
+
+
+@pytest.fixture
+def silence():
+    """The URL of an engine that is never sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/engine.tar"
 
 
 @pytest.fixture(scope="module")

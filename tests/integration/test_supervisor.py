@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +34,6 @@ def start(tmp_path):
         assert wait_gone(mark) == {}
 
     return run
-
-
-@pytest.fixture
-def silence():
-    """The URL of an engine that is never sent."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/engine.tar"
 
 
 def broken_import(directory, statement: str) -> str:

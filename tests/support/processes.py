@@ -15,11 +15,11 @@ def marked(mark: str) -> dict[int, str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = (process / "stat").read_bytes().rpartition(b")")[2].split()[0]
         except (OSError, ProcessLookupError):
             continue
-        if f"{MARK}={mark}".encode() in environment and state != "Z" and int(process.name) != os.getpid():
+        if f"{MARK}={mark}".encode() in environment and state != b"Z" and int(process.name) != os.getpid():
             found[int(process.name)] = command
     return found
 

@@ -1,0 +1,60 @@
+"""Cog's own HTTP server in the place of the front."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from runner.lifecycle.control import CONTROL
+from runner.lifecycle.processes import children
+from runner.lifecycle.server import Server
+from shared.layout import PROJECT_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LOOK_SECONDS = 0.2
+_GONE_SECONDS = 2  # without a worker, once there was one
+_ABSENT_SECONDS = 15  # without a worker, when none was seen
+
+
+class CogServer(Server):
+    """`cog.server.http`, whose worker is runner/run.py.
+
+    Of a worker that dies before they have met it says STARTING for ever: so it is looked for until then.
+    """
+
+    liveness_path = "/health-check"
+
+    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
+        """As in the base class.
+
+        Cog starts its worker as the first `python` on PATH, so ours must come first. With PYTHONSAFEPATH the
+        working directory does not shadow modules of other packages.
+        """
+        path = os.path.dirname(sys.executable)  # noqa: PTH120 - not resolved: an environment is found by its link
+        environment = {
+            "COG_PREDICT_TYPE_STUB": "runner/run.py:Runner",
+            **os.environ,
+            CONTROL: control_path,
+            "PATH": os.pathsep.join((path, os.environ.get("PATH", os.defpath))),
+            "PORT": str(self.port),
+            "PYTHONPATH": os.environ.get("PYTHONPATH") or str(PROJECT_ROOT),
+            "PYTHONSAFEPATH": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        return [sys.executable, "-m", "cog.server.http", "--host", self.host], environment
+
+    async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
+        """As in the base class."""
+        seen, last = False, asyncio.get_running_loop().time()
+        while not connected.is_set():
+            now = asyncio.get_running_loop().time()
+            if children(pid):
+                seen, last = True, now
+            elif now - last > (_GONE_SECONDS if seen else _ABSENT_SECONDS):
+                return "has no worker"
+            await asyncio.sleep(_LOOK_SECONDS)
+        return await super().wait_until_broken(pid, connected)

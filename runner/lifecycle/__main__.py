@@ -1,0 +1,98 @@
+"""Run a supervisor: `python -m runner.lifecycle`, the command of the runner images and of `cog-triton serve`.
+
+Its settings come from the environment; docs/environment.md lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runner.lifecycle.run_directory import run_directory
+from runner.lifecycle.server import Front
+from runner.lifecycle.supervision import Supervisor
+from shared.cog.server import refuse_used_port
+from shared.errors import CogTritonError, SettingInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runner.lifecycle.server import Server
+
+
+def main() -> int:
+    """Run it until it ends; its exit status."""
+    parser = argparse.ArgumentParser(prog="runner.lifecycle")
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
+    parser.add_argument("--end-on-failure", action="store_true", help="end when the set-up fails")
+    parser.add_argument(
+        "--caller-fd", type=int, help="start no HTTP server: whoever calls serves, and is told over this"
+    )
+    options = parser.parse_args()
+    try:
+        if options.caller_fd is not None:
+            caller, server = socket.socket(fileno=options.caller_fd), None
+        else:
+            caller, server = None, _server(options.host, options.port)
+        with run_directory() as directory:
+            return asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
+    except CogTritonError as error:
+        with suppress(OSError):
+            sys.stderr.write(f"{error}\n")
+        return 1
+
+
+async def _run(
+    directory: Path, server: Server | None, caller: socket.socket | None, *, end_on_failure: bool
+) -> int:
+    on_ready = partial(_tell_ready, server) if server else lambda _seconds: None
+    supervisor = Supervisor(directory, server, end_on_failure=end_on_failure, on_ready=on_ready)
+    return await supervisor.run(caller)
+
+
+def _server(host: str, port: str) -> Server:
+    """The HTTP server of the settings. Raises E4002 and E4003."""
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise SettingInvalid(setting="PORT", value=port, reason="a port is a number from 1 to 65535")
+    refuse_used_port(int(port), host)
+    match os.environ.get("SERVER") or "front":
+        case "front":
+            return Front(host, int(port), tls=bool(os.environ.get("TLS_CERTIFICATE")))
+        case "cog":
+            from runner.cog.server import CogServer
+
+            return CogServer(host, int(port))
+        case other:
+            raise SettingInvalid(setting="SERVER", value=other, reason="it is front or cog")
+
+
+def _tell_ready(server: Server, seconds: float) -> None:
+    """Say where to send a prompt: to a person at a terminal with an example."""
+    from shared.logs import configure_logging
+
+    configure_logging()
+    import structlog
+
+    structlog.get_logger("runner.lifecycle").info("ready", url=server.url, seconds=round(seconds, 3))
+    if sys.stderr.isatty():
+        with suppress(OSError):
+            sys.stderr.write(_EXAMPLE.format(url=server.url))
+
+
+_EXAMPLE = """
+Ready: {url}. Ctrl-C ends it. Send a prompt from another terminal:
+
+  curl -N {url}/predictions -H 'Accept: text/event-stream' \\
+    -H 'Content-Type: application/json' -d '{{"input": {{"prompt": "Hello"}}}}'
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""All that must be there before Triton starts, in a process of its own: heavy imports, threads, downloads.
+
+    python -m runner.lifecycle.preparation --control-fd FD --directory DIR
+
+It tells its supervisor over FD (control.py) what to start, or why that cannot be, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
+from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
+from runner.lifecycle.environment import engine_environment
+from runner.lifecycle.machine import check_machine
+from runner.settings import Settings
+from runner.triton.model_repository import BridgeParameters, write_model_repository
+from runner.triton.server import tritonserver_command
+from runner.weights import fetch_weights
+from shared.cog.server import free_port
+from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
+from shared.layout import PROJECT_ROOT, Layout
+from shared.logs import configure_logging
+from shared.progress import stderr_progress
+
+if TYPE_CHECKING:
+    from shared.artifact import EngineDirectory, Manifest
+
+log = structlog.get_logger()
+
+
+def prepare(settings: Settings, directory: Path) -> Prepared:
+    """Fetch the engine, check that it runs here, and write Triton's model repository into `directory`.
+
+    Raises E3xxx and E4xxx.
+    """
+    layout = Layout.current()
+    engine = load_engine(settings, layout.available_engines())
+    kind = engine_kind(engine.manifest)
+    _check_ranks(settings, engine)
+    feed = directory / "feed"
+    write_model_repository(
+        directory / "models",
+        BridgeParameters(
+            engine_python=layout.engine_python(kind),
+            engine_kind=kind,
+            engine_dir=engine.path,
+            engine_path=PROJECT_ROOT,
+            start_timeout_seconds=settings.engine_start_timeout,
+        ),
+    )
+    address = EngineAddress(
+        engine=kind,
+        engine_dir=str(engine.path),
+        grpc_port=free_port(),
+        metrics_port=free_port(),
+        feed_path=str(feed),
+    )
+    environment = engine_environment(os.environ, settings.engine_variables)
+    environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
+    environment[SERVER_ARGUMENTS] = json.dumps(settings.server_arguments(engine.config))
+    command = tritonserver_command(
+        layout,
+        directory / "models",
+        grpc_port=address.grpc_port,
+        metrics_port=address.metrics_port,
+        http_address=settings.triton_http_address,
+    )
+    return Prepared(command, environment, address)
+
+
+def engine_kind(manifest: Manifest | None) -> str:
+    """The kind of engine in an archive; those of the time before manifests hold TensorRT-LLM's."""
+    return "tensorrt_llm" if manifest is None else manifest.engine
+
+
+def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
+    """The engine that the settings name, fetched and unpacked if need be.
+
+    Raises E4202 when they name none, E4103 for a kind that is not in `available`, E4010 to E4015 for a
+    machine that cannot run it, and what fetch_weights raises.
+    """
+
+    def check(manifest: Manifest | None) -> None:
+        if (kind := engine_kind(manifest)) not in available:
+            raise EngineKindMismatch(kind=kind, available=", ".join(available))
+        check_machine(kind, manifest, settings.image_sm)
+
+    source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
+    if source is None:
+        raise WeightsNotSet
+    with stderr_progress().step("engine") as progress:
+        engine = fetch_weights(
+            str(source),
+            settings.weights_cache,
+            check=check,
+            max_bytes=settings.max_engine_bytes,
+            progress=progress,
+        )
+    if engine.manifest is None:
+        log.warning("this engine has no manifest: whether it fits this image cannot be checked")
+    return engine
+
+
+def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
+    """Raise E4002 when WORLD_SIZE is not what the engine needs."""
+    ranks = None if engine.manifest is None else engine.manifest.ranks
+    if settings.world_size is not None and ranks is not None and settings.world_size != ranks:
+        reason = f"the engine is served by {ranks} processes"
+        raise SettingInvalid(setting="WORLD_SIZE", value=settings.world_size, reason=reason)
+
+
+def main() -> None:
+    """Prepare once, and tell how it went."""
+    parser = argparse.ArgumentParser(prog="runner.lifecycle.preparation")
+    parser.add_argument("--control-fd", type=int, required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    options = parser.parse_args()
+    with socket.socket(fileno=options.control_fd) as control:
+        try:
+            configure_logging()
+            settings = Settings.from_environment(os.environ)
+            seconds = SettingsRead(
+                settings.setup_timeout, settings.engine_start_timeout, settings.drain_seconds
+            )
+            control.sendall(encode(seconds))
+            message: Prepared | SetupFailed = prepare(settings, options.directory)
+        except CogTritonError as error:
+            message = SetupFailed(str(error))
+        except Exception:
+            log.exception("the preparation failed")
+            message = SetupFailed(str(GenericError()))
+        control.sendall(encode(message))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The processes below the supervisor: started, waited for, and ended with it, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_SECONDS = 0.02
+
+
+class Process:
+    """A child process. `Processes.start` makes them."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self.pid = popen.pid
+        self.stderr = popen.stderr
+        self.ended = asyncio.Event()
+
+    @property
+    def status(self) -> str:
+        """How it ended, in words."""
+        code = self._popen.returncode
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+
+    def signal(self, number: int) -> None:
+        """Send a signal; nothing happens when it has ended."""
+        if not self.ended.is_set():
+            os.kill(self.pid, number)
+
+    async def end(self, grace: float) -> None:
+        """SIGTERM, and SIGKILL when it has not ended within `grace` seconds."""
+        self.signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self.ended.wait(), grace)
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self.ended.wait()
+
+    def has_ended(self, status: int) -> None:
+        """Note what waitpid said. For `Processes`, which waits for all."""
+        self._popen.returncode = os.waitstatus_to_exitcode(status)
+        self.ended.set()
+
+
+class Processes:
+    """All children of this process, also those that it adopts. One event loop, in the main thread."""
+
+    def __init__(self) -> None:
+        self._own: dict[int, Process] = {}
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a child leaves behind becomes ours
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
+
+    def start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stderr: int | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Process:
+        """Start a process that is killed when this one ends. Raises OSError."""
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it ended before that
+                os._exit(1)
+
+        popen = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            process_group=0,  # a signal for all of a terminal's processes is for this one to handle
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
+        )
+        process = self._own[popen.pid] = Process(popen)
+        return process
+
+    def kill_adopted(self) -> None:
+        """Kill what processes that have ended left behind."""
+        for child in children(os.getpid()):
+            if child not in self._own:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    async def end_all(self) -> None:
+        """Kill what is left, and wait until nothing is."""
+        while left := children(os.getpid()):
+            for child in left:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if process := self._own.pop(found[0], None):
+                    process.has_ended(found[1])
+
+
+def children(parent: int) -> list[int]:
+    """The live child processes of a process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # As bytes: a process may have any name, and of other users' processes we see them too.
+            state, ppid = path.read_bytes().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue  # it has ended
+        if int(ppid) == parent and state != b"Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value)

@@ -1,0 +1,86 @@
+"""The directory in which a runner keeps its sockets and Triton's model repository while it runs.
+
+Its runner holds a lock on it, which the kernel takes away however the runner ends: a directory that nobody
+holds is swept at the next start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.errors import RunDirectoryUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = "cog-triton-"
+_ELSEWHERE = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - the directory itself is made by mkdtemp
+_MOST_BYTES = 90  # of its path: that of a Unix socket in it may have 107
+_NEEDED_BYTES = 1 << 16
+_YOUNG_SECONDS = 10  # one that is being made is not locked yet
+
+
+@contextmanager
+def run_directory() -> Iterator[Path]:
+    """A new directory for this runner alone, removed at the end; those of killed runners are removed now.
+
+    It is where temporary files belong (TMPDIR), or elsewhere when nothing can be written there. Raises E4007.
+    """
+    problems = []
+    for parent in dict.fromkeys((_temporary(), *_ELSEWHERE)):
+        _sweep(Path(parent))
+        try:
+            directory, lock = _made(parent)
+        except OSError as problem:
+            problems.append(f"{parent}: {problem.strerror or problem}")
+            continue
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            os.close(lock)
+        return
+    raise RunDirectoryUnusable(reason="; ".join(problems))
+
+
+def _temporary() -> str:
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+
+
+def _made(parent: str) -> tuple[Path, int]:
+    """A directory in which a file can be written, and its lock. Raises OSError."""
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    try:
+        if len(os.fsencode(directory)) > _MOST_BYTES:
+            raise OSError(f"the path is longer than {_MOST_BYTES} bytes")
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        trial = directory / "trial"
+        trial.write_bytes(bytes(_NEEDED_BYTES))
+        trial.unlink()
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return directory, lock
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what runners of this user left there when they were killed."""
+    for directory in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # it is gone, or it is not ours
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                found = os.fstat(lock)
+                if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG_SECONDS:
+                    continue
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -1,0 +1,65 @@
+"""The HTTP server that a supervisor keeps running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from runner.lifecycle.liveness import wait_until_hung
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONNECT_SECONDS = 60  # it only imports until then
+# Whoever listens on all addresses also listens on this.
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+class Server(ABC):
+    """How it is started, and how to see that it no longer works."""
+
+    liveness_path: str
+
+    def __init__(self, host: str, port: int, *, tls: bool = False) -> None:
+        self.host = host
+        self.port = port
+        self.tls = tls
+
+    @property
+    def url(self) -> str:
+        """Where to reach it from this machine."""
+        host = _HERE.get(self.host, self.host)
+        address = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.tls else ''}://{address}:{self.port}"
+
+    @abstractmethod
+    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
+        """Command and environment of a process that connects to `control_path`."""
+
+    async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
+        """Wait until process `pid` is of no use any more; what is wrong with it, in words.
+
+        `connected` is set once it has come to the control socket.
+        """
+        del pid
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await connected.wait()
+        except TimeoutError:
+            return f"did not get ready within {_CONNECT_SECONDS} s"
+        await wait_until_hung(_HERE.get(self.host, self.host), self.port, self.liveness_path, tls=self.tls)
+        return "does not answer"
+
+
+class Front(Server):
+    """Ours: runner/front."""
+
+    liveness_path = "/health/live"
+
+    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
+        """As in the base class."""
+        command = [sys.executable, "-m", "runner.front", "--control", control_path]
+        return [*command, "--host", self.host, "--port", str(self.port)], os.environ

@@ -1,0 +1,332 @@
+"""The first process of a runner: it keeps Triton and an HTTP server running, and ends them in order.
+
+                        preparation  fetches the engine, writes the model repository, and ends
+    supervisor  ------  tritonserver and, below it, the engine
+                        the front (runner/front), or Cog's server with its worker (runner/cog/server.py)
+
+All three start at once or as soon as they can. What dies is started again, after a pause that grows: a new
+front finds the engine loaded, a new Triton is found by the front. An HTTP server that does not answer is
+killed and counts as dead. SIGTERM drains the front first.
+
+The front (or Cog's worker) connects to a socket in the run directory, and is told there where the engine is;
+see control.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from runner.lifecycle.control import (
+    Connection,
+    Drain,
+    Drained,
+    EngineAddress,
+    Prepared,
+    Ready,
+    SettingsRead,
+    SetupFailed,
+)
+from runner.lifecycle.log_filter import LogForwarder
+from runner.lifecycle.processes import Processes
+from runner.lifecycle.restarts import Restarts
+from shared.errors import CogTritonError, SetupTimedOut, TritonFailedToStart, WorkerDied, from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from runner.lifecycle.processes import Process
+    from runner.lifecycle.server import Server
+
+_DYING_SECONDS = 1
+_SERVER_GRACE_SECONDS = 10  # what it may take to end once nothing runs
+_TRITON_GRACE_SECONDS = 6
+_MOST_DEATHS = 5
+
+
+class Supervisor:
+    """One runner, from its start to its end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        server: Server | None,
+        *,
+        end_on_failure: bool = False,
+        on_ready: Callable[[float], object] = lambda _seconds: None,
+    ) -> None:
+        """`server` speaks HTTP; without one, `serve_caller` is to be called.
+
+        `end_on_failure`: end with status 1 when the set-up fails, instead of having /health-check tell.
+        `on_ready` is called once, with the seconds since this call.
+        """
+        self._directory = directory
+        self._server = server
+        self._end_on_failure = end_on_failure
+        self._on_ready = on_ready
+        self._started = time.monotonic()
+        self._processes = Processes()
+        self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._signalled_twice = asyncio.Event()
+        self._connection: Connection | None = None  # with the front, or whoever stands in its place
+        self._connected = asyncio.Event()
+        self._gone = asyncio.Event()  # it was connected, and is no more
+        self._drained = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._address: EngineAddress | None = None
+        self._failure: SetupFailed | None = None
+        self._triton: Process | None = None
+        self._http: Process | None = None
+        self._drain_seconds = 0.0
+
+    async def run(self, caller: socket.socket | None = None) -> int:
+        """Serve until a signal (status 0), or until that is not possible (status 1).
+
+        `caller` is the other end of a connection (control.py) with the process that serves, when it is not
+        for this one to start: its end is the end.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        tasks = [self._start(self._keep_engine())]
+        listener = await asyncio.start_unix_server(self._converse, self.control_path)
+        if self._server is not None:
+            tasks.append(self._start(self._keep_server(self._server)))
+        if caller is not None:
+            reader, writer = await asyncio.open_connection(sock=caller)
+            tasks.append(self._start(self._serve_caller(reader, writer)))
+        try:
+            status = await self._status
+            if status == 0:
+                await self._drain()
+        finally:
+            for task in tasks:
+                task.cancel()
+            listener.close()
+            # In this order: Triton waits for its clients.
+            for process, grace in (
+                (self._http, _SERVER_GRACE_SECONDS),
+                (self._triton, _TRITON_GRACE_SECONDS),
+            ):
+                if process is not None:
+                    await process.end(0 if self._signalled_twice.is_set() else grace)
+            await self._processes.end_all()
+        return status
+
+    @property
+    def control_path(self) -> str:
+        """Where the front connects."""
+        return str(self._directory / "control")
+
+    def _start(self, coroutine: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a part of this for as long as it lasts; a coded error that ends it ends the runner."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled() or (error := task.exception()) is None:
+                return
+            _say(str(error))
+            self._end(1)
+
+        task = asyncio.create_task(coroutine)
+        task.add_done_callback(ended)
+        return task
+
+    def _on_signal(self) -> None:
+        if self._status.done():
+            self._signalled_twice.set()
+        self._end(0)
+
+    def _end(self, status: int) -> None:
+        if not self._status.done():
+            self._status.set_result(status)
+
+    # --- the engine
+
+    async def _keep_engine(self) -> None:
+        """Prepare, start Triton, and start it again whenever it ends. Raises E4006."""
+        try:
+            prepared = await self._prepared()
+            self._address = prepared.address
+            self._tell(prepared.address)
+            await self._keep_triton(prepared)
+        except SetupTimedOut:
+            raise
+        except CogTritonError as failed:
+            self._fail(SetupFailed(str(failed)))
+
+    async def _prepared(self) -> Prepared:
+        near, far = socket.socketpair()
+        command = [sys.executable, "-m", "runner.lifecycle.preparation"]
+        command += ["--directory", str(self._directory), "--control-fd", str(far.fileno())]
+        with far:
+            process = self._processes.start(command, os.environ, pass_fds=[far.fileno()])
+        connection = Connection(*await asyncio.open_connection(sock=near))
+        seconds = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                async for message in connection:
+                    match message:
+                        case SettingsRead():
+                            seconds = message
+                            limit.reschedule(asyncio.get_running_loop().time() + message.setup_seconds)
+                            self._drain_seconds = message.drain_seconds
+                            self._engine_seconds = message.engine_start_seconds
+                        case Prepared():
+                            return message
+                        case SetupFailed(text):
+                            raise _coded(text)
+        except TimeoutError:
+            raise SetupTimedOut(seconds=seconds.setup_seconds if seconds else 0) from None
+        finally:
+            connection.close()
+            process.signal(signal.SIGKILL)
+        await process.ended.wait()
+        raise TritonFailedToStart(reason=f"its preparation ended with {process.status}")
+
+    async def _keep_triton(self, prepared: Prepared) -> None:
+        restarts = Restarts()
+        starting = self._start(self._expect_ready(self._engine_seconds))
+        try:
+            while not self._failed():
+                triton = self._triton = self._processes.start(
+                    prepared.command, prepared.environment, stderr=subprocess.PIPE
+                )
+                assert triton.stderr is not None
+                log = LogForwarder()
+                forwarding = asyncio.create_task(log.forward(triton.stderr))
+                await triton.ended.wait()
+                self._processes.kill_adopted()
+                await asyncio.wait({forwarding}, timeout=_DYING_SECONDS)
+                forwarding.cancel()
+                if self._failed():
+                    return
+                if not self._ready.is_set():
+                    raise log.last_error or TritonFailedToStart(reason=f"it ended with {triton.status}")
+                pause = restarts.pause() or 0
+                _say(f"Triton ended with {triton.status}: it is started again in {pause:g} s")
+                await asyncio.sleep(pause)
+        finally:
+            starting.cancel()
+
+    async def _expect_ready(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ready.wait()
+        except TimeoutError:
+            error = TritonFailedToStart(reason=f"it was not ready after {seconds:g} s")
+            self._fail(SetupFailed(str(error)))
+
+    def _failed(self) -> bool:
+        return self._failure is not None
+
+    def _fail(self, failure: SetupFailed) -> None:
+        """The set-up has failed for good: say so, and keep saying so."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        _say(failure.error)
+        self._tell(failure)
+        if self._triton is not None:
+            self._triton.signal(signal.SIGTERM)
+        if self._end_on_failure:
+            self._end(1)
+
+    # --- whoever serves HTTP
+
+    async def _keep_server(self, server: Server) -> None:
+        """Start the HTTP server, and start it again whenever it ends. Raises E4005."""
+        restarts = Restarts(_MOST_DEATHS)
+        while True:
+            self._gone.clear()
+            self._connected.clear()
+            command, environment = server.command(self.control_path)
+            self._http = self._processes.start(command, environment)
+            reason = await self._until_useless(server, self._http)
+            self._http.signal(signal.SIGKILL)
+            await self._http.ended.wait()
+            self._processes.kill_adopted()
+            if self._status.done():
+                return
+            if not self._connected.is_set():
+                raise WorkerDied
+            pause = restarts.pause()
+            if pause is None:
+                _say(f"the HTTP server died {_MOST_DEATHS + 1} times: it is not started again")
+                self._end(1)
+                return
+            _say(f"the HTTP server {reason}: it is started again in {pause:g} s")
+            await asyncio.sleep(pause)
+
+    async def _until_useless(self, server: Server, process: Process) -> str:
+        """Wait for the end of an HTTP server, or for what is as bad; what it is, in words."""
+        broken = asyncio.create_task(server.wait_until_broken(process.pid, self._connected))
+        ended = asyncio.create_task(process.ended.wait())
+        lost = asyncio.create_task(self._gone.wait())
+        try:
+            await asyncio.wait({broken, ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if broken.done():
+                return broken.result()
+            # The connection of one that dies ends a moment before.
+            await asyncio.wait({ended}, timeout=_DYING_SECONDS)
+            return f"ended with {process.status}" if ended.done() else "has lost its worker"
+        finally:
+            for task in (broken, ended, lost):
+                task.cancel()
+
+    async def _serve_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._converse(reader, writer)
+        self._end(1)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = self._connection = Connection(reader, writer)
+        self._connected.set()
+        self._tell(self._failure or self._address)
+        async for message in connection:
+            match message:
+                case Ready() if not self._ready.is_set():
+                    self._ready.set()
+                    self._on_ready(time.monotonic() - self._started)
+                case SetupFailed():
+                    self._fail(message)
+                case Drained():
+                    self._drained.set()
+        connection.close()
+        if self._connection is connection:
+            self._connection = None
+            self._gone.set()
+
+    def _tell(self, message: EngineAddress | SetupFailed | Drain | None) -> None:
+        if message is not None and self._connection is not None:
+            self._connection.send(message)
+
+    async def _drain(self) -> None:
+        """Let the front finish what runs. Another signal, or its death, ends that."""
+        if self._ready.is_set() and self._failure is None:
+            self._tell(Drain(self._drain_seconds))
+            events = (self._drained, self._gone, self._signalled_twice)
+            waits = {asyncio.create_task(event.wait()) for event in events}
+            seconds = self._drain_seconds + _SERVER_GRACE_SECONDS
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+
+
+def _coded(text: str) -> CogTritonError:
+    return from_text(text) or TritonFailedToStart(reason=text)
+
+
+def _say(event: str) -> None:
+    """Log an error. Rare, and hence imported only now."""
+    from shared.logs import configure_logging
+
+    configure_logging()
+    import structlog
+
+    structlog.get_logger("runner.lifecycle.supervisor").error(event)

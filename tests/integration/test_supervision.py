@@ -1,0 +1,227 @@
+"""What a supervisor does for Triton and for whoever serves HTTP; here a front of a few lines does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from shared.cog.server import free_port
+from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import wait_for
+from tests.support.processes import MARK, marked, pid_of, wait_gone
+
+TRITON, ENGINE, FRONT = "bin/tritonserver", "runner.engines.process", "stub_front"
+SECRETS = {
+    "HF_TOKEN": "hf_x",
+    "API_KEYS": "k",
+    "AWS_SECRET_ACCESS_KEY": "a",
+    "VLLM_API_KEY": "v",
+    "WHATEVER": "w",
+}
+
+
+class Runner:
+    def __init__(self, directory: Path, temporary: Path, *arguments: str, **settings: str) -> None:
+        self.mark = os.urandom(8).hex()
+        self.port = free_port()
+        self.temporary = temporary
+        self.log = directory / "log"
+        environment = {MARK: self.mark, "ENGINE_ENVIRONMENT": MARK, "TMPDIR": str(self.temporary), **settings}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.stub_runner", str(self.port), *arguments],
+                cwd=PROJECT_ROOT,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+    def get(self, path: str = "/", timeout: float = 5) -> dict:
+        try:
+            return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=timeout).json()
+        except httpx2.TransportError:
+            return {"status": "NONE"}
+
+    def wait(self, status: str) -> dict:
+        return wait_for(lambda: (state := self.get())["status"] == status and state)
+
+    def pid(self, part: str) -> int:
+        return pid_of(self.mark, part)
+
+    def kill(self, part: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid(part), number)
+
+
+@pytest.fixture
+def temporary():
+    """A place for temporary files with a short path: it must do for that of a Unix socket."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def start(tmp_path, temporary, mock_archive):
+    """`start(*arguments, setting=value, ...)`: a runner; after it nothing of it may be left."""
+
+    @contextmanager
+    def run(*arguments: str, **settings: str):
+        settings = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "cache"), **settings}
+        runner = Runner(tmp_path, temporary, *arguments, **settings)
+        try:
+            yield runner
+        finally:
+            runner.process.terminate()
+            try:
+                runner.process.wait(20)
+            finally:
+                left = wait_gone(runner.mark)
+                runner.process.kill()
+        assert left == {}
+        assert not list(runner.temporary.iterdir())
+
+    return run
+
+
+@pytest.fixture
+def ready(start):
+    with start() as runner:
+        runner.wait("READY")
+        yield runner
+
+
+def test_a_front_that_dies_is_replaced_and_the_engine_stays(ready):
+    before, engine, triton = ready.get(), ready.pid(ENGINE), ready.pid(TRITON)
+    ready.kill(FRONT)
+    wait_for(lambda: ready.get().get("pid", before["pid"]) != before["pid"])
+    assert ready.wait("READY")["address"] == before["address"]
+    assert (ready.pid(ENGINE), ready.pid(TRITON)) == (engine, triton)
+
+
+def test_a_front_that_hangs_is_replaced_and_the_engine_stays(ready):
+    front, engine = ready.pid(FRONT), ready.pid(ENGINE)
+    ready.get("/hang", timeout=0.1)
+    wait_for(lambda: ready.get(timeout=0.5)["status"] == "READY")
+    assert ready.pid(FRONT) != front
+    assert ready.pid(ENGINE) == engine
+    assert "does not answer" in ready.log.read_text()
+
+
+def test_a_triton_that_dies_comes_back_where_it_was(ready):
+    before, triton, engine = ready.get(), ready.pid(TRITON), ready.pid(ENGINE)
+    ready.kill(TRITON)
+    wait_for(lambda: not {triton, engine} & marked(ready.mark).keys())
+    # Not even a zombie is left of what it left behind.
+    wait_for(lambda: not Path(f"/proc/{engine}").exists())
+    wait_for(lambda: any(TRITON in command for command in marked(ready.mark).values()))
+    assert ready.get() == before  # the front was not disturbed
+
+
+def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
+    deaths = 0
+    while ready.process.poll() is None:
+        pids = [pid for pid, command in marked(ready.mark).items() if FRONT in command]
+        if pids and ready.get()["status"] != "NONE":
+            os.kill(pids[0], signal.SIGKILL)
+            deaths += 1
+    assert (ready.process.returncode, deaths) == (1, 6)
+
+
+def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):
+    with start() as runner:
+        runner.wait("READY")
+        runner.process.kill()
+        assert wait_gone(runner.mark) == {}
+        (left,) = runner.temporary.iterdir()
+        os.utime(left, (0, 0))
+        with start() as next_one:
+            assert next_one.wait("READY")["address"]["feed_path"] != str(left / "feed")
+            assert not left.exists()
+
+
+def test_a_directory_in_use_is_not_swept(start, tmp_path):
+    with start() as runner:
+        runner.wait("READY")
+        (directory,) = runner.temporary.iterdir()
+        os.utime(directory, (0, 0))
+        other = Runner(tmp_path, runner.temporary, COG_WEIGHTS="/nowhere")
+        other.wait("SETUP_FAILED")
+        assert directory.exists()
+        other.process.terminate()
+        assert other.process.wait(10) == 0
+
+
+def test_sigterm_drains_and_a_second_one_does_not_wait(ready):
+    ready.process.terminate()
+    assert ready.wait("DRAINING")["seconds"] == 25
+    assert ready.process.wait(20) == 0
+
+
+def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):
+    with start(COG_WEIGHTS=silence) as runner:
+        runner.wait("STARTING")
+        runner.process.terminate()
+        assert runner.process.wait(5) == 0
+
+
+def test_a_set_up_that_fails_is_told_by_the_front(start, saw):
+    with start(COG_WEIGHTS="/nowhere/engine.tar") as runner:
+        assert "E4201 WeightsNotFound" in saw(runner.wait("SETUP_FAILED")["error"])
+        runner.kill(FRONT)
+        assert "E4201 WeightsNotFound" in wait_for(lambda: runner.get().get("error"))
+
+
+def test_a_set_up_that_fails_ends_a_runner_that_is_to_end_then(start, saw):
+    with start("--end-on-failure", COG_WEIGHTS="/nowhere/engine.tar") as runner:
+        assert runner.process.wait(20) == 1
+        assert "E4201 WeightsNotFound" in saw(runner.log.read_text())
+
+
+def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
+    ready.get("/fail")
+    assert "E2102" in ready.wait("SETUP_FAILED")["error"]
+    wait_for(lambda: not any(TRITON in command for command in marked(ready.mark).values()))
+
+
+def test_a_set_up_that_takes_too_long_ends_the_runner(start, saw, silence):
+    with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as runner:
+        assert runner.process.wait(20) == 1
+        assert "E4006 SetupTimedOut: The set-up was not over after 2 s." in saw(runner.log.read_text())
+
+
+def test_triton_and_the_engine_get_no_secrets(start, tmp_path):
+    with start(**SECRETS, OMP_NUM_THREADS="3", ENGINE_ENVIRONMENT=f"{MARK}, WHATEVER") as runner:
+        runner.wait("READY")
+        for part in (TRITON, ENGINE):
+            lines = Path(f"/proc/{runner.pid(part)}/environ").read_text().split("\0")
+            environment = dict(line.split("=", 1) for line in lines if line)
+            assert environment["OMP_NUM_THREADS"] == "3"
+            assert environment.keys() & SECRETS.keys() == {"WHATEVER"}
+
+
+def test_a_process_with_an_odd_name_disturbs_nobody(ready, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff) \xfe (")
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([odd, "600"]) as other:
+        try:
+            ready.kill(TRITON)
+            ready.process.terminate()
+            assert ready.process.wait(20) == 0
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize("place", ["readonly", "full", "long"])
+def test_a_place_for_temporary_files_that_cannot_be_used_does_no_harm(start, tmp_path, place):
+    directory = {"readonly": "/proc", "full": "/dev/full", "long": str(tmp_path / ("x" * 120))}[place]
+    if place == "long":
+        Path(directory).mkdir()
+    with start(TMPDIR=directory) as runner:
+        assert not runner.wait("READY")["address"]["feed_path"].startswith(directory)

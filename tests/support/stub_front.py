@@ -1,0 +1,76 @@
+"""A front of a few lines: it speaks with its supervisor, and answers every GET with what it was told.
+
+    python -m tests.support.stub_front --control PATH --port PORT
+
+`GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from dataclasses import asdict
+
+from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
+from shared.errors import TritonTokenizerError
+
+DRAINING_SECONDS = 0.3
+
+
+class StubFront:
+    def __init__(self, control: Connection) -> None:
+        self.control = control
+        self.state: dict[str, object] = {"pid": os.getpid(), "status": "STARTING"}
+
+    async def listen_to_supervisor(self) -> None:
+        async for message in self.control:
+            match message:
+                case EngineAddress():
+                    self.state["address"] = asdict(message)
+                    await wait_open(message.grpc_port)
+                    self.state["status"] = "READY"
+                    self.control.send(Ready())
+                case SetupFailed(error):
+                    self.state |= {"status": "SETUP_FAILED", "error": error}
+                case Drain(seconds):
+                    self.state |= {"status": "DRAINING", "seconds": seconds}
+                    await asyncio.sleep(DRAINING_SECONDS)
+                    self.control.send(Drained())
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readline()).split()[1]
+        if path == b"/hang":
+            time.sleep(1000)  # noqa: ASYNC251 - as a front does that hangs
+        if path == b"/fail":
+            self.control.send(SetupFailed(str(TritonTokenizerError(reason="it is broken"))))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(self.state).encode())
+        await writer.drain()
+        writer.close()
+
+
+async def wait_open(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.01)
+        else:
+            writer.close()
+            return
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--control", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+    front = StubFront(await Connection.connect(options.control))
+    await asyncio.start_server(front.answer, "127.0.0.1", options.port)
+    await front.listen_to_supervisor()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

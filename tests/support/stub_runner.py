@@ -1,0 +1,40 @@
+"""A supervisor that keeps the stub of a front: `python -m tests.support.stub_runner PORT [--end-on-failure]`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from runner.lifecycle import liveness, restarts
+from runner.lifecycle.run_directory import run_directory
+from runner.lifecycle.server import Server
+from runner.lifecycle.supervision import Supervisor
+
+
+class Stub(Server):
+    liveness_path = "/"
+
+    def command(self, control_path):
+        module = "tests.support.stub_front"
+        return [
+            sys.executable,
+            "-m",
+            module,
+            "--control",
+            control_path,
+            "--port",
+            str(self.port),
+        ], os.environ
+
+
+async def main() -> int:
+    restarts._PAUSES = (0.1,) * 5
+    liveness._DEADLINE_SECONDS = 1
+    with run_directory() as directory:
+        server = Stub("127.0.0.1", int(sys.argv[1]))
+        return await Supervisor(directory, server, end_on_failure="--end-on-failure" in sys.argv).run()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

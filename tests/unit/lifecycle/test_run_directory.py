@@ -1,0 +1,56 @@
+"""A runner's directory: where it can be, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from runner.lifecycle import run_directory as module
+from runner.lifecycle.run_directory import run_directory
+from shared.errors import RunDirectoryUnusable
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path_factory, monkeypatch):
+    place = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(module, "_ELSEWHERE", ())
+    return place
+
+
+def test_it_is_for_its_user_alone_and_goes_at_the_end(place):
+    with run_directory() as directory:
+        (directory / "feed").touch()
+        assert directory.parent == place
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert not list(place.iterdir())
+
+
+def test_it_goes_when_the_start_fails(place):
+    with pytest.raises(KeyError), run_directory():
+        raise KeyError
+    assert not list(place.iterdir())
+
+
+def test_those_of_killed_runners_are_swept_and_no_others(place):
+    kinds = ("cog-triton-killed", "cog-triton-young", "another")
+    killed, young, another = (place / name for name in kinds)
+    for directory in (killed, young, another):
+        directory.mkdir()
+        (directory / "feed").touch()
+    (place / "cog-triton-link").symlink_to(another)
+    with run_directory() as used:
+        for directory in (killed, another, used):
+            os.utime(directory, (0, 0))
+        with run_directory():
+            assert (young.exists(), another.exists(), used.exists()) == (True, True, True)
+            assert not killed.exists()
+    assert (another / "feed").exists()
+
+
+def test_without_any_place_it_says_which_were_tried(monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/proc")
+    monkeypatch.setattr(module, "_ELSEWHERE", ("/dev/null",))
+    with pytest.raises(RunDirectoryUnusable, match=r"/proc: .*; /dev/null: Not a directory"), run_directory():
+        pass
