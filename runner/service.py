@@ -23,9 +23,9 @@ from runner.prediction.preparation import Preparation
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.status import StatusPage
 from runner.text.stream import TextStream
-from runner.triton.client import TritonClient
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import TritonServer
+from runner.triton.thread_client import TritonClient
 from runner.weights import fetch_weights
 from shared.cog.server import free_port, refuse_used_port
 from shared.errors import (

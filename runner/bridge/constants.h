@@ -1,9 +1,13 @@
 // Written by `make docs` from Python modules: do not edit.
 #pragma once
-#define PROTOCOL_VERSION 2
+#define PROTOCOL_VERSION 3
 #define ERROR_FINISH 255
 #define TEXT_FINISH 128
+#define CACHED_TOKENS 1
+#define LOG_PROBS 2
 #define NOT_FINISHED 0
+#define CANCELLED 5
+#define STATISTICS_COUNT 4
 #define FRAME_REQUEST 1
 #define FRAME_CANCEL 2
 #define FRAME_SHUTDOWN 3
@@ -11,6 +15,11 @@
 #define FRAME_START_FAILED 65
 #define FRAME_STEP 66
 #define FRAME_STATISTICS 67
+#define FEED_CANCEL 2
+#define FEED_OPENED 128
+#define FEED_ENGINE 129
+#define FEED_STEP 130
+#define FEED_STATISTICS 131
 #define INTERFACE_TOKENS 0
 #define INTERFACE_TEXT 1
 #define STATE_STARTING 0
@@ -29,6 +38,8 @@
 #define STATUS_SLOTS 4096
 #define STATUS_SLOT_COUNT 1024
 #define STATUS_CANCELLED 4294967295
+#define FEED_PARAMETER "feed"
+#define FEED_REQUEST_PARAMETER "feed_request"
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being started again."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is being started. Try again in a few seconds."
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and is not started again. Look into the log for why it dies, then restart the runner."

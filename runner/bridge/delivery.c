@@ -1,67 +1,152 @@
 #include "delivery.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
+#include "constants.h"
+#include "triton.h"
 
 #define HOLD (50 * MILLISECOND)  // output waits no longer for a consumer that does not keep up
 #define PACE (8 * MILLISECOND)   // between two responses to a consumer that does not say whether it does
+
+// ---- requests of feeds
+
+// What the request has gathered becomes an output of the frame that is being made.
+static void flush(struct request *request, int finish) {
+  bool is_text = request->interface == INTERFACE_TEXT;
+  struct buffer *output = &request->output;
+  size_t count = is_text ? output->length : output->length / sizeof(int32_t);
+  feed_add(request->feed, request->feed_request, is_text ? TEXT_FINISH + finish : finish, 0, (uint32_t)count,
+           output->data, output->length);
+  output->length = 0;
+}
+
+static void tell_error(struct request *request, const char *coded_error, size_t size) {
+  if (request->output.length > 0) flush(request, NOT_FINISHED);
+  feed_add(request->feed, request->feed_request, ERROR_FINISH, 0, (uint32_t)size, coded_error, size);
+}
+
+// ---- how requests end early
+
+static void fail(struct request *request, const char *coded_error) {
+  if (request->feed == NULL) {
+    request_fail(request, coded_error);
+    return;
+  }
+  tell_error(request, coded_error, strlen(coded_error));
+  request_end(request, false);
+}
 
 static void cancel(struct delivery *delivery, struct request *request) {
   buffer_append_u32(delivery->to_engine, 1 + sizeof request->id);
   buffer_append_u8(delivery->to_engine, FRAME_CANCEL);
   buffer_append_u64(delivery->to_engine, request->id);
   table_remove(&delivery->requests, request);
-  request_drop(request);
+  if (request->feed != NULL) flush(request, CANCELLED);
+  request_end(request, false);
+}
+
+// ---- from the engine
+
+struct output {
+  uint64_t id;
+  int finish, extras;
+  uint32_t count;
+  const uint8_t *data;
+  size_t size;  // of the data with its extras
+};
+
+// Reads the output at `*at`, and moves on to the next. False for one that goes beyond the end.
+static bool read_output(const uint8_t **at, const uint8_t *end, struct output *output) {
+  struct __attribute__((packed)) {
+    uint64_t id;
+    uint8_t finish, extras;
+    uint32_t count;
+  } head;
+  if ((size_t)(end - *at) < sizeof head) return false;
+  memcpy(&head, *at, sizeof head);
+  *at += sizeof head;
+  size_t left = (size_t)(end - *at);
+  size_t size = (size_t)head.count * (head.finish >= TEXT_FINISH ? 1 : sizeof(int32_t));
+  if (head.extras & CACHED_TOKENS) size += sizeof(uint32_t);
+  if (head.extras & LOG_PROBS) {
+    if (size >= left) return false;
+    size += 1 + head.count * (sizeof(float) + (*at)[size] * (sizeof(int32_t) + sizeof(float)));
+  }
+  if (size > left) return false;
+  *output = (struct output){head.id, head.finish, head.extras, head.count, *at, size};
+  *at += size;
+  return true;
+}
+
+static void take_error(struct delivery *delivery, struct request *request, const struct output *output) {
+  char *text = strndup((const char *)output->data, output->size);
+  if (text == NULL) abort();
+  table_remove(&delivery->requests, request);
+  fail(request, text);
+  free(text);
+}
+
+static void take_for_feed(struct delivery *delivery, struct request *request, const struct output *output) {
+  struct feed *feed = request->feed;
+  bool last = output->finish % TEXT_FINISH != NOT_FINISHED;
+  feed->waiting += output->size;
+  if (output->extras != 0) {
+    if (request->output.length > 0) flush(request, NOT_FINISHED);
+    feed_add(feed, request->feed_request, output->finish, output->extras, output->count, output->data, output->size);
+  } else {
+    buffer_append(&request->output, output->data, output->size);
+    if (last) flush(request, output->finish % TEXT_FINISH);
+  }
+  if (last) {
+    table_remove(&delivery->requests, request);
+    request_end(request, true);
+  }
+}
+
+static void take_for_triton(struct delivery *delivery, struct request *request, const struct output *output) {
+  size_t unit = request->interface == INTERFACE_TEXT ? 1 : sizeof(int32_t);
+  if (request->output.length == 0) request->held_since = now_ns();
+  buffer_append(&request->output, output->data, output->count * unit);
+  if (output->finish % TEXT_FINISH != NOT_FINISHED) {
+    table_remove(&delivery->requests, request);
+    request_finish(request, output->finish % TEXT_FINISH);
+  }
 }
 
 // False for an output of the other interface than its request's.
-static bool take_output(struct delivery *delivery, uint64_t id, int finish, const uint8_t *data, size_t size) {
-  struct request *request = table_find(&delivery->requests, id);
+static bool take_output(struct delivery *delivery, const struct output *output) {
+  struct request *request = table_find(&delivery->requests, output->id);
   if (request == NULL) return true;
-  if (finish == ERROR_FINISH) {
-    char *text = strndup((const char *)data, size);
-    if (text == NULL) abort();
-    table_remove(&delivery->requests, request);
-    request_fail(request, text);
-    free(text);
+  if (output->finish == ERROR_FINISH) {
+    take_error(delivery, request, output);
     return true;
   }
-  if ((finish >= TEXT_FINISH) != (request->interface == INTERFACE_TEXT)) return false;
-  finish %= TEXT_FINISH;
-  if (request->output.length == 0) request->held_since = now_ns();
-  buffer_append(&request->output, data, size);
-  if (finish != NOT_FINISHED) {
-    table_remove(&delivery->requests, request);
-    request_finish(request, finish);
+  if ((output->finish >= TEXT_FINISH) != (request->interface == INTERFACE_TEXT)) return false;
+  if (request->feed != NULL) {
+    take_for_feed(delivery, request, output);
+  } else {
+    take_for_triton(delivery, request, output);
   }
   return true;
 }
 
 bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t size) {
-  struct __attribute__((packed)) {
-    uint64_t id;
-    uint8_t finish;
-    uint32_t count;
-  } head;
   const uint8_t *at = body, *end = body + size;
   uint32_t outputs;
   if (size < sizeof outputs) return false;
   memcpy(&outputs, at, sizeof outputs);
   at += sizeof outputs;
   for (; outputs > 0; outputs--) {
-    if ((size_t)(end - at) < sizeof head) return false;
-    memcpy(&head, at, sizeof head);
-    at += sizeof head;
-    size_t data_size = (size_t)head.count * (head.finish >= TEXT_FINISH ? 1 : sizeof(int32_t));
-    if ((size_t)(end - at) < data_size || !take_output(delivery, head.id, head.finish, at, data_size)) {
-      return false;
-    }
-    at += data_size;
+    struct output output;
+    if (!read_output(&at, end, &output) || !take_output(delivery, &output)) return false;
   }
   return at == end;
 }
+
+// ---- to Triton
 
 // By its consumer, in its slot, or by Triton because the client went away.
 static bool is_cancelled(const struct delivery *delivery, struct request *request) {
@@ -81,7 +166,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
   delivery->holds = false;
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request == NULL || request->output.length == 0) continue;
+    if (request == NULL || request->feed != NULL || request->output.length == 0) continue;
     bool behind = more_waiting || consumer_is_behind(delivery, request, now);
     if (behind && request->sent > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;
@@ -102,6 +187,73 @@ void delivery_fail_all(struct delivery *delivery, const char *coded_error) {
   while (delivery->requests.count > 0) {
     struct request *request = delivery->requests.requests[delivery->requests.in_use - 1];
     table_remove(&delivery->requests, request);
-    request_fail(request, coded_error);
+    fail(request, coded_error);
+  }
+}
+
+// ---- to and from the clients of feeds
+
+void delivery_send_feeds(struct delivery *delivery) {
+  for (unsigned i = 0; i < delivery->feeds.count; i++) {
+    struct feed *feed = delivery->feeds.feeds[i];
+    bool gathers = feed_is_idle(feed) && feed->waiting > 0;
+    for (uint32_t place = 0; gathers && place < delivery->requests.in_use; place++) {
+      struct request *request = delivery->requests.requests[place];
+      if (request != NULL && request->feed == feed && request->output.length > 0) flush(request, NOT_FINISHED);
+    }
+    feed_send(feed);
+  }
+}
+
+bool delivery_admit(struct delivery *delivery, struct request *request) {
+  if (request->feed_number == 0) return true;
+  request->feed = feeds_find(&delivery->feeds, request->feed_number);
+  if (request->feed == NULL) {
+    char text[256];
+    snprintf(text, sizeof text, E2403_MALFORMED_REQUEST, "there is no such feed");
+    request_fail(request, text);
+    return false;
+  }
+  if (!feed_was_cancelled(request->feed, request->feed_request)) return true;
+  flush(request, CANCELLED);
+  request_end(request, false);
+  return false;
+}
+
+static struct request *find(struct delivery *delivery, const struct feed *feed, uint64_t feed_request) {
+  for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
+    struct request *request = delivery->requests.requests[place];
+    if (request != NULL && request->feed == feed && request->feed_request == feed_request) return request;
+  }
+  return NULL;
+}
+
+void delivery_receive(struct delivery *delivery, struct feed *feed) {
+  uint64_t feed_request;
+  feed_receive(feed);
+  while (feed_next_cancel(feed, &feed_request)) {
+    struct request *request = find(delivery, feed, feed_request);
+    if (request != NULL) {
+      cancel(delivery, request);
+    } else {
+      feed_keep_cancel(feed, feed_request);
+    }
+  }
+}
+
+void delivery_close_broken_feeds(struct delivery *delivery) {
+  for (unsigned i = delivery->feeds.count; i-- > 0;) {
+    struct feed *feed = delivery->feeds.feeds[i];
+    if (feed->broken == NULL) continue;
+    uint32_t cancelled = 0;
+    for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
+      struct request *request = delivery->requests.requests[place];
+      if (request == NULL || request->feed != feed) continue;
+      cancel(delivery, request);
+      cancelled++;
+    }
+    LOG(cancelled > 0 ? TRITONSERVER_LOG_WARN : TRITONSERVER_LOG_INFO,
+        "engine bridge: a feed is closed: %s; requests cancelled: %u", feed->broken, cancelled);
+    feeds_close(&delivery->feeds, feed);
   }
 }

@@ -1,22 +1,37 @@
-// The way of tokens and text from the engine's steps to Triton's responses.
+// The way of tokens and text from the engine's steps to Triton's responses and to feeds.
 #pragma once
 
+#include "feed.h"
 #include "request_table.h"
 #include "status_page.h"
 
 struct delivery {
   struct request_table requests;
+  struct feeds feeds;
   const struct status_page *status;
   struct buffer *to_engine;  // where CANCEL frames go
   bool holds;                // output waits for a consumer
 };
 
-// Takes the body of a STEP frame: output is kept, last outputs and errors answer their requests. False for a
-// body that cannot be read.
+// Takes the body of a STEP frame: output is kept, last outputs and errors end their requests. False for a body
+// that cannot be read.
 bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t size);
 
-// Sends the output that may go. `more_waiting`: further steps are there to be read already.
+// Sends the responses that may go. `more_waiting`: further steps are there to be read already.
 void delivery_send(struct delivery *delivery, bool more_waiting);
+
+// Sends the feeds what may go.
+void delivery_send_feeds(struct delivery *delivery);
+
+// A request may be handed to the engine. If false, it has got its end instead: there is no such feed, or its
+// client has cancelled it already.
+bool delivery_admit(struct delivery *delivery, struct request *request);
+
+// Reads what the client of a feed sent.
+void delivery_receive(struct delivery *delivery, struct feed *feed);
+
+// Closes the feeds that cannot go on; their requests are cancelled.
+void delivery_close_broken_feeds(struct delivery *delivery);
 
 // Lets go of the requests that nobody waits for any more.
 void delivery_check_cancelled(struct delivery *delivery);

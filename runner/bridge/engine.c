@@ -4,10 +4,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -20,7 +18,7 @@
 #define HOLD_CHECK (2 * MILLISECOND)   // how soon it is seen that a consumer has caught up
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
 
-enum { LARGEST_FRAME = 1 << 26 };
+enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 4 };
 
 // ---- frames
 
@@ -30,9 +28,11 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
   switch (type) {
     case FRAME_READY: {
       uint32_t version;
-      if (!engine->loading || size != sizeof version) return unreadable;
+      if (!engine->loading || size < sizeof version) return unreadable;
       memcpy(&version, body, sizeof version);
       if (version != PROTOCOL_VERSION) return "it is of another version of cog-triton";
+      engine->declaration.length = 0;
+      buffer_append(&engine->declaration, body + sizeof version, size - sizeof version);
       engine->loading = false;
       LOG(TRITONSERVER_LOG_INFO, "engine process %d is ready", (int)engine->process.pid);
       set_state(engine, STATE_READY);
@@ -43,7 +43,8 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
       snprintf(engine->start_error, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
       return engine->start_error;
     case FRAME_STATISTICS:
-      if (size % sizeof(uint32_t) != 0) return unreadable;
+      if (size != sizeof engine->statistics) return unreadable;
+      memcpy(engine->statistics, body, size);
       status_page_set_statistics(&engine->status, body, size / sizeof(uint32_t));
       return NULL;
     case FRAME_STEP:
@@ -108,6 +109,7 @@ static void hand_over(struct engine *engine, struct request *request) {
     request_fail(request, text);
     return;
   }
+  if (!delivery_admit(&engine->delivery, request)) return;
   if (engine->out.length == 0) engine->write_by = now_ns() + WRITE_PATIENCE;
   table_add(&engine->delivery.requests, request);
   memcpy(request->frame.data + REQUEST_ID_AT, &request->id, sizeof request->id);
@@ -144,15 +146,26 @@ static void wait_for_something(struct engine *engine) {
   }
   if (engine->loading && engine->ready_by < until) until = engine->ready_by;
   bool writes = engine->out.length > 0;
-  struct pollfd files[] = {
+  struct feeds *feeds = &engine->delivery.feeds;
+  struct pollfd files[OWN_FILES + MOST_FEEDS] = {
       {.fd = engine->process.socket, .events = (short)(writes ? POLLIN | POLLOUT : POLLIN)},
       {.fd = engine->owner, .events = POLLIN},
       {.fd = engine->queue.wake, .events = POLLIN},
+      {.fd = now >= feeds->listen_at ? feeds->listener : -1, .events = POLLIN},
   };
+  unsigned count = OWN_FILES;
+  for (unsigned i = 0; i < feeds->count; i++) {
+    bool full = feeds->feeds[i]->out.length > 0;
+    files[count++] = (struct pollfd){.fd = feeds->feeds[i]->socket, .events = (short)(full ? POLLIN | POLLOUT : POLLIN)};
+  }
   int timeout = until > now ? (int)((until - now + MILLISECOND - 1) / MILLISECOND) : 0;
-  if (poll(files, 3, timeout) <= 0) return;
+  if (poll(files, count, timeout) <= 0) return;
   if (files[0].revents & (POLLIN | POLLHUP | POLLERR)) read_process(engine);
   if (files[1].revents) end_triton(engine);
+  for (unsigned i = OWN_FILES; i < count; i++) {
+    if (files[i].revents & ~POLLOUT) delivery_receive(&engine->delivery, feeds->feeds[i - OWN_FILES]);
+  }
+  if (files[3].revents) feeds_accept(feeds);
 }
 
 // What happens because of the time.
@@ -167,6 +180,8 @@ static void check(struct engine *engine) {
   if (now - engine->checked < check_interval(engine)) return;
   engine->checked = now;
   delivery_check_cancelled(&engine->delivery);
+  feeds_tell_statistics(&engine->delivery.feeds, engine->delivery.requests.count, engine->statistics,
+                        sizeof engine->statistics);
   if (engine->delivery.holds) delivery_send(&engine->delivery, false);
   if (engine->process.pid != 0 && engine_process_has_ended(&engine->process)) {
     read_process(engine);
@@ -174,12 +189,20 @@ static void check(struct engine *engine) {
   }
 }
 
-static void *engine_thread(void *argument) {
+static void tell_feeds(struct engine *engine) {
+  delivery_close_broken_feeds(&engine->delivery);
+  feeds_tell_engine(&engine->delivery.feeds, engine->state, (uint32_t)engine->process.pid, engine->started_again,
+                    &engine->declaration);
+  delivery_send_feeds(&engine->delivery);
+}
+
+void *engine_thread(void *argument) {
   struct engine *engine = argument;
   set_state(engine, STATE_STARTING);
   status_page_set(&engine->status, STATUS_RESTARTS, 0);
   start_process(engine);
   while (!engine->stopped) {
+    tell_feeds(engine);
     wait_for_something(engine);
     take_queue(engine);
     check(engine);
@@ -188,113 +211,4 @@ static void *engine_thread(void *argument) {
   }
   if (engine->process.pid != 0) stop_process(engine);
   return NULL;
-}
-
-// ---- what others call
-
-static void engine_free(struct engine *engine) {
-  settings_free(&engine->settings);
-  status_page_close(&engine->status);
-  table_free(&engine->delivery.requests);
-  buffer_free(&engine->in);
-  buffer_free(&engine->out);
-  buffer_free(&engine->restarts.deaths);
-  queue_free(&engine->queue);
-  pthread_mutex_destroy(&engine->lock);
-  pthread_cond_destroy(&engine->start_ends);
-  if (engine->owner >= 0) close(engine->owner);
-  free(engine);
-}
-
-static bool watch_owner(struct engine *engine) {
-  engine->owner = -1;
-  if (engine->settings.owner_pid == 0) return true;
-  engine->owner = (int)syscall(SYS_pidfd_open, engine->settings.owner_pid, 0);
-  return engine->owner >= 0;
-}
-
-static bool start_thread(struct engine *engine) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Triton's own threads
-  int failed = pthread_create(&engine->thread, NULL, engine_thread, engine);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  errno = failed;
-  return !failed;
-}
-
-static TRITONSERVER_Error *engine_start(struct settings settings, struct engine **result) {
-  struct engine *engine = calloc(1, sizeof *engine);
-  if (engine == NULL) abort();
-  engine->settings = settings;
-  engine->process.socket = -1;
-  engine->delivery.status = &engine->status;
-  engine->delivery.to_engine = &engine->out;
-  pthread_mutex_init(&engine->lock, NULL);
-  pthread_cond_init(&engine->start_ends, NULL);
-  if (!queue_open(&engine->queue) || !watch_owner(engine) ||
-      !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
-    char text[TEXT_SIZE];
-    snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));
-    engine_free(engine);
-    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
-  }
-  *result = engine;
-  return NULL;
-}
-
-static void engine_stop(struct engine *engine) {
-  queue_close(&engine->queue);
-  pthread_join(engine->thread, NULL);
-  engine_free(engine);
-}
-
-static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;  // guards what follows, and each one's users
-static struct engine *engines;
-
-// With the lock held.
-static TRITONSERVER_Error *find_or_start(struct settings settings, struct engine **result) {
-  for (struct engine *engine = engines; engine != NULL; engine = engine->next) {
-    if (!settings_same_engine(&engine->settings, &settings)) continue;
-    settings_free(&settings);
-    *result = engine;
-    return NULL;
-  }
-  TRITONSERVER_Error *error = engine_start(settings, result);
-  if (error != NULL) return error;
-  (*result)->next = engines;
-  engines = *result;
-  return NULL;
-}
-
-TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **result) {
-  struct engine *engine;
-  pthread_mutex_lock(&engines_lock);
-  TRITONSERVER_Error *error = find_or_start(settings, &engine);
-  if (error == NULL) engine->users++;
-  pthread_mutex_unlock(&engines_lock);
-  if (error != NULL) return error;
-
-  pthread_mutex_lock(&engine->lock);
-  while (!engine->start_ended) pthread_cond_wait(&engine->start_ends, &engine->lock);
-  pthread_mutex_unlock(&engine->lock);
-  if (engine->start_error[0] != '\0') {
-    error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, engine->start_error);
-    engine_release(engine);
-    return error;
-  }
-  *result = engine;
-  return NULL;
-}
-
-void engine_submit(struct engine *engine, struct request *request) { queue_put(&engine->queue, request); }
-
-void engine_release(struct engine *engine) {
-  pthread_mutex_lock(&engines_lock);
-  bool last = --engine->users == 0;
-  struct engine **place = &engines;
-  while (last && *place != engine) place = &(*place)->next;
-  if (last) *place = engine->next;
-  pthread_mutex_unlock(&engines_lock);
-  if (last) engine_stop(engine);
 }

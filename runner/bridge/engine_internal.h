@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "constants.h"
 #include "delivery.h"
 #include "engine.h"
 #include "engine_process.h"
@@ -30,6 +31,8 @@ struct engine {
   struct engine_process process;
   struct delivery delivery;
   struct buffer in, out;
+  struct buffer declaration;  // JSON, of the engine that is or was loaded
+  uint8_t statistics[STATISTICS_COUNT * sizeof(uint32_t)];
   struct restarts restarts;
   uint64_t checked;
   uint64_t ready_by;    // while the process loads
@@ -39,6 +42,9 @@ struct engine {
   bool loading, stopped;
   char start_error[TEXT_SIZE];  // coded; for others once the start has ended
 };
+
+// What the engine's thread does, until the queue is closed.
+void *engine_thread(void *engine);
 
 void set_state(struct engine *engine, int state);
 

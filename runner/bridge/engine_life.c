@@ -43,6 +43,7 @@ void process_died(struct engine *engine, const char *reason) {
   engine_process_end(&engine->process, how, sizeof how);
   status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
   status_page_set_statistics(&engine->status, NULL, 0);
+  memset(engine->statistics, 0, sizeof engine->statistics);
   engine->loading = false;
   engine->in.length = engine->out.length = 0;
   snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);
@@ -64,6 +65,7 @@ void stop_process(struct engine *engine) {
   char how[128], text[TEXT_SIZE];
   snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, "Triton ends");
   delivery_fail_all(&engine->delivery, text);
+  delivery_send_feeds(&engine->delivery);
   static const uint8_t frame[] = {1, 0, 0, 0, FRAME_SHUTDOWN};
   if (engine->out.length == 0) send(engine->process.socket, frame, sizeof frame, MSG_NOSIGNAL);
   shutdown(engine->process.socket, SHUT_WR);

@@ -97,11 +97,21 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
     TRITONSERVER_ParameterType type;
     const void *value;
     error = TRITONBACKEND_RequestParameter(request->triton, i, &key, &type, &value);
-    if (error != NULL || strcmp(key, "consumer_slot") != 0) continue;
-    if (type != TRITONSERVER_PARAMETER_INT) return malformed("consumer_slot is not an integer");
-    int64_t slot = *(const int64_t *)value;
-    if (slot < 0 || slot >= STATUS_SLOT_COUNT) return malformed("there is no such consumer_slot");
-    request->consumer_slot = (int)slot;
+    if (error != NULL) break;
+    bool is_feed = strcmp(key, FEED_PARAMETER) == 0, is_request = strcmp(key, FEED_REQUEST_PARAMETER) == 0;
+    bool is_slot = strcmp(key, "consumer_slot") == 0;
+    if (!is_feed && !is_request && !is_slot) continue;
+    if (type != TRITONSERVER_PARAMETER_INT) return malformed("feed or feed_request is not an integer");
+    int64_t number = *(const int64_t *)value;
+    if (is_slot) {
+      if (number < 0 || number >= STATUS_SLOT_COUNT) return malformed("there is no such consumer_slot");
+      request->consumer_slot = (int)number;
+    } else if (is_feed) {
+      if (number <= 0) return malformed("there is no such feed");
+      request->feed_number = (uint64_t)number;
+    } else {
+      request->feed_request = (uint64_t)number;
+    }
   }
   return error;
 }
@@ -117,7 +127,7 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
   request->began = now_ns();
   if (!log_error(TRITONBACKEND_ResponseFactoryNew(&request->factory, triton))) {
     request->factory = NULL;
-    request_drop(request);
+    request_end(request, false);
     return NULL;
   }
   TRITONSERVER_Error *error = make_frame(request);
@@ -218,7 +228,7 @@ void request_finish(struct request *request, int finish) {
   if (request_send_output(request, finish, true)) {
     release(request, true);
   } else {
-    request_drop(request);
+    request_end(request, false);
   }
 }
 
@@ -239,7 +249,7 @@ void request_fail(struct request *request, const char *coded_error) {
   if (request->output.length > 0) request_send_output(request, 0, false);
   TRITONBACKEND_Response *response;
   if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) {
-    request_drop(request);
+    request_end(request, false);
     return;
   }
   TRITONSERVER_Error *error = TRITONSERVER_ErrorNew(error_code(coded_error), coded_error);
@@ -248,9 +258,9 @@ void request_fail(struct request *request, const char *coded_error) {
   release(request, false);
 }
 
-void request_drop(struct request *request) {
+void request_end(struct request *request, bool success) {
   if (request->factory != NULL) {
     log_error(TRITONBACKEND_ResponseFactorySendFlags(request->factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL));
   }
-  release(request, false);
+  release(request, success);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "buffer.h"
+#include "feed.h"
 #include "triton_abi.h"
 
 struct request {
@@ -21,6 +22,9 @@ struct request {
   uint64_t sent_at;      // ns; the last of them
   int consumer_slot;     // -1: none
   unsigned outputs;      // the outputs that were asked for, a bit each
+  uint64_t feed_number;  // 0: its output goes to Triton
+  uint64_t feed_request; // what the feed's client calls it
+  struct feed *feed;     // from when it is handed over
   struct request *next;  // in the queue of those that are not handed over
 };
 
@@ -34,7 +38,7 @@ bool request_send_output(struct request *request, int finish, bool final);
 
 bool request_is_cancelled(struct request *request);
 
-// The three ends of a request. Each releases and frees it.
+// The ends of a request. Each releases and frees it.
 void request_finish(struct request *request, int finish);
 void request_fail(struct request *request, const char *coded_error);
-void request_drop(struct request *request);  // nobody waits for it any more
+void request_end(struct request *request, bool success);  // Triton's client is told nothing more

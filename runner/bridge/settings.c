@@ -46,6 +46,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
     }
   }
   settings->status_path = parameter_value(config, "status_path");
+  settings->feed_path = parameter_value(config, "feed_path");
   if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
     return misconfigured("the parameter interface of the model is neither tokens nor text");
   }
@@ -89,7 +90,7 @@ static bool same_text(const char *one, const char *other) {
 bool settings_same_engine(const struct settings *one, const struct settings *other) {
   return same_text(one->engine_python, other->engine_python) && same_text(one->engine_kind, other->engine_kind) &&
          same_text(one->engine_dir, other->engine_dir) && same_text(one->engine_path, other->engine_path) &&
-         same_text(one->status_path, other->status_path);
+         same_text(one->status_path, other->status_path) && same_text(one->feed_path, other->feed_path);
 }
 
 void settings_free(struct settings *settings) {
@@ -98,4 +99,5 @@ void settings_free(struct settings *settings) {
   free(settings->engine_dir);
   free(settings->engine_path);
   free(settings->status_path);
+  free(settings->feed_path);
 }

@@ -13,6 +13,7 @@ struct settings {
   char *engine_dir;
   char *engine_path;
   char *status_path;  // NULL: no status page
+  char *feed_path;    // NULL: no feeds
   double start_timeout_seconds;
   long max_restarts;
   pid_t owner_pid;  // 0: none

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import HasStatistics, Output
+from runner.protocol.engine import Declaration, HasStatistics, Output
 from runner.protocol.frames import (
     CancelFrame,
     Frame,
@@ -27,7 +27,6 @@ from runner.protocol.frames import (
     ShutdownFrame,
     StartFailedFrame,
     StatisticsFrame,
-    TextOutput,
     encode,
     encode_step,
     receive,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from runner.protocol.engine import Engine, Request
+    from runner.protocol.outputs import TextOutput
 
     from .catalogue import EngineKind
 
@@ -78,7 +78,8 @@ class EngineProcess:
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
-        self._send(encode(ReadyFrame()))
+        declaration = Declaration(self._kind.name, self._engine.limits, self._kind.honours)
+        self._send(encode(ReadyFrame(declaration)))
         threading.Thread(target=self._read, name="bridge", daemon=True).start()
         if isinstance(self._engine, HasStatistics):
             tell = threading.Thread(target=self._tell, args=(self._engine,), name="statistics", daemon=True)

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from runner.protocol.engine import FinishReason, Output, Request
-from runner.protocol.frames import TextOutput
+from runner.protocol.outputs import TextOutput
 from runner.protocol.text import decode_text_request
 
 if TYPE_CHECKING:

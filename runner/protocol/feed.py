@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from .engine import Declaration, Statistics
+from .frames import PROTOCOL_VERSION
 from .outputs import decode_outputs
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .engine import Output
     from .outputs import TextOutput
 
-PROTOCOL_VERSION = 3
 FEED_PARAMETER = "feed"
 """The parameter of a Triton request that names the feed its outputs go to."""
 REQUEST_PARAMETER = "feed_request"

@@ -6,22 +6,21 @@ Standard library only. Little-endian machines only, as the bridge.
 from __future__ import annotations
 
 import struct
-from array import array
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from shared.errors import from_text
-
-from .engine import FinishReason, Output, Statistics
+from .engine import Declaration, Statistics
+from .outputs import decode_outputs, encode_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from socket import socket
 
-PROTOCOL_VERSION = 2
-ERROR_FINISH = 255
-TEXT_FINISH = 128  # added to the finish reason of an output that is text
+    from .engine import Output
+    from .outputs import TextOutput
+
+PROTOCOL_VERSION = 3
 
 # Triton's datatypes by the value of TRITONSERVER_DataType.
 DATATYPES = (
@@ -44,7 +43,7 @@ DATATYPES = (
 
 _HEAD = struct.Struct("<IB")
 _ID = struct.Struct("<Q")
-_OUTPUT_HEAD = struct.Struct("<QBI")
+_VERSION = struct.Struct("<I")
 _STATISTICS = struct.Struct(f"<{len(fields(Statistics))}I")
 _READ_BYTES = 1 << 18
 
@@ -104,6 +103,7 @@ class ShutdownFrame:
 class ReadyFrame:
     """The engine is loaded."""
 
+    declaration: Declaration
     protocol_version: int = PROTOCOL_VERSION
 
 
@@ -115,19 +115,10 @@ class StartFailedFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class TextOutput:
-    """What an output of the engine is to a request of the interface TEXT."""
-
-    request_id: int
-    text: str
-    finish_reason: FinishReason = FinishReason.NOT_FINISHED
-
-
-@dataclass(frozen=True, slots=True)
 class StepFrame:
     """What one engine step gave."""
 
-    outputs: tuple[Output | TextOutput, ...]
+    outputs: Sequence[Output | TextOutput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +142,8 @@ def encode(frame: Frame) -> bytes:
             return _framed(FrameType.CANCEL, _ID.pack(request_id))
         case ShutdownFrame():
             return _framed(FrameType.SHUTDOWN, b"")
-        case ReadyFrame(version):
-            return _framed(FrameType.READY, struct.pack("<I", version))
+        case ReadyFrame(declaration, version):
+            return _framed(FrameType.READY, _VERSION.pack(version) + declaration.to_json().encode())
         case StartFailedFrame(text):
             return _framed(FrameType.START_FAILED, text.encode())
         case StepFrame(outputs):
@@ -162,20 +153,8 @@ def encode(frame: Frame) -> bytes:
 
 
 def encode_step(outputs: Sequence[Output | TextOutput]) -> bytes:
-    """The bytes of a STEP frame: the one that is made for every engine step, so it is kept cheap."""
-    parts = [struct.pack("<I", len(outputs))]
-    for output in outputs:
-        if isinstance(output, TextOutput):
-            data = output.text.encode()
-            parts.append(_OUTPUT_HEAD.pack(output.request_id, TEXT_FINISH + output.finish_reason, len(data)))
-        elif output.error is None:
-            data = array("i", output.tokens).tobytes()
-            parts.append(_OUTPUT_HEAD.pack(output.request_id, output.finish_reason, len(data) // 4))
-        else:
-            data = str(output.error).encode()
-            parts.append(_OUTPUT_HEAD.pack(output.request_id, ERROR_FINISH, len(data)))
-        parts.append(data)
-    return _framed(FrameType.STEP, b"".join(parts))
+    """The bytes of a STEP frame."""
+    return _framed(FrameType.STEP, encode_outputs(outputs))
 
 
 def decode(kind: int, body: bytes) -> Frame:
@@ -189,11 +168,12 @@ def decode(kind: int, body: bytes) -> Frame:
             case FrameType.SHUTDOWN:
                 return ShutdownFrame()
             case FrameType.READY:
-                return ReadyFrame(*struct.unpack("<I", body))
+                (version,) = _VERSION.unpack_from(body)
+                return ReadyFrame(Declaration.from_json(body[_VERSION.size :].decode()), version)
             case FrameType.START_FAILED:
                 return StartFailedFrame(body.decode())
             case FrameType.STEP:
-                return _decode_step(body)
+                return StepFrame(decode_outputs(body))
             case FrameType.STATISTICS:
                 return StatisticsFrame(Statistics(*_STATISTICS.unpack(body)))
     except (struct.error, IndexError) as error:
@@ -279,20 +259,3 @@ def _decode_request(data: bytes) -> RequestFrame:
         tensors.append(Tensor(name, DATATYPES[datatype], tuple(shape), body.take(size)))
     body.end()
     return RequestFrame(request_id, triton_id, tuple(tensors), Interface(interface))
-
-
-def _decode_step(data: bytes) -> StepFrame:
-    body = _Body(data)
-    (count,) = body.unpack("I")
-    outputs: list[Output | TextOutput] = []
-    for _ in range(count):
-        request_id, finish, size = body.unpack("QBI")
-        if finish == ERROR_FINISH:
-            outputs.append(Output(request_id, error=from_text(body.take(size).decode())))
-        elif finish >= TEXT_FINISH:
-            text, reason = body.take(size).decode(), FinishReason(finish - TEXT_FINISH)
-            outputs.append(TextOutput(request_id, text, reason))
-        else:
-            outputs.append(Output(request_id, body.unpack(f"{size}i"), FinishReason(finish)))
-    body.end()
-    return StepFrame(tuple(outputs))

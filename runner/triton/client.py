@@ -1,20 +1,36 @@
-"""Requests to Triton, and the tokens that come back: each request on a connection of its own."""
+"""Requests to the engine, and what comes back, for one event loop.
+
+Requests go to Triton over one kept gRPC stream; tokens, ends and errors come from the bridge over a feed, one
+frame for each engine step (runner/protocol/feed.py). Over gRPC come only the errors of requests that the
+engine never got.
+"""
 
 from __future__ import annotations
 
-import threading
-from array import array
-from typing import TYPE_CHECKING, Self
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from google.protobuf.message import DecodeError
-from tritonclient.grpc import service_pb2
+import grpc
+import structlog
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from runner.protocol.engine import FinishReason
+from runner.protocol.engine import Output, Statistics
+from runner.protocol.feed import (
+    FEED_PARAMETER,
+    REQUEST_PARAMETER,
+    EngineState,
+    EngineStatus,
+    FeedReader,
+    FeedStatistics,
+    Opened,
+    encode_cancel,
+)
 from runner.protocol.tokens import request_tensors
-from runner.triton.grpc_connection import GrpcConnection, GrpcError, GrpcStatus
+from runner.triton.generation import Generation
 from runner.triton.model_repository import MODEL_NAME
 from shared.errors import (
-    CogTritonError,
+    EngineNotReady,
     TritonMalformedEvent,
     TritonTimeout,
     TritonUnavailable,
@@ -23,214 +39,294 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
-    from runner.protocol.engine import Request
-    from runner.protocol.status import Slot, StatusPage
+    from runner.protocol.engine import Declaration, Request
+    from runner.protocol.feed import Message
+    from shared.errors import CogTritonError
 
-_SERVICE = "/inference.GRPCInferenceService"
-_READY_TIMEOUT = 2
-_CANCEL_SECONDS = 1  # after which a cancelled call is ended by force
-_OUTPUTS = [
-    service_pb2.ModelInferRequest.InferRequestedOutputTensor(name=name)
-    for name in ("output_ids", "finish_reason")
+log = structlog.get_logger()
+
+_Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more will come
+
+_RECONNECT_SECONDS = 0.05
+_MALFORMED_SECONDS = 5.0  # before another try with a bridge that cannot be understood
+_CLOSE_SECONDS = 1.0
+_CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    # Triton opens its port a moment after the engine is ready.
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 100),
 ]
 
 
-class TritonClient:
-    """The way to one Triton on this machine. Threads may share it; each reads its own streams."""
+class _Feed(asyncio.Protocol):
+    """One connection to the bridge's socket."""
 
-    def __init__(self, port: int, page: StatusPage, response_timeout: float) -> None:
-        """`response_timeout`: seconds without a response after which a stream fails with E2101."""
-        self._port = port
-        self._page = page
-        self._response_timeout = response_timeout
-        self.response_count = 0
-        """Responses so far, to all requests."""
-        self._idle: list[GrpcConnection] = []
+    def __init__(self, take: Callable[[Message], None]) -> None:
+        self._take = take
+        self._reader = FeedReader()
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[CogTritonError] = asyncio.get_running_loop().create_future()
+        """What those who wait for something are told."""
 
-    def is_ready(self) -> bool:
-        """Whether Triton answers and has loaded the model."""
-        message = service_pb2.ModelReadyRequest(name=MODEL_NAME).SerializeToString()
-        try:
-            connection = GrpcConnection("127.0.0.1", self._port, _READY_TIMEOUT)
-        except GrpcError:
-            return False
-        try:
-            connection.start(f"{_SERVICE}/ModelReady", message)
-            answer = connection.next_message()
-        except (GrpcError, TimeoutError):
-            return False
-        finally:
-            connection.close()
-        return answer is not None and bool(service_pb2.ModelReadyResponse.FromString(answer).ready)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
 
-    def generate(self, request: Request) -> TokenStream:
-        """Send a request; iterate the result for its tokens. Raises E2105."""
-        slot = self._page.acquire_slot()
-        message = service_pb2.ModelInferRequest(
-            model_name=MODEL_NAME, id=str(request.request_id), outputs=_OUTPUTS
-        )
-        for tensor in request_tensors(request):
-            message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-            message.raw_input_contents.append(tensor.data)
-        if slot is not None:
-            message.parameters["consumer_slot"].int64_param = slot.index
+    def data_received(self, data: bytes) -> None:
         try:
-            connection = self._connection()
-            connection.start(f"{_SERVICE}/ModelStreamInfer", message.SerializeToString())
-        except GrpcError as error:
-            if slot is not None:
-                slot.release()
-            raise TritonUnavailable(reason=error.details) from None
-        return TokenStream(connection, slot, self._response_timeout, self)
+            for message in self._reader.messages(data):
+                self._take(message)
+        except ValueError as error:
+            log.exception("the bridge cannot be understood")
+            self._end(TritonMalformedEvent(reason=str(error)))
+            self.close()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._end(_closed())
+
+    def cancel(self, number: int) -> None:
+        """Have a request end."""
+        if self._transport is not None:
+            self._transport.write(encode_cancel(number))
 
     def close(self) -> None:
-        """Close the connections that no stream uses."""
-        while self._idle:
-            self._idle.pop().close()
+        """Send what is to be sent, and end the connection."""
+        if self._transport is not None:
+            self._transport.close()
 
-    def _connection(self) -> GrpcConnection:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return GrpcConnection("127.0.0.1", self._port, self._response_timeout)
-            if connection.is_usable():
-                return connection
-            connection.close()
-
-    def take_back(self, connection: GrpcConnection) -> None:
-        """Keep a connection for the next request, if it can be used again."""
-        if connection.is_usable():
-            self._idle.append(connection)
-        else:
-            connection.close()
-
-    def count_response(self) -> None:
-        """Count one; that two threads may count only one between them does not matter."""
-        self.response_count += 1
+    def _end(self, error: CogTritonError) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
 
 
-class TokenStream:
-    """The responses to one request: an iterator of token ids that came together.
+@dataclass(slots=True)
+class _Connection:
+    """What lasts as long as one Triton."""
 
-    Iterating raises the coded error with which the request ended, if it did. `finish_reason` is set at the
-    end. After `cancel`, from any thread, the iteration just ends.
+    feed: _Feed
+    number: int = 0  # of the feed
+    engine_was_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: _Requests | None = None  # to Triton; None before it takes any
+
+
+class EngineClient:
+    """The way to the engine of one Triton on this machine. All methods belong to the event loop's thread.
+
+    When Triton or the connection goes away, every generation fails at once (E2105), and the client connects
+    anew by itself.
     """
 
-    def __init__(
-        self,
-        connection: GrpcConnection,
-        slot: Slot | None,
-        response_timeout: float,
-        client: TritonClient,
-    ) -> None:
-        self._connection = connection
-        self._slot = slot
+    def __init__(self, grpc_port: int, feed_path: Path, response_timeout: float) -> None:
+        self._grpc_port = grpc_port
+        self._feed_path = feed_path
         self._response_timeout = response_timeout
-        self._client = client
-        self._cancelled = False
-        self._ended = False
-        self._closed = False
-        self._lock = threading.Lock()  # held to cancel, and to give back what another stream then gets
-        self._given_back = False
-        self._last_resort: threading.Timer | None = None
-        self._consumed = 0
-        self.finish_reason = FinishReason.NOT_FINISHED
+        self._generations: dict[int, Generation] = {}
+        self._last_id = 0
+        self._connection: _Connection | None = None
+        self._ready = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._engine_state = EngineState.STARTING
+        self.declaration: Declaration | None = None
+        """Of the engine that is loaded, or was last."""
+        self.engine_pid: int | None = None
+        self.restarts = 0
+        """How often the engine process was started again since Triton was."""
+        self.statistics = Statistics()
+        """What the engine is busy with; a second old at most."""
+        self.output_count = 0
+        """Outputs so far, of all requests: it changes as long as the engine generates."""
 
-    def __iter__(self) -> Self:
-        return self
+    @classmethod
+    async def connect(cls, grpc_port: int, feed_path: Path, *, response_timeout: float) -> Self:
+        """Begin to connect; `wait_ready` waits until the engine is there.
 
-    def __next__(self) -> Sequence[int]:
-        while True:
-            try:
-                message = self._connection.next_message()
-            except TimeoutError:
-                raise TritonTimeout(seconds=self._response_timeout) from None
-            except GrpcError as error:
-                self._ended = True
-                if self._cancelled:
-                    raise StopIteration from None
-                raise _translated(error) from None
-            if message is None:
-                self._ended = True
-                raise StopIteration
-            # Counting up tells the bridge that this consumer keeps up; it merges responses when it does not.
-            self._consumed += 1
-            self._client.count_response()
-            if self._slot is not None:
-                self._slot.consumed(self._consumed)
-                if self._cancelled:  # which the count may have overwritten
-                    self._slot.cancel()
-            if not self._cancelled:
-                return self._tokens(message)
-
-    def cancel(self) -> None:
-        """Stop the engine's work on this request at its next step.
-
-        The bridge is told, and ends the call. To break the call off is the last resort: Triton's gRPC server
-        crashes now and then when a client does (triton-inference-server/server#7368, #8034).
+        `response_timeout`: seconds without an output after which a generation fails with E2101.
         """
-        with self._lock:
-            if self._cancelled or self._given_back:
-                return
-            self._cancelled = True
-            if self._slot is None:
-                self._connection.abort()
-                return
-            self._slot.cancel()
-            self._last_resort = threading.Timer(_CANCEL_SECONDS, self._break_off)
-            self._last_resort.daemon = True
-            self._last_resort.start()
+        client = cls(grpc_port, feed_path, response_timeout)
+        client._tasks = [
+            asyncio.create_task(client._keep_connected()),
+            asyncio.create_task(client._watch_silence()),
+        ]
+        return client
 
-    def close(self) -> None:
-        """Give back what the stream holds; a request that has not ended is cancelled. May be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._ended:
-            self.cancel()
+    @property
+    def state(self) -> EngineState:
+        """STARTING also while there is no Triton, or one that takes no requests yet."""
+        takes_requests = self._connection is not None and self._connection.requests is not None
+        return self._engine_state if takes_requests else EngineState.STARTING
+
+    @property
+    def in_flight(self) -> int:
+        """How many generations of this client have not ended."""
+        return len(self._generations)
+
+    async def wait_ready(self) -> None:
+        """Wait until the engine is loaded and requests can be sent."""
+        await self._ready.wait()
+
+    def generate(self, request: Request) -> Generation:
+        """Send a request; iterate the result for its outputs. Returns at once; `request_id` is not used."""
+        loop = asyncio.get_running_loop()
+        number = self._last_id = self._last_id + 1
+        connection = self._connection
+        generation = Generation(lambda: self._cancel(number), loop.time())
+        if connection is None:
+            generation.fail(TritonUnavailable(reason="it is being started"))
+        elif connection.requests is None:
+            generation.fail(EngineNotReady())
+        else:
+            self._generations[number] = generation
+            connection.requests.put_nowait(_message(request, connection.number, number))
+        return generation
+
+    async def close(self) -> None:
+        """Cancel what runs, and end the connection."""
+        for generation in list(self._generations.values()):
+            generation.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- the connection
+
+    async def _keep_connected(self) -> None:
+        while True:
+            pause = _RECONNECT_SECONDS
             try:
-                for _ in self:
-                    pass
-            except CogTritonError:
-                pass  # it came too late to matter
-        with self._lock:
-            self._given_back = True
-        if self._last_resort is not None:
-            self._last_resort.cancel()
-        if self._slot is not None:
-            self._slot.release()
-        self._client.take_back(self._connection)
+                error = await self._connect_once()
+            except OSError:
+                pass  # nobody listens
+            else:
+                pause = _MALFORMED_SECONDS if isinstance(error, TritonMalformedEvent) else pause
+            await asyncio.sleep(pause)
 
-    def _break_off(self) -> None:
-        with self._lock:
-            if not self._given_back:
-                self._connection.abort()
-
-    def _tokens(self, message: bytes) -> Sequence[int]:
-        tokens = array("i")
+    async def _connect_once(self) -> CogTritonError:
+        """Connect, and serve the connection until it ends. Raises OSError when nobody listens."""
+        loop = asyncio.get_running_loop()
+        _, feed = await loop.create_unix_connection(lambda: _Feed(self._take), str(self._feed_path))
+        connection = self._connection = _Connection(feed)
+        streaming = asyncio.create_task(self._stream_requests(connection))
         try:
-            response = service_pb2.ModelStreamInferResponse.FromString(message)
-            if response.error_message:
-                raise _coded(response.error_message)
-            answer = response.infer_response
-            for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=True):
-                if output.name == "output_ids":
-                    tokens.frombytes(raw)
-                elif output.name == "finish_reason":
-                    self.finish_reason = FinishReason(int.from_bytes(raw, "little"))
-        except (DecodeError, ValueError) as malformed:
-            raise TritonMalformedEvent(reason=str(malformed)) from None
-        return tokens
+            ends: list[asyncio.Future[Any]] = [feed.ended, streaming]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._connection = None
+            self._ready.clear()
+            self.engine_pid = None
+            self.statistics = Statistics()
+            error = feed.ended.result() if feed.ended.done() else _closed()
+            self._fail_all(error)
+            feed.close()
+            await _end_stream(streaming, connection.requests)
+        return error
+
+    async def _stream_requests(self, connection: _Connection) -> None:
+        """Hand requests to Triton as they come; returns when the gRPC stream ends."""
+        await connection.engine_was_ready.wait()
+        requests: _Requests = asyncio.Queue()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self._grpc_port}", _CHANNEL_OPTIONS) as channel:
+            await channel.channel_ready()
+            call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(_taken(requests))
+            connection.requests = requests
+            self._ready.set()
+            try:
+                async for response in call:
+                    self._refused(response)
+            except grpc.aio.AioRpcError as error:
+                log.warning("the stream of requests to Triton ended", error=error.details())
+
+    # ---- what comes
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Opened(number):
+                if self._connection is not None:
+                    self._connection.number = number
+            case EngineStatus():
+                self._take_status(message)
+            case FeedStatistics():
+                self.statistics = message.statistics
+            case _:
+                self._take_step(cast("Sequence[Output]", message))
+
+    def _take_step(self, outputs: Sequence[Output]) -> None:
+        now = asyncio.get_running_loop().time()
+        generations = self._generations
+        self.output_count += len(outputs)
+        for output in outputs:
+            generation = generations.get(output.request_id)
+            if generation is not None and generation.take(output, now):
+                del generations[output.request_id]
+
+    def _take_status(self, status: EngineStatus) -> None:
+        self._engine_state = status.state
+        self.engine_pid = status.pid
+        self.restarts = status.restarts
+        self.declaration = status.declaration or self.declaration
+        if status.state is EngineState.READY and self._connection is not None:
+            self._connection.engine_was_ready.set()
+
+    def _refused(self, response: service_pb2.ModelStreamInferResponse) -> None:
+        """Triton or the bridge has refused a request: nothing comes of it over the feed."""
+        if not response.error_message:
+            return
+        error = from_text(response.error_message) or TritonUnknownError(reason=response.error_message)
+        generation = self._generations.pop(int(response.infer_response.id or 0), None)
+        if generation is not None:
+            generation.fail(error)
+        else:
+            log.warning("Triton refused a request that nobody waits for", error=str(error))
+
+    # ---- how generations end early
+
+    def _cancel(self, number: int) -> None:
+        if self._generations.pop(number, None) is not None and self._connection is not None:
+            self._connection.feed.cancel(number)
+
+    def _fail_all(self, error: CogTritonError) -> None:
+        generations, self._generations = self._generations, {}
+        for generation in generations.values():
+            generation.fail(error)
+
+    async def _watch_silence(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self._response_timeout / 4))
+            latest = asyncio.get_running_loop().time() - self._response_timeout
+            late = [number for number, it in self._generations.items() if it.last_output_at < latest]
+            for number in late:
+                self._generations[number].fail(TritonTimeout(seconds=self._response_timeout))
+                self._cancel(number)
 
 
-def _coded(text: str) -> Exception:
-    return from_text(text) or TritonUnknownError(reason=text)
+def _closed() -> TritonUnavailable:
+    return TritonUnavailable(reason="the connection was closed")
 
 
-def _translated(error: GrpcError) -> Exception:
-    if error.status == GrpcStatus.UNAVAILABLE:
-        return TritonUnavailable(reason=error.details)
-    return _coded(error.details)
+def _message(request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:
+    message = service_pb2.ModelInferRequest(model_name=MODEL_NAME, id=str(number))
+    for tensor in request_tensors(request):
+        message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        message.raw_input_contents.append(tensor.data)
+    message.parameters[FEED_PARAMETER].int64_param = feed
+    message.parameters[REQUEST_PARAMETER].int64_param = number
+    return message
+
+
+async def _taken(requests: _Requests) -> AsyncIterator[service_pb2.ModelInferRequest]:
+    while (message := await requests.get()) is not None:
+        yield message
+
+
+async def _end_stream(streaming: asyncio.Task[None], requests: _Requests | None) -> None:
+    """End the gRPC stream, and only in need by breaking it off.
+
+    Triton's server crashes now and then when a client does (triton-inference-server/server#7368, #8034).
+    """
+    if requests is not None:
+        requests.put_nowait(None)
+        await asyncio.wait([streaming], timeout=_CLOSE_SECONDS)
+    streaming.cancel()
+    await asyncio.gather(streaming, return_exceptions=True)

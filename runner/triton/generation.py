@@ -53,7 +53,7 @@ class Generation:
             outputs, self._outputs = self._outputs, []
             return outputs
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # several generations may end with the same
         raise StopAsyncIteration
 
     def cancel(self) -> None:

@@ -36,6 +36,7 @@ class BridgeParameters:
     start_timeout_seconds: float | None = None
     max_restarts: int | None = None
     status_path: Path | None = None
+    feed_path: Path | None = None
     owner_pid: int | None = None
 
 

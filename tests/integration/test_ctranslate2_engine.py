@@ -113,7 +113,7 @@ def test_the_engine_process_serves_it_and_ends_in_the_middle_of_a_request(tmp_pa
         ours.settimeout(60)
         frames = receive(ours)
         try:
-            assert next(frames) == ReadyFrame()
+            assert isinstance(next(frames), ReadyFrame)
             for request in (Request(1, [1, 2, 3], 1_000_000), Request(2, [1, 2, 3], 20, streaming=False)):
                 tensors = tuple(Tensor(*raw) for raw in request_tensors(request))
                 ours.sendall(encode(RequestFrame(request.request_id, "", tensors)))

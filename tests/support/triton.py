@@ -87,6 +87,7 @@ class Triton:
         """`http_port`: that of Triton's HTTP endpoints, which are closed without."""
         self.mark = uuid.uuid4().hex
         self.log = directory / "log"
+        self.feed_path = directory / "feed"
         self.page = StatusPage.create(directory / "status")
         layout = Layout.current()
         self.http_port = parameters.pop("http_port", None)
@@ -96,6 +97,7 @@ class Triton:
             "engine_dir": engine_dir,
             "engine_path": PROJECT_ROOT,
             "status_path": directory / "status",
+            "feed_path": directory / "feed",
         }
         write_model_repository(directory / "models", BridgeParameters(**{**settings, **parameters}))
         port = self.grpc_port = free_port()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import string
+from dataclasses import fields
 
-from runner.protocol import feed, frames, status
-from runner.protocol.engine import FinishReason
+from runner.protocol import feed, frames, outputs, status
+from runner.protocol.engine import FinishReason, Statistics
 from shared import errors
 
 _ERRORS = (
@@ -27,10 +28,15 @@ def header() -> str:
     """What C and Python share, as C: every error text is a printf format whose fields are all `%s`."""
     numbers = {
         "PROTOCOL_VERSION": frames.PROTOCOL_VERSION,
-        "ERROR_FINISH": frames.ERROR_FINISH,
-        "TEXT_FINISH": frames.TEXT_FINISH,
+        "ERROR_FINISH": outputs.ERROR_FINISH,
+        "TEXT_FINISH": outputs.TEXT_FINISH,
+        "CACHED_TOKENS": outputs.CACHED_TOKENS,
+        "LOG_PROBS": outputs.LOG_PROBS,
         "NOT_FINISHED": FinishReason.NOT_FINISHED,
+        "CANCELLED": FinishReason.CANCELLED,
+        "STATISTICS_COUNT": len(fields(Statistics)),
         **{f"FRAME_{kind.name}": kind for kind in frames.FrameType},
+        **{f"FEED_{kind.name}": kind for kind in feed.FeedFrame},
         **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
         **{f"STATE_{state.name}": state for state in feed.EngineState},
         "STATUS_SIZE": status.SIZE,
@@ -48,6 +54,8 @@ def header() -> str:
     }
     lines = ["// Written by `make docs` from Python modules: do not edit.", "#pragma once"]
     lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]
+    names = {"FEED_PARAMETER": feed.FEED_PARAMETER, "FEED_REQUEST_PARAMETER": feed.REQUEST_PARAMETER}
+    lines += [f'#define {name} "{text}"' for name, text in names.items()]
     lines += [f'#define {_macro_name(kind)} "{_printf_format(kind)}"' for kind in _ERRORS]
     return "\n".join(lines) + "\n"
 

@@ -9,7 +9,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.protocol.engine import FinishReason, Output, Statistics
+from runner.protocol.engine import Declaration, FinishReason, Limits, Output, Statistics
 from runner.protocol.frames import (
     DATATYPES,
     CancelFrame,
@@ -21,11 +21,11 @@ from runner.protocol.frames import (
     StatisticsFrame,
     StepFrame,
     Tensor,
-    TextOutput,
     decode,
     encode,
     receive,
 )
+from runner.protocol.outputs import TextOutput
 from shared.errors import CogTritonError, EngineInternalError
 
 U32 = st.integers(0, 2**32 - 1)
@@ -45,13 +45,19 @@ OUTPUTS = st.builds(
     finish_reason=st.sampled_from(FinishReason),
 )
 TEXT_OUTPUTS = st.builds(TextOutput, U64, TEXT, st.sampled_from(FinishReason))
+DECLARATIONS = st.builds(
+    Declaration,
+    TEXT,
+    st.builds(Limits, U32, U32, st.none() | U32),
+    st.frozensets(TEXT, max_size=3),
+)
 FRAMES = st.one_of(
     st.builds(RequestFrame, U64, TEXT, st.lists(TENSORS, max_size=5).map(tuple), st.sampled_from(Interface)),
     st.builds(CancelFrame, U64),
     st.just(ShutdownFrame()),
-    st.builds(ReadyFrame, st.integers(0, 2**32 - 1)),
+    st.builds(ReadyFrame, DECLARATIONS, U32),
     st.builds(StartFailedFrame, TEXT),
-    st.builds(StepFrame, st.lists(OUTPUTS | TEXT_OUTPUTS, max_size=5).map(tuple)),
+    st.builds(StepFrame, st.lists(OUTPUTS | TEXT_OUTPUTS, max_size=5)),
     st.builds(StatisticsFrame, st.builds(Statistics, U32, U32, U32, U32)),
 )
 
@@ -108,9 +114,9 @@ def test_an_error_travels_as_its_text():
 def test_a_step_has_the_documented_layout():
     step = StepFrame((Output(5, (10, 11)), Output(6, (), FinishReason.LENGTH)))
     assert encode(step) == (
-        struct.pack("<IBI", 1 + 4 + 13 + 8 + 13, 66, 2)
-        + struct.pack("<QBI2i", 5, 0, 2, 10, 11)
-        + struct.pack("<QBI", 6, 3, 0)
+        struct.pack("<IBI", 1 + 4 + 14 + 8 + 14, 66, 2)
+        + struct.pack("<QBBI2i", 5, 0, 0, 2, 10, 11)
+        + struct.pack("<QBBI", 6, 3, 0, 0)
     )
 
 

@@ -12,7 +12,15 @@ import pytest
 
 from runner.engines.catalogue import ENGINES, EngineKind
 from runner.engines.process import EngineProcess, load_engine, main
-from runner.protocol.engine import FinishReason, Limits, Output, Request, SamplingParameters
+from runner.protocol.engine import (
+    MOST_TOKENS,
+    Declaration,
+    FinishReason,
+    Limits,
+    Output,
+    Request,
+    SamplingParameters,
+)
 from runner.protocol.frames import (
     CancelFrame,
     ReadyFrame,
@@ -27,12 +35,13 @@ from tests.support.engine_process import Driver, engine_process
 from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
 
 ROOT = Path(__file__).resolve().parents[3]
+DECLARED = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), ENGINES["mock"].honours)
 
 
 @pytest.fixture
 def mock(tmp_path):
     with engine_process(write_mock(tmp_path / "engine")) as (process, driver):
-        assert next(driver.frames) == ReadyFrame()
+        assert next(driver.frames) == ReadyFrame(DECLARED)
         yield process, driver
 
 
@@ -53,7 +62,7 @@ def test_a_gathered_request_that_is_cancelled_has_one_output(mock):
     _, driver = mock
     driver.submit(Request(1, [HANG], 200, streaming=False))
     driver.send(CancelFrame(1))
-    assert next(driver.frames) == StepFrame((Output(1, (), FinishReason.CANCELLED),))
+    assert next(driver.frames) == StepFrame([Output(1, (), FinishReason.CANCELLED)])
 
 
 def test_a_malformed_request_fails_alone(mock):
@@ -86,7 +95,7 @@ def test_a_crash_is_seen_after_its_first_token(mock):
 
 def test_a_frame_that_goes_the_other_way_ends_it(mock):
     process, driver = mock
-    driver.send(ReadyFrame())
+    driver.send(ReadyFrame(DECLARED))
     assert list(driver.frames) == []
     assert process.wait(10) == 0
 
@@ -151,7 +160,7 @@ def test_a_hanging_engine_does_not_outlive_the_bridge():
 
 def test_steps_that_end_by_themselves_end_the_process_with_an_error():
     with serving(Engine()) as (pid, driver):
-        assert list(driver.frames) == [ReadyFrame()]
+        assert list(driver.frames) == [ReadyFrame(Declaration(ABACUS.name, Engine.limits, ABACUS.honours))]
         assert status_of(pid) == 1
 
 

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 
 from runner.protocol.engine import FinishReason, Request
 from runner.protocol.status import StatusPage
-from runner.triton.client import TritonClient
+from runner.triton.thread_client import TritonClient
 from shared.errors import (
     EngineProcessDied,
     TritonMalformedEvent,

@@ -1,0 +1,254 @@
+#include "feed.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "constants.h"
+#include "triton.h"
+
+#define READ_PATIENCE (30 * SECOND)       // a client that reads nothing for so long is given up
+#define CLOSE_PATIENCE (200 * MILLISECOND)
+#define STATISTICS_PAUSE SECOND
+
+enum {
+  HEAD_SIZE = 5,                // length and type of a frame
+  STEP_HEAD_SIZE = 9,           // of a FEED_STEP frame, with the count of its outputs
+  CANCEL_SIZE = 13,
+  READ_AT_ONCE = 1 << 14,
+  MOST_WAITING = 1 << 24,       // bytes of output for a client that is behind
+  BACKLOG = 4,
+};
+
+static void append_frame(struct buffer *buffer, int type, const void *body, size_t size) {
+  buffer_append_u32(buffer, (uint32_t)(1 + size));
+  buffer_append_u8(buffer, (uint8_t)type);
+  buffer_append(buffer, body, size);
+}
+
+static void feed_tell(struct feed *feed, const struct buffer *frame) {
+  if (feed->out.length == 0) feed->read_by = now_ns() + READ_PATIENCE;
+  buffer_append(&feed->out, frame->data, frame->length);
+}
+
+// ---- who is there
+
+bool feeds_open(struct feeds *feeds, const char *path) {
+  *feeds = (struct feeds){.listener = -1, .path = path};
+  if (path == NULL) return true;
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  strcpy(address.sun_path, path);
+  feeds->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  unlink(path);
+  return feeds->listener >= 0 && bind(feeds->listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+         chmod(path, 0600) == 0 && listen(feeds->listener, BACKLOG) == 0;
+}
+
+// A number that no feed ever had, so that one of before a restart names nobody; Triton's parameters are signed.
+static uint64_t new_number(void) {
+  uint64_t number;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
+  return number >> 1;
+}
+
+void feeds_accept(struct feeds *feeds) {
+  int socket = accept4(feeds->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket < 0) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    LOG(TRITONSERVER_LOG_ERROR, "engine bridge: no feed can be opened: %s", strerror(errno));
+    feeds->listen_at = now_ns() + SECOND;
+    return;
+  }
+  if (feeds->count == MOST_FEEDS) {
+    LOG(TRITONSERVER_LOG_WARN, "engine bridge: there are %d feeds, and no more are opened", MOST_FEEDS);
+    close(socket);
+    return;
+  }
+  struct feed *feed = calloc(1, sizeof *feed);
+  if (feed == NULL) abort();
+  feed->socket = socket;
+  feed->number = new_number();
+  feeds->feeds[feeds->count++] = feed;
+  struct __attribute__((packed)) {
+    uint32_t version;
+    uint64_t number;
+  } opened = {PROTOCOL_VERSION, feed->number};
+  feed->read_by = now_ns() + READ_PATIENCE;
+  append_frame(&feed->out, FEED_OPENED, &opened, sizeof opened);
+  feed_tell(feed, &feeds->engine);
+  feed_tell(feed, &feeds->statistics);
+}
+
+struct feed *feeds_find(const struct feeds *feeds, uint64_t number) {
+  for (unsigned i = 0; i < feeds->count; i++) {
+    if (feeds->feeds[i]->number == number) return feeds->feeds[i];
+  }
+  return NULL;
+}
+
+void feeds_close(struct feeds *feeds, struct feed *feed) {
+  for (unsigned i = 0; i < feeds->count; i++) {
+    if (feeds->feeds[i] == feed) feeds->feeds[i] = feeds->feeds[--feeds->count];
+  }
+  close(feed->socket);
+  buffer_free(&feed->in);
+  buffer_free(&feed->out);
+  buffer_free(&feed->frame);
+  free(feed);
+}
+
+void feeds_close_all(struct feeds *feeds) {
+  uint64_t until = now_ns() + CLOSE_PATIENCE;
+  while (feeds->count > 0) {
+    struct feed *feed = feeds->feeds[0];
+    for (uint64_t now = now_ns(); feed->waiting + feed->out.length > 0 && !feed->broken && now < until; now = now_ns()) {
+      feed_send(feed);
+      struct pollfd socket = {.fd = feed->socket, .events = POLLOUT};
+      if (feed->out.length > 0) poll(&socket, 1, (int)((until - now) / MILLISECOND) + 1);
+    }
+    feeds_close(feeds, feed);
+  }
+  if (feeds->listener >= 0) {
+    close(feeds->listener);
+    unlink(feeds->path);
+  }
+  buffer_free(&feeds->engine);
+  buffer_free(&feeds->statistics);
+}
+
+// ---- what is told to all
+
+static void tell_all(struct feeds *feeds, struct buffer *last, struct buffer *now) {
+  bool same = last->length == now->length && memcmp(last->data, now->data, now->length) == 0;
+  if (same) {
+    buffer_free(now);
+    return;
+  }
+  buffer_free(last);
+  *last = *now;
+  for (unsigned i = 0; i < feeds->count; i++) feed_tell(feeds->feeds[i], last);
+}
+
+void feeds_tell_engine(struct feeds *feeds, int state, uint32_t pid, uint32_t restarts,
+                       const struct buffer *declaration) {
+  struct __attribute__((packed)) {
+    uint8_t state;
+    uint32_t pid, restarts;
+  } head = {(uint8_t)state, pid, restarts};
+  struct buffer body = {0}, frame = {0};
+  buffer_append(&body, &head, sizeof head);
+  buffer_append(&body, declaration->data, declaration->length);
+  append_frame(&frame, FEED_ENGINE, body.data, body.length);
+  buffer_free(&body);
+  tell_all(feeds, &feeds->engine, &frame);
+}
+
+void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_t *statistics, size_t size) {
+  uint64_t now = now_ns();
+  if (feeds->statistics.length > 0 && now - feeds->statistics_at < STATISTICS_PAUSE) return;
+  feeds->statistics_at = now;
+  struct buffer frame = {0};
+  buffer_append_u32(&frame, (uint32_t)(1 + sizeof in_flight + size));
+  buffer_append_u8(&frame, FEED_STATISTICS);
+  buffer_append_u32(&frame, in_flight);
+  buffer_append(&frame, statistics, size);
+  tell_all(feeds, &feeds->statistics, &frame);
+}
+
+// ---- to one client
+
+void feed_add(struct feed *feed, uint64_t request, int finish, int extras, uint32_t count, const void *data,
+              size_t size) {
+  struct __attribute__((packed)) {
+    uint64_t request;
+    uint8_t finish, extras;
+    uint32_t count;
+  } head = {request, (uint8_t)finish, (uint8_t)extras, count};
+  if (feed->frame.length == 0) {
+    buffer_reserve(&feed->frame, STEP_HEAD_SIZE);
+    feed->frame.length = STEP_HEAD_SIZE;
+  }
+  buffer_append(&feed->frame, &head, sizeof head);
+  buffer_append(&feed->frame, data, size);
+  feed->waiting += sizeof head;
+  feed->outputs++;
+}
+
+bool feed_is_idle(const struct feed *feed) { return feed->out.length == 0 && feed->broken == NULL; }
+
+// The frame that is being made is complete.
+static void finish_frame(struct feed *feed) {
+  struct __attribute__((packed)) {
+    uint32_t length;
+    uint8_t type;
+    uint32_t outputs;
+  } head = {(uint32_t)(feed->frame.length - sizeof head.length), FEED_STEP, feed->outputs};
+  memcpy(feed->frame.data, &head, sizeof head);
+  struct buffer empty = feed->out;
+  feed->out = feed->frame;
+  feed->frame = empty;
+  feed->outputs = 0;
+  feed->waiting = 0;
+  feed->read_by = now_ns() + READ_PATIENCE;
+}
+
+void feed_send(struct feed *feed) {
+  if (feed_is_idle(feed) && feed->outputs > 0) finish_frame(feed);
+  if (feed->broken == NULL && feed->waiting > MOST_WAITING) feed->broken = "its client is too far behind";
+  if (feed->broken != NULL || feed->out.length == 0) return;
+  ssize_t size = send(feed->socket, feed->out.data + feed->sent, feed->out.length - feed->sent, MSG_NOSIGNAL);
+  if (size > 0) {
+    feed->sent += (size_t)size;
+    feed->read_by = now_ns() + READ_PATIENCE;
+    if (feed->sent == feed->out.length) feed->out.length = feed->sent = 0;
+  } else if (errno != EAGAIN && errno != EINTR) {
+    feed->broken = "its client is gone";
+  } else if (now_ns() >= feed->read_by) {
+    feed->broken = "its client does not read";
+  }
+}
+
+// ---- from the client
+
+void feed_receive(struct feed *feed) {
+  uint8_t *place = buffer_reserve(&feed->in, READ_AT_ONCE);
+  ssize_t size = recv(feed->socket, place, READ_AT_ONCE, 0);
+  if (size > 0) {
+    feed->in.length += (size_t)size;
+  } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
+    feed->broken = "its client is gone";
+  }
+}
+
+bool feed_next_cancel(struct feed *feed, uint64_t *request) {
+  static const uint8_t head[HEAD_SIZE] = {CANCEL_SIZE - 4, 0, 0, 0, FEED_CANCEL};
+  size_t known = feed->in.length < sizeof head ? feed->in.length : sizeof head;
+  if (known > 0 && memcmp(feed->in.data, head, known) != 0) feed->broken = "its client sent a frame that cannot be read";
+  if (feed->broken != NULL || feed->in.length < CANCEL_SIZE) return false;
+  memcpy(request, feed->in.data + sizeof head, sizeof *request);
+  buffer_drop_front(&feed->in, CANCEL_SIZE);
+  return true;
+}
+
+void feed_keep_cancel(struct feed *feed, uint64_t request) {
+  feed->early_cancels[feed->early_cancel_count++ % MOST_EARLY_CANCELS] = request;
+}
+
+bool feed_was_cancelled(const struct feed *feed, uint64_t request) {
+  uint64_t kept = feed->early_cancel_count < MOST_EARLY_CANCELS ? feed->early_cancel_count : MOST_EARLY_CANCELS;
+  for (uint64_t i = 0; i < kept; i++) {
+    if (feed->early_cancels[i] == request) return true;
+  }
+  return false;
+}

@@ -1,0 +1,66 @@
+// Feeds: connections over which clients get what the engine's steps gave their requests, a frame for each step
+// while they keep up. docs/architecture.md holds the frames. For the engine's thread only.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buffer.h"
+
+enum { MOST_FEEDS = 16, MOST_EARLY_CANCELS = 1024 };
+
+struct feed {
+  uint64_t number;
+  int socket;
+  struct buffer in;     // from the client: what is left of it
+  struct buffer out;    // whole frames
+  size_t sent;          // of `out`
+  uint64_t read_by;     // ns; while `out` holds something: the client is given up then
+  struct buffer frame;  // a FEED_STEP frame in the making, for when all of `out` is sent
+  uint32_t outputs;     // in it
+  size_t waiting;       // bytes of output in it, or kept by requests of this feed
+  uint64_t early_cancels[MOST_EARLY_CANCELS];  // of requests that have not come: the last ones
+  uint64_t early_cancel_count;
+  const char *broken;  // why it must be closed; NULL: it works
+};
+
+struct feeds {
+  int listener;  // -1: none
+  const char *path;
+  uint64_t listen_at;  // ns; before it nobody is let in
+  struct feed *feeds[MOST_FEEDS];
+  unsigned count;
+  struct buffer engine;      // the ENGINE frame as it was told last
+  struct buffer statistics;  // the STATISTICS frame as it was told last
+  uint64_t statistics_at;    // ns
+};
+
+// Listens at `path`; NULL: nowhere. False, with errno, when that cannot be done.
+bool feeds_open(struct feeds *feeds, const char *path);
+void feeds_accept(struct feeds *feeds);
+struct feed *feeds_find(const struct feeds *feeds, uint64_t number);  // NULL: there is none
+void feeds_close(struct feeds *feeds, struct feed *feed);
+void feeds_close_all(struct feeds *feeds);  // a moment after what waits could be sent
+
+// Tells all clients, if it is news.
+void feeds_tell_engine(struct feeds *feeds, int state, uint32_t pid, uint32_t restarts,
+                       const struct buffer *declaration);
+void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_t *statistics, size_t size);
+
+// Puts an output into the frame that is being made; `size` bytes of data, of which `count` things are said.
+void feed_add(struct feed *feed, uint64_t request, int finish, int extras, uint32_t count, const void *data,
+              size_t size);
+
+// Whether the frame that is being made, now complete, could go.
+bool feed_is_idle(const struct feed *feed);
+
+// Sends what may go, and sees whether the client still reads.
+void feed_send(struct feed *feed);
+
+// Reads what the client sent; feed_next_cancel takes from it the requests that are to be cancelled.
+void feed_receive(struct feed *feed);
+bool feed_next_cancel(struct feed *feed, uint64_t *request);
+
+// Cancels that came before their requests.
+void feed_keep_cancel(struct feed *feed, uint64_t request);
+bool feed_was_cancelled(const struct feed *feed, uint64_t request);
