@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
-
-import typer
 
 from builder.check.estimate import check_machine, estimate, parameters_of
 from builder.check.source import check_source
 from builder.findings import Findings, Severity
 from builder.sources.model import is_url, local_folder, model_of
+from cli.output import counted, say, say_json
 from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
 
 if TYPE_CHECKING:
@@ -30,13 +28,13 @@ def check(source: str, *, as_json: bool, gpus: int | None, token: str | None) ->
         check_machine(needed, findings)
         report = report.with_findings(findings)
     if as_json:
-        typer.echo(json.dumps(report.as_json() | {"estimate": asdict(needed) if needed else None}, indent=2))
+        say_json(report.as_json() | {"estimate": asdict(needed) if needed else None})
     else:
         for one in report.diagnostics:
-            typer.secho(str(one), fg=_COLOURS[one.severity])
+            say(str(one), _COLOURS[one.severity])
         if needed is not None:
-            typer.echo(f"{report.source}: {needed}")
-        typer.echo(f"{report.source}: {_summary(report)}")
+            say(f"{report.source}: {needed}")
+        say(f"{report.source}: {_summary(report)}")
     return 1 if report.errors else 0
 
 
@@ -57,4 +55,4 @@ def _estimate(report: Report, token: str | None) -> Estimate | None:
 def _summary(report: Report) -> str:
     errors = len(report.errors)
     warnings = len(report.diagnostics) - errors
-    return f"{errors} errors, {warnings} warnings"
+    return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"

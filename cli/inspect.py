@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import stat
 from typing import TYPE_CHECKING
 
-from shared.artifact import read_manifest
+from shared.artifact import EngineDirectory, read_manifest
 from shared.errors import WeightsNotFound, WeightsUnreachable
 from shared.http import Unreachable
 from shared.secrets import public_address
-from shared.source import NotThere, opened
+from shared.sizes import readable
+from shared.source import NotThere, found, local_path, opened
 
 if TYPE_CHECKING:
     from shared.artifact import Manifest
 
 
 def manifest_of(source: str) -> Manifest | None:
-    """The manifest of the engine.tar at `source`, a path or URL; None where it has none.
+    """The manifest of the engine at `source`; None where it has none.
+
+    That is the path or URL of an engine.tar, or the path of a directory that holds one unpacked.
 
     Of what a URL names only the beginning is fetched. Raises E4100, E4102, E4200 and E4201.
     """
     try:
+        path = local_path(source)
+        if path is not None and stat.S_ISDIR(found(path).st_mode):
+            return EngineDirectory(path).manifest
         with opened(source, lambda _arrived, _total: None, attempts=1) as stream:
             return read_manifest(stream)
     except NotThere:
         raise WeightsNotFound(source=source) from None
     except Unreachable as error:
         raise WeightsUnreachable(source=public_address(source), reason=error.reason) from None
+
+
+def described(manifest: Manifest | None) -> str:
+    """For people: one fact a line, what is not known left out."""
+    if manifest is None:
+        return "an engine of the time before manifests: nothing is known of it"
+    facts = {
+        "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
+        "model": manifest.model,
+        "revision": manifest.revision,
+        "GPU": manifest.gpu_name and f"{manifest.gpu_name} (SM {manifest.sm})",
+        "GPUs needed": manifest.ranks if manifest.sm else None,
+        "TensorRT-LLM": manifest.tensorrt_llm_version,
+        "TensorRT": manifest.tensorrt_version,
+        "CUDA": manifest.cuda_version,
+        "driver": manifest.driver_version,
+        "built by": f"cog-triton {manifest.cog_triton_version}",
+        "config": f"SHA-256 {manifest.config_digest}",
+        "size": f"{readable(manifest.total_size)} in {len(manifest.files)} files",
+    }
+    return "\n".join(f"{name + ':':<14}{value}" for name, value in facts.items() if value)

@@ -3,27 +3,76 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from cli.output import say_error, say_json
+from shared import VERSION
 from shared.errors import CogTritonError
+
+EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
+_JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Turn a Hugging Face model and a YAML config into a served engine.",
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cog-triton {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def init(
+    config: Annotated[Path, typer.Argument(help="The file to write.")] = Path("config.yaml"),
+    engine: Annotated[EngineName, typer.Option(help="What generates the tokens.")] = "ctranslate2",
+    model: Annotated[str | None, typer.Option(help="Of the hub, the URL of a tar, or a folder.")] = None,
+) -> None:
+    """Write a config to begin with, every key explained: `cog-triton init config.yaml`.
+
+    Its first line names the schema beside it, by which editors complete and check what is typed.
+    """
+    from cli.init import init as write_config
+
+    write_config(config, engine, model)
+    typer.echo(f"{config}: now `cog-triton check {shlex.quote(str(config))}`")
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, _JSON] = False) -> None:
+    """Say what this machine has and lacks for building, serving and images, and what to do about it.
+
+    Exit status 1 when cog-triton does not work here.
+    """
+    from cli.doctor import CHECKS
+    from cli.doctor.report import doctor as report
+
+    raise typer.Exit(report(CHECKS, as_json=as_json))
 
 
 @app.command()
 def build(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
+    as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Build an engine: `cog-triton build config.yaml -o engine.tar`.
 
@@ -39,13 +88,16 @@ def build(
     configure_logging()
     signal.signal(signal.SIGTERM, _end)
     manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
+    if as_json:
+        say_json({"output": str(output), "manifest": manifest.model_dump(mode="json")})
+        return
     typer.echo(f"{output}: {manifest.engine} engine of {manifest.model}, {readable(manifest.total_size)}")
 
 
 @app.command()
 def check(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, _JSON] = False,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
 ) -> None:
     """Say all that is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
@@ -54,7 +106,7 @@ def check(
     """
     from cli.check import check as check_config
 
-    raise typer.Exit(check_config(config, as_json=json, gpus=gpus, token=os.environ.get("HF_TOKEN")))
+    raise typer.Exit(check_config(config, as_json=as_json, gpus=gpus, token=os.environ.get("HF_TOKEN")))
 
 
 @app.command()
@@ -97,16 +149,20 @@ def instantiate(
 
 @app.command()
 def inspect(
-    engine: Annotated[str, typer.Argument(help="Path or http(s) URL of an engine.tar.")],
+    engine: Annotated[str, typer.Argument(help="Path or URL of an engine.tar, or a directory with one.")],
+    as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Print the manifest of an engine: `cog-triton inspect engine.tar`.
+    """Say what an engine is, by its manifest: `cog-triton inspect engine.tar`.
 
     Of what a URL names only the beginning is fetched.
     """
-    from cli.inspect import manifest_of
+    from cli.inspect import described, manifest_of
 
     manifest = manifest_of(engine)
-    typer.echo("no manifest" if manifest is None else manifest.model_dump_json(indent=2))
+    if as_json:
+        say_json({"source": engine, "manifest": manifest and manifest.model_dump(mode="json")})
+    else:
+        typer.echo(described(manifest))
 
 
 def _end(number: int, _frame: object) -> None:
@@ -116,28 +172,16 @@ def _end(number: int, _frame: object) -> None:
 
 @app.command()
 def model_repository(
-    engine: Annotated[Path, typer.Option(help="The directory of an unpacked engine.tar.")],
+    engine: Annotated[str, typer.Option(help="Path or URL of an engine.tar, or a directory with one.")],
     out: Annotated[Path, typer.Option(help="The directory to write; tritonserver's --model-repository.")],
 ) -> None:
-    """Write a model repository for your own Triton: `cog-triton model-repository --engine DIR --out DIR`.
+    """Write a model repository for a Triton of your own: `... --engine engine.tar --out DIR`.
 
-    It prints the command that serves it.
+    It prints the line that starts Triton on it, which a shell takes as it is.
     """
-    from runner.triton.model_repository import BridgeParameters, write_model_repository
-    from shared.artifact import EngineDirectory
-    from shared.layout import PROJECT_ROOT, Layout
+    from cli.model_repository import model_repository as write
 
-    directory = EngineDirectory(engine.resolve())
-    layout = Layout.current()
-    kind = "tensorrt_llm" if directory.manifest is None else directory.manifest.engine
-    parameters = BridgeParameters(
-        engine_python=layout.engine_python(kind),
-        engine_kind=kind,
-        engine_dir=directory.path,
-        engine_path=PROJECT_ROOT,
-    )
-    write_model_repository(out, parameters)
-    typer.echo(f"tritonserver --model-repository={out} --backend-directory={layout.backend_directory}")
+    typer.echo(write(engine, out))
 
 
 def main() -> None:
@@ -145,5 +189,5 @@ def main() -> None:
     try:
         app()
     except CogTritonError as error:
-        typer.secho(str(error), fg="red", err=True)
+        say_error(error)
         sys.exit(1)

@@ -19,7 +19,7 @@ from hypothesis import settings
 from shared.errors import REGISTRY, CogTritonError, State, base
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("shared", "builder", "runner", "cli"))
+PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("shared", "builder", "runner", "cli", "demo"))
 
 # `make test` tries the same examples each time; `make fuzz` looks for new ones.
 settings.register_profile("test", deadline=None, derandomize=True)

@@ -144,7 +144,7 @@ class WeightsNotFound(CogTritonError):
     code = "E4201"
     fixed_by = FixedBy.OPERATOR
     message = "There is no engine at {source}."
-    remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar, or ENGINE_DIR to an unpacked one."
+    remedy = "Name the URL or path of an engine.tar, or a directory that holds one unpacked."
 
 
 class WeightsNotSet(CogTritonError):

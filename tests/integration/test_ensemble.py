@@ -7,9 +7,7 @@ import json
 import httpx2
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from shared.cog.server import free_port
 from shared.errors import MalformedRequest, ParameterNotHonoured, TensorNotSupported
 from shared.layout import PROJECT_ROOT
@@ -183,15 +181,3 @@ def test_the_runner_opens_http_only_when_told(mock_archive, tmp_path):
         url = f"http://127.0.0.1:{port}/v2/models/ensemble/generate"
         answer = httpx2.post(url, json={"text_input": "x", "max_tokens": 5}, timeout=20).json()
     assert answer["text_output"] == counted(5)
-
-
-def test_the_command_line_writes_a_repository_that_serves(mock_archive, tmp_path):
-    unpacked(mock_archive(), tmp_path)
-    arguments = ["model-repository", "--engine", str(tmp_path / "engine"), "--out", str(tmp_path / "models")]
-    result = CliRunner().invoke(app, arguments)
-    assert result.output.startswith(
-        f"tritonserver --model-repository={tmp_path}/models --backend-directory=/"
-    )
-    text = (tmp_path / "models/ensemble/config.pbtxt").read_text()
-    assert str(tmp_path / "engine") in text
-    assert (tmp_path / "models/tensorrt_llm/1").is_dir()

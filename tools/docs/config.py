@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from shared.config import ENGINES, CogTRTLLMConfig, OfficialConfig
+from shared.config.examples import EXAMPLES
+from shared.config.schema import schema
 
-from shared.config import ENGINES, BuildConfig, CogTRTLLMConfig, OfficialConfig
-
-EXAMPLES = {
-    "ctranslate2": """\
-engine: ctranslate2
-model: HuggingFaceTB/SmolLM2-135M-Instruct
-revision: main
-quantization: int8
-parallel_requests: 4
-instantiate:
-  prompt_template: |
-    <|im_start|>user
-    {prompt}<|im_end|>
-    <|im_start|>assistant
-  stop_sequences: ["<|im_end|>"]
-""",
-    "mock": """\
-engine: mock
-tokens_per_second: 50
-time_to_first_token: 0.2
-""",
-    "tensorrt_llm": """\
-engine: tensorrt_llm
-model: meta-llama/Llama-3.1-8B-Instruct
-quantization: fp8
-max_batch_size: 64
-max_seq_len: 8192
-""",
-    "vllm": """\
-engine: vllm
-model: meta-llama/Llama-3.1-8B-Instruct
-max_seq_len: 8192
-tensor_parallel_size: 2
-engine_args:
-  gpu_memory_utilization: 0.9
-""",
-}
 OLD_EXAMPLES = {
     CogTRTLLMConfig: """\
 model_id: meta-llama/Llama-2-7b-chat-hf
@@ -113,14 +78,6 @@ checkpoint that `build` reads, a conversion is added.
 """
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a build config."""
-    forms = Annotated[BuildConfig, Field(discriminator="engine")] | CogTRTLLMConfig | OfficialConfig
-    made = TypeAdapter[Any](forms).json_schema()
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "cog-triton build config"}
-    return head | made
-
-
 def page() -> str:
     """The text of docs/config.md."""
     definitions = schema()["$defs"]
@@ -135,11 +92,6 @@ def page() -> str:
     sections = ("ToolSection", "BuiltConfig", "Instantiate", "Server", "ServerArguments")
     parts += [f"## {name}\n\n{_table(definitions[name])}" for name in sections]
     return "\n".join(parts)
-
-
-def rendered_schema() -> str:
-    """The text of docs/config.schema.json."""
-    return json.dumps(schema(), indent=2) + "\n"
 
 
 def _indented(example: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.config.schema import rendered_schema
 from shared.layout import PROJECT_ROOT
 from tools.docs import bridge_constants, cog_schema, config, environment, errors, tensorrt_llm
 
@@ -15,7 +16,7 @@ def documents() -> dict[str, str]:
     """All of them: text by path in the checkout."""
     return {
         "docs/config.md": config.page(),
-        "docs/config.schema.json": config.rendered_schema(),
+        "docs/config.schema.json": rendered_schema(),
         "docs/environment.md": environment.page(),
         "docs/errors.md": errors.page(),
         "docs/tensorrt_llm.md": tensorrt_llm.page(),

@@ -34,7 +34,7 @@ def test_errors_are_listed_and_counted(run):
     first, second, summary = result.output.splitlines()
     assert ":3:1: error: E3008 " in first
     assert ":4:1: warning: E3028 " in second
-    assert summary.endswith("config.yaml: 1 errors, 1 warnings")
+    assert summary.endswith("config.yaml: 1 error, 1 warning")
 
 
 def test_a_clean_config_and_what_its_build_takes(run, model):

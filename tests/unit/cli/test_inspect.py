@@ -1,9 +1,11 @@
+import json
+
 import pytest
 from typer.testing import CliRunner
 
 from cli.inspect import manifest_of
 from cli.main import app
-from shared.artifact import Manifest, PackedFile, write_archive
+from shared.artifact import Manifest, PackedFile, extract_archive, write_archive
 from shared.errors import EngineArchiveMalformed, WeightsNotFound, WeightsUnreachable
 from tests.support.files import FileServer
 from tests.unit.artifact.archives import FACTS
@@ -67,6 +69,23 @@ def test_no_file(path):
         manifest_of(str(path))
 
 
-def test_the_command_prints_it(path, manifest):
-    printed = CliRunner().invoke(app, ["inspect", str(path)])
-    assert Manifest.from_bytes(printed.stdout.encode()) == manifest
+def test_the_command_prints_it_for_programs(path, manifest):
+    printed = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)
+    assert printed == {"source": str(path), "manifest": manifest.model_dump(mode="json")}
+
+
+def test_the_command_prints_it_for_people(path, manifest):
+    printed = CliRunner().invoke(app, ["inspect", str(path)]).stdout.splitlines()
+    assert printed[0] == "engine:       mock"
+    assert printed[-1] == "size:         33.6 MB in 2 files"
+
+
+def test_an_unpacked_engine(path, manifest, tmp_path):
+    with path.open("rb") as archive:
+        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
+    assert manifest_of(str(tmp_path / "engine")) == manifest
+
+
+def test_a_directory_without_an_engine(tmp_path):
+    with pytest.raises(WeightsNotFound):
+        manifest_of(str(tmp_path))

@@ -4,13 +4,15 @@ import pytest
 from pydantic import BaseModel
 
 from shared.config import ENGINES, Instantiate, Server, ServerArguments, load_config
+from shared.config.examples import EXAMPLES
 from shared.config.old import BuiltConfig, CogTRTLLMConfig, OfficialConfig, ToolSection
+from shared.config.schema import schema as json_schema
 from tools.docs import config as docs
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_example_of_each_engine_loads(engine):
-    text = docs.SCHEMA_LINE + docs.EXAMPLES[engine]
+    text = docs.SCHEMA_LINE + EXAMPLES[engine]
     assert load_config(text, "docs/config.md").engine == engine
     assert "".join(f"    {line}\n" for line in text.splitlines()) in docs.page()
 
@@ -41,7 +43,7 @@ def test_links_lead_to_headings():
 
 
 def test_the_schema_knows_the_engines_and_forbids_other_keys():
-    schema = docs.schema()
+    schema = json_schema()
     assert set(schema["anyOf"][0]["discriminator"]["mapping"]) == set(ENGINES)
     sections = [one for one in schema["$defs"].values() if "properties" in one]
     assert all(section["additionalProperties"] is False for section in sections)

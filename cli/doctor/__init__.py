@@ -1,0 +1,24 @@
+"""`cog-triton doctor`: what this machine has and lacks. One module per check; `CHECKS` is their order.
+
+To add a check, write a module with a `CHECK`, and name it below.
+"""
+
+from __future__ import annotations
+
+from .check import Check, Finding, Severity
+from .container_tool import CHECK as CONTAINER_TOOL
+from .disk import CHECK as DISK
+from .gpu import CHECK as GPU
+from .memory import CHECK as MEMORY
+from .nix import CHECK as NIX
+from .parts import CHECK as PARTS
+from .port import CHECK as PORT
+from .shared_memory import CHECK as SHARED_MEMORY
+from .system import CHECK as SYSTEM
+from .tls import CHECK as TLS
+
+__all__ = ["CHECKS", "Check", "Finding", "Severity"]
+
+CHECKS: tuple[Check, ...] = (
+    SYSTEM, PARTS, GPU, SHARED_MEMORY, MEMORY, DISK, PORT, TLS, CONTAINER_TOOL, NIX,
+)  # fmt: skip

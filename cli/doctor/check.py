@@ -1,0 +1,61 @@
+"""What a check is, and what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Severity(StrEnum):
+    """What a finding means for the person who reads it."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Something does not work here that not everybody needs."""
+    ERROR = "error"
+    """cog-triton does not work here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found."""
+
+    severity: Severity
+    message: str
+    remedy: str = ""  # empty when all is well
+
+
+def ok(message: str) -> Finding:
+    """What is as it should be."""
+    return Finding(Severity.OK, message)
+
+
+def warning(message: str, remedy: str) -> Finding:
+    """What some people need is missing."""
+    return Finding(Severity.WARNING, message, remedy)
+
+
+def error(message: str, remedy: str) -> Finding:
+    """What everybody needs is missing."""
+    return Finding(Severity.ERROR, message, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Looks at one side of the machine; changes nothing, and takes seconds at most."""
+
+    name: str
+    description: str
+    look: Callable[[], Iterable[Finding]]
+
+    def findings(self) -> list[Finding]:
+        """At least one; a look that fails is a finding too."""
+        try:
+            return list(self.look())
+        except Exception as failed:
+            reason = f"this could not be looked at: {type(failed).__name__}: {failed}"
+            return [warning(reason, "Please report it: it is a fault of cog-triton.")]

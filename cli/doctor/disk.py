@@ -1,0 +1,45 @@
+"""The directories that models, builds and engines are written to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huggingface_hub import constants
+
+from runner.settings import Settings
+from shared.sizes import readable
+
+from .check import Check, Finding, error, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LITTLE = 20_000_000_000  # bytes; a model of 7 billion parameters takes 14 GB
+
+
+def _look() -> Iterator[Finding]:
+    places = {
+        "TMPDIR": ("what is built", Path(tempfile.gettempdir())),
+        "HF_HOME": ("models of the hub", Path(constants.HF_HUB_CACHE)),
+        "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
+    }
+    for variable, (what, place) in places.items():
+        existing = next(path for path in (place, *place.absolute().parents) if path.is_dir())
+        if not os.access(existing, os.W_OK | os.X_OK):
+            yield error(f"{place} ({what}) cannot be written to.", f"Set {variable} to another directory.")
+            continue
+        free = shutil.disk_usage(existing).free
+        if free < _LITTLE:
+            yield warning(
+                f"{place} ({what}) has {readable(free)} free: enough for small models only.",
+                f"Free space there, or set {variable} to a directory on a larger disk.",
+            )
+        else:
+            yield ok(f"{place} ({what}) has {readable(free)} free")
+
+
+CHECK = Check("disk", "Room for models, builds and engines", _look)

@@ -1,0 +1,64 @@
+"""NVIDIA's GPUs and their driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.engines.catalogue import ENGINES
+from runner.lifecycle.machine import read_machine
+from shared.errors import GpusMissing
+
+from .check import Check, Finding, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PCI = Path("/sys/bus/pci/devices")
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"  # the class of a GPU begins with it
+
+
+def _look() -> Iterator[Finding]:
+    try:
+        machine = read_machine(1)
+    except GpusMissing as missing:
+        if on_the_bus():
+            yield warning(
+                f"There is an NVIDIA GPU, but {missing.details['reason']}.",
+                "Install NVIDIA's driver, or start the container with --gpus all; then `nvidia-smi` answers.",
+            )
+        else:
+            yield warning(
+                "There is no NVIDIA GPU: ctranslate2 and mock work, tensorrt_llm and vllm do not.",
+                "If there should be one: install NVIDIA's driver, or start the container with --gpus all.",
+            )
+        return
+    for index, gpu in enumerate(machine.gpus):
+        yield ok(f"GPU {index}: {gpu.name}, SM {gpu.sm}: images whose name ends in -{gpu.sm} or -full")
+    if not machine.gpus:
+        yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or name the GPUs to use.")
+    for kind in ENGINES.values():
+        if kind.needs_cuda is not None and machine.cuda < kind.needs_cuda:
+            yield warning(
+                f"The driver {machine.driver} supports CUDA {_version(machine.cuda)};"
+                f" {kind.name} needs {_version(kind.needs_cuda)}.",
+                "Install a newer driver on the host.",
+            )
+    yield ok(f"Driver {machine.driver}, for CUDA up to {_version(machine.cuda)}")
+
+
+def on_the_bus() -> int:
+    """How many NVIDIA GPUs the PCI bus has, with a driver or without."""
+    return sum(
+        (device / "vendor").read_text().strip() == _NVIDIA
+        and (device / "class").read_text().startswith(_DISPLAY)
+        for device in (_PCI.iterdir() if _PCI.is_dir() else ())
+    )
+
+
+def _version(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+CHECK = Check("gpu", "NVIDIA GPUs and their driver", _look)

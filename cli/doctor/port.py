@@ -1,0 +1,34 @@
+"""The port of the HTTP API."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from shared.cog.server import refuse_used_port
+from shared.errors import PortInUse
+
+from .check import Check, Finding, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DEFAULT = "5000"
+
+
+def _look() -> Iterator[Finding]:
+    port = os.environ.get("PORT") or _DEFAULT
+    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        yield warning(f"PORT is {port!r}, which is no port.", "Set PORT to a number from 1 to 65535.")
+        return
+    try:
+        refuse_used_port(int(port))
+        yield ok(f"Port {port} is free")
+    except PortInUse:
+        yield warning(
+            f"Port {port} is taken by another program, or by a runner.",
+            "If it is no runner of yours: `cog-triton serve --port` takes another one.",
+        )
+
+
+CHECK = Check("port", "The port of the HTTP API", _look)

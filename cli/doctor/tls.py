@@ -1,0 +1,70 @@
+"""Certificates: whom this machine trusts, and whether the hub can be reached with them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from huggingface_hub import constants
+
+from .check import Check, Finding, error, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SECONDS = 5.0
+
+
+def _look() -> Iterator[Finding]:
+    named = os.environ.get("SSL_CERT_FILE")
+    if named and not Path(named).is_file():
+        yield error(f"SSL_CERT_FILE names {named}, which is not there.", "Correct it, or unset it.")
+        return
+    try:
+        context = ssl.create_default_context()
+    except (ssl.SSLError, OSError) as broken:
+        yield error(f"The certificates cannot be read: {broken}.", "Mend the file that SSL_CERT_FILE names.")
+        return
+    places = ssl.get_default_verify_paths()
+    # The context reads files at once, and a folder only when it looks for a certificate.
+    folder = Path(places.capath) if places.capath else None
+    if not context.cert_store_stats()["x509_ca"] and not (folder and any(folder.iterdir())):
+        yield error(
+            "No certificate authority is trusted here: nothing can be fetched over https.",
+            "Install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates.",
+        )
+        return
+    yield ok(f"Certificates: {named or places.cafile or places.capath}")
+    yield _reach(constants.ENDPOINT, context)
+
+
+def _reach(url: str, context: ssl.SSLContext) -> Finding:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme in getproxies():
+        return ok(f"{host} is reached through the proxy in {parts.scheme.upper()}_PROXY; not tried")
+    try:
+        port = parts.port or {"https": 443}.get(parts.scheme, 80)
+        with socket.create_connection((host, port), _SECONDS) as plain:
+            if parts.scheme == "https":
+                context.wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as refused:
+        return error(
+            f"The certificate of {host} is not trusted: {refused.verify_message}.",
+            "Behind a company's proxy, set SSL_CERT_FILE to a file with its certificate.",
+        )
+    except (OSError, UnicodeError) as failed:
+        reason = getattr(failed, "strerror", None) or type(failed).__name__
+        return warning(
+            f"{host} cannot be reached: {reason}.",
+            "Without it, use models in a folder, a mirror (HF_ENDPOINT), or HTTPS_PROXY.",
+        )
+    return ok(f"{host} can be reached")
+
+
+CHECK = Check("tls", "Certificates, and the way to the Hugging Face hub", _look)

@@ -1,0 +1,51 @@
+"""`cog-triton model-repository`: an engine for a Triton that is started by hand."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from runner.settings import Settings
+from runner.triton.model_repository import BridgeParameters, write_model_repository
+from runner.weights import fetch_weights
+from shared.layout import PROJECT_ROOT, Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shared.artifact import Manifest
+
+
+def model_repository(engine: str, out: Path) -> str:
+    """Write the model repository `out` for `engine`, a directory or an archive, by its path or URL.
+
+    An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
+    it, as a shell takes it, from wherever it is typed. Raises E4000 and what `fetch_weights` raises.
+    """
+    settings = Settings.from_environment(os.environ)
+    directory = fetch_weights(
+        engine, settings.weights_cache, check=_take_any, max_bytes=settings.max_engine_bytes
+    )
+    layout = Layout.current()
+    kind = "tensorrt_llm" if directory.manifest is None else directory.manifest.engine
+    parameters = BridgeParameters(
+        engine_python=layout.engine_python(kind),
+        engine_kind=kind,
+        engine_dir=directory.path.resolve(),
+        engine_path=PROJECT_ROOT,
+    )
+    command = [
+        str(layout.tritonserver),
+        f"--model-repository={out.resolve()}",
+        f"--backend-directory={layout.backend_directory}",
+        "--http-address=127.0.0.1",
+        "--grpc-address=127.0.0.1",
+        "--allow-metrics=false",
+    ]
+    write_model_repository(out, parameters)
+    return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
+
+
+def _take_any(_manifest: Manifest | None) -> None:
+    """Whether it fits this machine is seen when it is served."""

@@ -1,0 +1,337 @@
+"""Each check on a machine that has what it looks for, and on one that lacks it."""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.doctor import (
+    CHECKS,
+    Severity,
+    container_tool,
+    disk,
+    gpu,
+    memory,
+    nix,
+    parts,
+    port,
+    shared_memory,
+    system,
+    tls,
+)
+from cli.doctor.check import Check, error, ok
+from cli.main import app
+from runner.lifecycle.machine import Gpu, Machine
+from shared.cog.server import free_port
+from shared.errors import GpusMissing
+from tests.support.files import CERTIFICATE
+
+H200 = Gpu("NVIDIA H200", 90)
+
+
+def found(module):
+    """Severities and texts, and that whatever is not well has a remedy."""
+    findings = module.CHECK.findings()
+    assert findings
+    assert all(bool(one.remedy) == (one.severity is not Severity.OK) for one in findings)
+    return {one.severity for one in findings}, " ".join(f"{one.message} {one.remedy}" for one in findings)
+
+
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """A PATH with nothing but the programs that are put there."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+
+    def put(name, script=""):
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return put
+
+
+def test_every_check_says_something_here():
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    shown = json.loads(result.output)["checks"]
+    assert [one["name"] for one in shown] == [check.name for check in CHECKS]
+    for one in shown:
+        assert one["description"]
+        for finding in one["findings"]:
+            assert set(finding) == {"severity", "message", "remedy"}
+            assert "could not be looked at" not in finding["message"]
+
+
+def test_the_text_and_the_exit_status(monkeypatch):
+    checks = (Check("a", "Side A", lambda: [ok("fine"), error("It is broken.", "Mend it.")]),)
+    monkeypatch.setattr("cli.doctor.CHECKS", checks)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "Side A", "  ok      fine", "  error   It is broken.", "          Mend it.", "1 error, 0 warnings",
+    ]  # fmt: skip
+
+
+def test_a_check_that_fails_is_a_finding():
+    def look():
+        raise KeyError("x")
+
+    (finding,) = Check("a", "A", look).findings()
+    assert finding.severity is Severity.WARNING
+    assert "KeyError" in finding.message
+
+
+class TestSystem:
+    def test_here(self):
+        assert found(system)[0] == {Severity.OK}
+
+    def test_another_processor(self, monkeypatch):
+        monkeypatch.setattr("platform.machine", lambda: "arm64")
+        severities, text = found(system)
+        assert severities == {Severity.ERROR}
+        assert "arm64" in text
+
+    @pytest.mark.parametrize("libc", [("glibc", "2.31"), ("", "")])
+    def test_another_c_library(self, monkeypatch, libc):
+        monkeypatch.setattr("platform.libc_ver", lambda: libc)
+        assert Severity.ERROR in found(system)[0]
+
+
+class TestParts:
+    def test_here(self):
+        assert found(parts)[0] == {Severity.OK}
+
+    def test_nothing(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+        severities, text = found(parts)
+        assert severities == {Severity.ERROR, Severity.WARNING}
+        assert "make setup" in text
+
+    def test_a_builder_needs_no_triton(self, monkeypatch, tmp_path):
+        (tmp_path / "engines/ctranslate2/bin").mkdir(parents=True)
+        (tmp_path / "engines/ctranslate2/bin/python").touch()
+        monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+        assert found(parts)[0] == {Severity.OK, Severity.WARNING}
+
+
+class TestGpu:
+    @pytest.fixture
+    def machine(self, monkeypatch):
+        def set_up(**changes):
+            machine = Machine(
+                **{"gpus": (H200,), "driver": "580.65", "cuda": (13, 0), "shared_mib": 1, "locked_mib": None}
+                | changes
+            )
+            monkeypatch.setattr(gpu, "read_machine", lambda _: machine)
+
+        return set_up
+
+    def test_one(self, machine):
+        machine()
+        severities, text = found(gpu)
+        assert severities == {Severity.OK}
+        assert "NVIDIA H200" in text
+        assert "-90 or -full" in text
+
+    def test_an_old_driver(self, machine):
+        machine(cuda=(12, 4))
+        severities, text = found(gpu)
+        assert Severity.WARNING in severities
+        assert "supports CUDA 12.4; tensorrt_llm needs CUDA 13.0" in text.replace("needs 13", "needs CUDA 13")
+
+    def test_hidden(self, machine):
+        machine(gpus=())
+        assert "CUDA_VISIBLE_DEVICES" in found(gpu)[1]
+
+    @pytest.mark.parametrize(
+        ("devices", "said"),
+        [
+            ({}, "There is no NVIDIA GPU"),
+            ({"0x10de": "0x030000"}, "There is an NVIDIA GPU, but the driver is gone"),
+            ({"0x10de": "0x040300"}, "There is no NVIDIA GPU"),
+            ({"0x8086": "0x030000"}, "There is no NVIDIA GPU"),
+        ],
+    )
+    def test_no_driver(self, monkeypatch, tmp_path, devices, said):
+        def read(needed):
+            raise GpusMissing(needed=needed, found=0, reason="the driver is gone")
+
+        for vendor, kind in devices.items():
+            (tmp_path / "0000:01").mkdir()
+            (tmp_path / "0000:01/vendor").write_text(f"{vendor}\n")
+            (tmp_path / "0000:01/class").write_text(f"{kind}\n")
+        monkeypatch.setattr(gpu, "_PCI", tmp_path)
+        monkeypatch.setattr(gpu, "read_machine", read)
+        severities, text = found(gpu)
+        assert severities == {Severity.WARNING}
+        assert said in text
+
+
+class TestSharedMemory:
+    @pytest.mark.parametrize(
+        ("gpus", "free", "severities"),
+        [(0, 1, {Severity.OK}), (2, 64 << 20, {Severity.WARNING}), (2, 8 << 30, {Severity.OK})],
+    )
+    def test_sizes(self, monkeypatch, gpus, free, severities):
+        status = type("Status", (), {"f_bavail": free, "f_frsize": 1})
+        monkeypatch.setattr(shared_memory, "on_the_bus", lambda: gpus)
+        monkeypatch.setattr("os.statvfs", lambda _: status)
+        monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+        assert found(shared_memory)[0] == severities
+
+    def test_locked(self, monkeypatch):
+        monkeypatch.setattr(shared_memory, "on_the_bus", lambda: 2)
+        monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, -1))
+        assert "--ulimit memlock=-1" in found(shared_memory)[1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [("max", "This machine has"), (str(1 << 30), "This container may use 1.1 GB")]
+)
+def test_memory(monkeypatch, tmp_path, limit, said):
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    monkeypatch.setattr(memory, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    assert said in found(memory)[1]
+
+
+class TestDisk:
+    @pytest.mark.parametrize(("free", "severity"), [(10**12, Severity.OK), (10**9, Severity.WARNING)])
+    def test_sizes(self, monkeypatch, free, severity):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**13, 0, free))
+        severities, text = found(disk)
+        assert severities == {severity}
+        assert "1.0 " in text
+
+    def test_not_writable(self, monkeypatch):
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        severities, text = found(disk)
+        assert severities == {Severity.ERROR}
+        assert "Set WEIGHTS_CACHE to another directory." in text
+
+
+class TestPort:
+    def test_free(self, monkeypatch):
+        monkeypatch.setenv("PORT", str(free_port()))
+        assert found(port)[0] == {Severity.OK}
+
+    def test_taken(self, monkeypatch):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            monkeypatch.setenv("PORT", str(listener.getsockname()[1]))
+            assert found(port)[0] == {Severity.WARNING}
+
+    @pytest.mark.parametrize("value", ["none", "0", "65536"])
+    def test_none(self, monkeypatch, value):
+        monkeypatch.setenv("PORT", value)
+        assert "is no port" in found(port)[1]
+
+
+class TestTls:
+    @pytest.fixture
+    def site(self, monkeypatch):
+        """A server with a certificate of its own for loopback, in the place of the hub."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        for name in ("HTTPS_PROXY", "https_proxy", "SSL_CERT_FILE"):
+            monkeypatch.delenv(name, raising=False)
+
+        def serve(listener):
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        context.wrap_socket(connection, server_side=True).close()
+                    except OSError:
+                        continue
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=serve, args=(listener,))
+            thread.start()
+            monkeypatch.setattr(tls.constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+            yield
+            listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+    def test_trusted(self, site, monkeypatch):
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        severities, text = found(tls)
+        assert severities == {Severity.OK}
+        assert "127.0.0.1 can be reached" in text
+
+    def test_not_trusted(self, site):
+        severities, text = found(tls)
+        assert Severity.ERROR in severities
+        assert "The certificate of 127.0.0.1 is not trusted: self" in text
+
+    def test_not_there(self, monkeypatch):
+        monkeypatch.setattr(tls.constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
+        assert "cannot be reached: Connection refused" in found(tls)[1]
+
+    def test_a_file_that_is_missing(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        assert found(tls)[0] == {Severity.ERROR}
+
+    def test_no_certificates_at_all(self, monkeypatch, tmp_path):
+        (tmp_path / "empty.pem").touch()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "empty.pem"))
+        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+        assert found(tls)[0] == {Severity.ERROR}
+
+    def test_a_proxy_is_not_passed_by(self, monkeypatch):
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+        monkeypatch.setattr(tls.constants, "ENDPOINT", "https://hub.example")
+        assert "through the proxy in HTTPS_PROXY" in found(tls)[1]
+
+
+class TestContainerTool:
+    def test_nothing(self, programs):
+        severities, text = found(container_tool)
+        assert severities == {Severity.WARNING}
+        assert "No docker or podman answers" in text
+
+    def test_a_daemon_that_does_not_answer(self, programs):
+        programs("docker", "exit 1")
+        assert "docker is installed, but does not answer" in found(container_tool)[1]
+
+    def test_all(self, programs, monkeypatch, tmp_path):
+        monkeypatch.setattr(container_tool, "_DRIVER", tmp_path / "none")
+        programs("podman", "echo podman version 5.0.0")
+        programs("skopeo")
+        severities, text = found(container_tool)
+        assert severities == {Severity.OK}
+        assert "podman 5.0.0" in text
+
+    @pytest.mark.parametrize("toolkit", [True, False])
+    def test_gpus_in_containers(self, programs, monkeypatch, tmp_path, toolkit):
+        monkeypatch.setattr(container_tool, "_DRIVER", tmp_path)
+        if toolkit:
+            programs("nvidia-ctk")
+        assert ("containers get no GPU" in found(container_tool)[1]) is not toolkit
+
+
+class TestNix:
+    def test_none(self, programs):
+        assert found(nix)[0] == {Severity.WARNING}
+
+    @pytest.mark.parametrize(
+        ("features", "severity"),
+        [("nix-command flakes", Severity.OK), ("nix-command", Severity.WARNING), ("", Severity.WARNING)],
+    )
+    @pytest.mark.parametrize("command", ["show-config", "config"])
+    def test_features(self, programs, features, severity, command):
+        programs(
+            "nix",
+            f'[ "$1" = --version ] && echo nix 2.30 && exit; [ "$3" = {command} ] && echo "experimental-features = {features}"',
+        )
+        assert found(nix)[0] == {severity}
+
+    def test_broken(self, programs):
+        programs("nix", "exit 1")
+        assert "does not answer" in found(nix)[1]

@@ -1,0 +1,55 @@
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.init import SCHEMA_FILE, config_of
+from cli.main import app
+from shared.config import ENGINES, load_config
+from shared.config.examples import EXAMPLES
+from shared.config.schema import schema
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["init", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_config_is_the_example_of_its_engine(engine):
+    found = load_config(config_of(engine), "c").model_dump(exclude={"instantiate"})
+    assert found == load_config(EXAMPLES[engine], "c").model_dump(exclude={"instantiate"})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_key_is_there_and_may_be_set(engine):
+    whole = re.sub(r"^#(?! )|^#(?=  \w)", "", config_of(engine), flags=re.MULTILINE)
+    config = load_config(whole, "c")
+    for name, field in ENGINES[engine].model_fields.items():
+        assert re.search(rf"^{name}:", whole, re.MULTILINE), name
+        assert str(field.description)[:30] in whole
+    assert config.instantiate is not None
+
+
+def test_the_file_names_the_schema_beside_it(tmp_path):
+    path = tmp_path / "a config.yaml"
+    result = run(path)
+    assert f"cog-triton check '{path}'" in result.output
+    first = path.read_text().splitlines()[0]
+    assert first == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    assert json.loads((tmp_path / SCHEMA_FILE).read_text()) == schema()
+    assert CliRunner().invoke(app, ["check", str(path)]).exit_code == 0
+
+
+def test_another_engine_and_model(tmp_path):
+    run(tmp_path / "c.yaml", "--engine", "tensorrt_llm", "--model", "./my: model")
+    config = load_config((tmp_path / "c.yaml").read_text(), "c")
+    assert (config.engine, config.model, config.revision) == ("tensorrt_llm", "./my: model", None)
+
+
+@pytest.mark.parametrize("place", ["c.yaml", "none/c.yaml", "."])
+def test_nothing_is_overwritten(tmp_path, place):
+    (tmp_path / "c.yaml").write_text("mine")
+    with pytest.raises(Exception, match="E3302"):
+        run(tmp_path / place)
+    assert (tmp_path / "c.yaml").read_text() == "mine"

@@ -1,0 +1,109 @@
+"""What all commands have in common."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared import VERSION
+
+PROGRAM = Path(sys.executable).with_name("cog-triton")
+COLOUR = b"\x1b["
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def broken(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("engine: mock\nspeed: 3\n")
+    return path
+
+
+def test_the_version():
+    assert run("--version").stdout == f"cog-triton {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "none.tar", "--json"),
+        ("build", "none.yaml", "-o", "engine.tar", "--json"),
+        ("build", "data:,engine: mock", "-o", "none/engine.tar", "--json"),
+    ],
+)
+def test_an_error_for_programs(tmp_path, arguments):
+    done = run(*arguments)
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["text"].startswith(f"{error['code']} {error['name']}: ")
+
+
+def test_an_error_for_people():
+    done = run("inspect", "none.tar")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("E4201 WeightsNotFound: ")
+    assert COLOUR not in done.stderr.encode()
+
+
+def test_a_build_for_programs(tmp_path):
+    done = run("build", "data:,engine: mock", "-o", tmp_path / "engine.tar", "--json")
+    built = json.loads(done.stdout)
+    assert built["output"] == str(tmp_path / "engine.tar")
+    assert (
+        json.loads(run("inspect", tmp_path / "engine.tar", "--json").stdout)["manifest"] == built["manifest"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
+)
+@pytest.mark.parametrize("command", ["check", "doctor", "build"])
+def test_colours_at_a_terminal(broken, command, environment, coloured):
+    ours, theirs = pty.openpty()
+    more = {"check": [broken], "doctor": [], "build": [broken, "-o", broken.with_name("engine.tar")]}[command]
+    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [PROGRAM, command, *more],
+        env=inherited | {"TERM": "xterm"} | environment,
+        stdout=theirs,
+        stderr=theirs,
+    ):
+        os.close(theirs)
+        printed = b""
+        while True:
+            try:
+                chunk = os.read(ours, 4096)
+            except OSError:  # the other side is closed
+                break
+            if not chunk:
+                break
+            printed += chunk
+    os.close(ours)
+    assert printed
+    assert (COLOUR in printed) is coloured
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    assert (
+        "cog-triton"
+        in run("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
+    )
+
+
+def test_a_directory_is_named_as_such(tmp_path):
+    assert "it is a directory" in run("check", tmp_path).stdout
+    assert "it is a directory" in run("build", tmp_path, "-o", tmp_path / "x").stderr
