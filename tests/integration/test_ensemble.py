@@ -12,7 +12,7 @@ from shared.cog.server import free_port
 from shared.errors import MalformedRequest, ParameterNotHonoured, TensorNotSupported
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import MOCK_RATE as RATE
-from tests.integration.conftest import cog_server, counted, unpacked, wait_for
+from tests.integration.conftest import cog_server, counted, wait_for
 from tests.support.generate_streams import run_generate_streams
 from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
