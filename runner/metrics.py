@@ -1,12 +1,12 @@
-"""Prometheus metrics on a port of their own: ours, and those of Triton passed through."""
+"""Prometheus metrics: ours, and those of Triton passed through."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.request import urlopen
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from runner.protocol.status import StatusPage
+    from runner.protocol.engine import Statistics
+
+    class Engine(Protocol):
+        """What is told of the engine process."""
+
+        @property
+        def restarts(self) -> int:
+            """How often it was started again."""
+
+        @property
+        def statistics(self) -> Statistics:
+            """What it is busy with; all 0 where it does not tell."""
+
 
 log = structlog.get_logger()
 
@@ -27,8 +39,8 @@ _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10,
 class Metrics:
     """What a runner counts. Threads may share it."""
 
-    def __init__(self, running: Callable[[], int], page: StatusPage) -> None:
-        """`running`: predictions that run or wait; `page`: what is known of the engine process."""
+    def __init__(self, running: Callable[[], int], engine: Engine) -> None:
+        """`running`: predictions that run or wait; `engine`: what is known of the engine process."""
         self.registry = CollectorRegistry()
         self._first_token = self._histogram(
             "time_to_first_token_seconds", "From a prediction's arrival to its first token"
@@ -47,8 +59,8 @@ class Metrics:
         gauge = Gauge("cog_triton_running", "Predictions that run or wait", registry=self.registry)
         gauge.set_function(running)
         gauge = Gauge("cog_triton_engine_restarts", "Restarts of the engine process", registry=self.registry)
-        gauge.set_function(lambda: page.restarts)
-        self.registry.register(_Engine(page))
+        gauge.set_function(lambda: engine.restarts)
+        self.registry.register(_Engine(engine))
 
     def sent(self, queued: float, prompt_tokens: int) -> None:
         """A prediction was handed to Triton, `queued` seconds after its arrival."""
@@ -70,9 +82,17 @@ class Metrics:
         if code is not None:
             self._errors.labels(code).inc()
 
+    def exposition(self) -> bytes:
+        """All of them, in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def add_triton(self, port: int) -> None:
+        """Pass on what Triton tells at that port of loopback."""
+        self.registry.register(_Triton(f"http://127.0.0.1:{port}/metrics"))
+
     def serve(self, port: int, triton_port: int) -> None:
         """Answer on loopback. Raises OSError when the port is taken."""
-        self.registry.register(_Triton(f"http://127.0.0.1:{triton_port}/metrics"))
+        self.add_triton(triton_port)
         start_http_server(port, addr="127.0.0.1", registry=self.registry)
 
     def _histogram(self, name: str, text: str) -> Histogram:
@@ -85,11 +105,11 @@ class Metrics:
 class _Engine(Collector):
     """What the engine tells of itself, once a second; 0 without an engine process."""
 
-    def __init__(self, page: StatusPage) -> None:
-        self._page = page
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        statistics = self._page.statistics
+        statistics = self._engine.statistics
         gauges = {
             "active_requests": ("Requests in the engine's steps", statistics.active_requests),
             "queued_requests": ("Requests that wait in the engine", statistics.queued_requests),

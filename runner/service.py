@@ -15,20 +15,26 @@ from typing import TYPE_CHECKING
 import structlog
 from cog import CancelationException
 
+from runner.cog.admission import Admission
+from runner.engines.catalogue import ENGINES
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.machine import check_machine
 from runner.lifecycle.probe import Probe
-from runner.prediction.admission import Admission
+from runner.prediction.inputs import Defaults
+from runner.prediction.limits import limits_of, lowered
 from runner.prediction.preparation import Preparation
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.status import StatusPage
+from runner.text.chat import ChatTemplate
 from runner.text.stream import TextStream
+from runner.text.tokenizer import Tokenizer
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import TritonServer
 from runner.triton.thread_client import TritonClient
 from runner.weights import fetch_weights
 from shared.cog.server import free_port, refuse_used_port
 from shared.errors import (
+    ChatTemplateMissing,
     CogTritonError,
     EngineKindMismatch,
     FixedBy,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     from runner.cog.prediction import Prediction
     from runner.lifecycle.lifeline import Lifeline
     from runner.metrics import Metrics
+    from runner.prediction.ask import Ask
     from runner.prediction.inputs import Inputs
     from runner.prediction.preparation import Prepared
     from runner.settings import Settings
@@ -65,7 +72,17 @@ class Service:
         engine = load_engine(settings, layout.available_engines())
         kind = engine_kind(engine.manifest)
         _check_ranks(settings, engine)
-        self._preparation = Preparation.of(settings, kind, engine)
+        instantiate = settings.instantiate(engine.config)
+        tokenizer = Tokenizer.load(engine.tokenizer_files)
+        self._preparation = Preparation(
+            tokenizer,
+            Defaults.of(settings, instantiate, tokenizer, random_seed=ENGINES[kind].seeds),
+            lowered(
+                limits_of(kind, engine, settings.server_arguments(engine.config)),
+                settings.max_sequence_length,
+            ),
+        )
+        self._chat_template = ChatTemplate.load(engine.tokenizer_files)
         self._request_ids = itertools.count(1)
         self._admission = Admission(settings.admitted)
 
@@ -132,10 +149,13 @@ class Service:
         outcome, code = "cancelled", None  # unless it ends in another way
         try:
             with self._admission.enter() as ticket:
-                prepared = self._preparation.prepare(inputs, next(self._request_ids))
+                ask = inputs.ask()
+                prompt = self._prompt(ask)
+                tokens = self._preparation.tokens(prompt, templated=ask.messages is not None)
+                prepared = self._preparation.request(ask, tokens, next(self._request_ids))
                 if self._settings.log_prompts:
-                    bound.info("prompt", prompt=prepared.prompt)
-                yield from self._generate(prepared, prediction, ticket)
+                    bound.info("prompt", prompt=prompt)
+                yield from self._generate(prepared, prediction, ticket, log_performance=ask.log_performance)
             outcome = "succeeded"
         except CogTritonError as error:
             outcome, code = "failed", error.code
@@ -151,7 +171,16 @@ class Service:
             if self._metrics is not None:
                 self._metrics.ended(outcome, code)
 
-    def _generate(self, prepared: Prepared, prediction: Prediction, ticket: Cancellation) -> Iterator[str]:
+    def _prompt(self, ask: Ask) -> str:
+        if ask.messages is None:
+            return self._preparation.prompt(ask)
+        if self._chat_template is None:
+            raise ChatTemplateMissing
+        return self._chat_template.render(self._preparation.conversation(ask))
+
+    def _generate(
+        self, prepared: Prepared, prediction: Prediction, ticket: Cancellation, *, log_performance: bool
+    ) -> Iterator[str]:
         request = prepared.request
         prediction.record_metric("input_token_count", len(request.input_token_ids))
         if request.sampling.seed is not None:
@@ -185,7 +214,7 @@ class Service:
                 first = None if first_token is None else first_token - prediction.received_at
                 duration = time.monotonic() - prediction.received_at
                 self._metrics.generated(text.token_count, first, duration)
-        if prepared.log_performance or self._settings.log_performance_metrics:
+        if log_performance or self._settings.log_performance_metrics:
             _log_performance(prediction, first_token, text.token_count)
 
     def _serve_metrics(self, port: int, triton_port: int) -> Metrics:

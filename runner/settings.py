@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from shared.errors import SettingInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_MOST_PREDICTIONS = 2048  # engines queue what they cannot run at once
 
 
 class Settings(BaseModel):
@@ -86,6 +88,43 @@ class Settings(BaseModel):
         description="predictions that run or wait at the same time: more are refused with E2106; not set: "
         "four fifths of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
     )
+    ignore_unknown_inputs: bool = Field(
+        False,
+        alias="IGNORE_UNKNOWN_INPUTS",
+        description="leave out the inputs that there are not, as Cog does, instead of refusing them",
+    )
+    max_body_bytes: int = Field(
+        16 << 20, ge=1, alias="MAX_BODY_BYTES", description="a request with a larger body is refused (E1320)"
+    )
+    max_connections: int = Field(
+        8192,
+        ge=1,
+        alias="MAX_CONNECTIONS",
+        description="open connections; more are refused (E1327), as are those beyond the limit of open files",
+    )
+    webhook_allow: str = Field(
+        "",
+        alias="WEBHOOK_ALLOW",
+        description="origins, with commas between them, that webhooks may go to wherever they are, as"
+        " http://127.0.0.1:8000; others have to be public addresses",
+    )
+    webhook_auth_token: SecretStr | None = Field(
+        None,
+        alias="WEBHOOK_AUTH_TOKEN",
+        description="sent as a bearer token with the webhooks that go to WEBHOOK_ALLOW",
+    )
+    keep_predictions: int = Field(
+        1000,
+        ge=0,
+        alias="KEEP_PREDICTIONS",
+        description="how many ended predictions of `Prefer: respond-async` can be asked after",
+    )
+    keep_seconds: float = Field(
+        3600, ge=0, alias="KEEP_PREDICTIONS_SECONDS", description="and for how many seconds"
+    )
+    allow_shutdown: bool = Field(
+        False, alias="ALLOW_SHUTDOWN", description="let every client end the runner by POST /shutdown"
+    )
     log_performance_metrics: bool = Field(
         False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction"
     )
@@ -148,6 +187,11 @@ class Settings(BaseModel):
         except ValidationError as invalid:
             first = invalid.errors()[0]
             raise SettingInvalid(setting=first["loc"][0], value=first["input"], reason=first["msg"]) from None
+
+    @property
+    def admitted_at_once(self) -> int:
+        """Predictions that the front lets run or wait at the same time."""
+        return self.max_predictions or (self.cog_slots if self.cog_slots > 1 else _MOST_PREDICTIONS)
 
     @property
     def admitted(self) -> int:

@@ -2,64 +2,72 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
+import asyncio
 from typing import TYPE_CHECKING
 
-from runner.cog.cancellation import Cancellation
 from shared.errors import Overloaded, ShuttingDown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+
+
+class Ticket:
+    """One who is inside. `on_late` is called when the runner can wait no longer."""
+
+    __slots__ = ("_admission", "on_late")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.on_late: Callable[[], object] = lambda: None
+
+    def leave(self) -> None:
+        """Go out. May be called twice."""
+        self._admission.left(self)
 
 
 class Admission:
     """A limit on the predictions that run or wait in the engine, which works on them in order of arrival.
 
-    Cog has more slots than this, so that a prediction beyond the limit gets a code instead of Cog's bare 409.
+    For one event loop.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._inside: set[Cancellation] = set()
-        self._change = threading.Condition()
-        self._closed = False
+        self.limit = limit
+        self.closed = False
+        """Whether `drain` has begun."""
+        self._inside: set[Ticket] = set()
+        self._empty = asyncio.Event()
 
     @property
     def count(self) -> int:
         """How many are inside."""
         return len(self._inside)
 
-    @property
-    def closed(self) -> bool:
-        """Whether `drain` has begun."""
-        return self._closed
-
-    @contextmanager
-    def enter(self) -> Iterator[Cancellation]:
-        """Be one of those inside; what it gives is cancelled when the runner can wait no longer.
+    def enter(self) -> Ticket:
+        """Be one of those inside, until `leave`.
 
         Raises E2106 when there are as many as may be, E2108 once `drain` has begun.
         """
-        ticket = Cancellation()
-        with self._change:
-            if self._closed:
-                raise ShuttingDown
-            if len(self._inside) >= self._limit:
-                raise Overloaded(limit=self._limit)
-            self._inside.add(ticket)
-        try:
-            yield ticket
-        finally:
-            with self._change:
-                self._inside.remove(ticket)
-                self._change.notify_all()
+        if self.closed:
+            raise ShuttingDown
+        if len(self._inside) >= self.limit:
+            raise Overloaded(limit=self.limit)
+        ticket = Ticket(self)
+        self._inside.add(ticket)
+        return ticket
 
-    def drain(self, grace: float) -> None:
-        """Let nobody in, wait up to `grace` seconds until all are out, and cancel the rest."""
-        with self._change:
-            self._closed = True
-            self._change.wait_for(lambda: not self._inside, grace)
-            late = list(self._inside)
-        for ticket in late:
-            ticket.cancel()
+    def left(self, ticket: Ticket) -> None:
+        """For `Ticket.leave`."""
+        self._inside.discard(ticket)
+        if self.closed and not self._inside:
+            self._empty.set()
+
+    async def drain(self, grace: float) -> None:
+        """Let nobody in, wait up to `grace` seconds until all are out, and tell the rest."""
+        self.closed = True
+        if self._inside:
+            try:
+                await asyncio.wait_for(self._empty.wait(), grace)
+            except TimeoutError:
+                for ticket in list(self._inside):
+                    ticket.on_late()

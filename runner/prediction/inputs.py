@@ -1,18 +1,19 @@
-"""The inputs of a prediction, and what they ask of the engine: old names, ranges, defaults."""
+"""The inputs of a prediction of Cog's API, and what they ask for: old names, defaults."""
 
 from __future__ import annotations
 
 import json
-import secrets
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import MOST_TOKENS, SamplingParameters
+from runner.prediction.ask import Ask
+from runner.protocol.engine import SamplingParameters
+from runner.text.messages import parse_messages
+from runner.text.stop import parse_stop_sequences
 from shared.errors import (
-    InvalidArgument,
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
+    MessagesInvalid,
     SettingInvalid,
 )
 
@@ -26,9 +27,6 @@ DEFAULT_MAX_TOKENS = 512
 DEFAULT_TEMPLATE = "{prompt}"
 _NEUTRAL_LENGTH_PENALTY = 1.0
 _INTEGERS = ("max_tokens", "min_tokens", "top_k", "seed", "max_new_tokens", "min_new_tokens")
-_RANDOM_SEED_BITS = 32  # every reader of JSON takes them
-_SEED_BITS = 64  # the tensor `seed` is a UINT64
-_LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +56,44 @@ class Inputs:
             if isinstance(value := getattr(self, name), float):
                 object.__setattr__(self, name, int(value))
 
+    def ask(self) -> Ask:
+        """What they ask for. Raises E1005, E1101 and E1102."""
+        if self.messages is not None and (self.prompt or self.prompt_template is not None):
+            raise MessagesInvalid(reason="a prompt or a prompt_template was sent beside them")
+        return Ask(
+            prompt=self.prompt,
+            messages=None if self.messages is None else parse_messages(self.messages),
+            system_prompt=self.system_prompt,
+            prompt_template=self.prompt_template,
+            max_tokens=self._max_tokens(),
+            sampling=SamplingParameters(
+                top_k=self.top_k,
+                top_p=self.top_p,
+                temperature=self.temperature,
+                min_tokens=self._min_tokens(),
+                seed=self.seed,
+                length_penalty=self.length_penalty,
+                presence_penalty=self.presence_penalty,
+            ),
+            stop_sequences=(
+                None if self.stop_sequences is None else parse_stop_sequences(self.stop_sequences)
+            ),
+            log_performance=self.log_performance_metrics,
+        )
+
+    def _max_tokens(self) -> int:
+        if self.max_new_tokens is None:
+            return self.max_tokens
+        # A max_tokens that is the default was most likely filled in by Cog, not sent.
+        if self.max_tokens not in (DEFAULT_MAX_TOKENS, self.max_new_tokens):
+            raise InvalidArgumentMaxTokens
+        return self.max_new_tokens
+
+    def _min_tokens(self) -> int | None:
+        if self.min_tokens is not None and self.min_new_tokens is not None:
+            raise InvalidArgumentMinTokens
+        return self.min_tokens if self.min_new_tokens is None else self.min_new_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
@@ -65,7 +101,7 @@ class Defaults:
 
     system_prompt: str
     prompt_template: str
-    stop_sequences: str | None
+    stop_sequences: tuple[str, ...]
     end_ids: frozenset[int]
     random_seed: bool = False
     """Whether a seed is chosen where none was sent, so that it can be told."""
@@ -99,70 +135,7 @@ class Defaults:
         return cls(
             system_prompt=settled(settings.system_prompt, "system_prompt") or "",
             prompt_template=settled(settings.prompt_template, "prompt_template") or DEFAULT_TEMPLATE,
-            stop_sequences=settled(settings.stop_sequences, "stop_sequences"),
+            stop_sequences=parse_stop_sequences(settled(settings.stop_sequences, "stop_sequences")),
             end_ids=end_ids,
             random_seed=random_seed,
         )
-
-
-def max_tokens_asked(inputs: Inputs) -> int:
-    """`max_tokens` under either of its names. Raises E1102."""
-    if inputs.max_new_tokens is None:
-        return inputs.max_tokens
-    # A max_tokens that is the default was most likely filled in by Cog, not sent.
-    if inputs.max_tokens not in (DEFAULT_MAX_TOKENS, inputs.max_new_tokens):
-        raise InvalidArgumentMaxTokens
-    return inputs.max_new_tokens
-
-
-def _min_tokens(inputs: Inputs, max_tokens: int) -> int | None:
-    if inputs.min_tokens is not None and inputs.min_new_tokens is not None:
-        raise InvalidArgumentMinTokens
-    min_tokens = inputs.min_tokens if inputs.min_new_tokens is None else inputs.min_new_tokens
-    if min_tokens is None or min_tokens <= 0:  # -1 has always meant "no minimum"
-        return None
-    if min_tokens > max_tokens:
-        raise InvalidArgument(
-            argument="min_tokens", value=min_tokens, reason=f"max_tokens is only {max_tokens}"
-        )
-    return min_tokens
-
-
-def sampling_of(inputs: Inputs, max_tokens: int, *, random_seed: bool) -> SamplingParameters:
-    """How tokens are to be chosen. Raises E1101 and E1104.
-
-    `max_tokens` is how many there can be; `random_seed` has a seed chosen where it matters and none was sent.
-    """
-    min_tokens = _min_tokens(inputs, max_tokens)
-    # Executors refuse a temperature or a top_p of 0; people mean "always the likeliest token".
-    greedy = 0 in (_float32(inputs.temperature), _float32(inputs.top_p)) or inputs.top_k == 1
-    seed = inputs.seed
-    if seed is None and random_seed and not greedy:
-        seed = secrets.randbits(_RANDOM_SEED_BITS)
-    for argument, value, most in (
-        ("seed", seed, 2**_SEED_BITS - 1),
-        ("top_k", max(inputs.top_k, 0), MOST_TOKENS),
-    ):
-        if value is not None and not 0 <= value <= most:
-            raise InvalidArgument(argument=argument, value=value, reason=f"it is from 0 to {most}")
-    return SamplingParameters(
-        top_k=1 if greedy else max(inputs.top_k, 0),
-        top_p=None if greedy else inputs.top_p,
-        temperature=None if greedy else inputs.temperature,
-        min_tokens=min_tokens,
-        seed=seed,
-        length_penalty=None if inputs.length_penalty == _NEUTRAL_LENGTH_PENALTY else inputs.length_penalty,
-        presence_penalty=_presence_penalty(inputs.presence_penalty) or None,
-    )
-
-
-def _presence_penalty(value: float) -> float:
-    if not abs(value) <= _LARGEST_FLOAT32:
-        raise InvalidArgument(argument="presence_penalty", value=value, reason="engines reckon with 32 bits")
-    return _float32(value)
-
-
-def _float32(value: float) -> float:
-    """As engines will see it; a number too small for them is 0."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from jinja2 import TemplateError, TemplateSyntaxError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.errors import MessagesInvalid, TritonTokenizerError
 
@@ -25,31 +24,6 @@ TEMPLATE_FILE = "chat_template.jinja"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 _MOST_OUTPUT = 1 << 22  # characters
-
-
-class Message(BaseModel):
-    """One turn of a conversation; what else a template knows (name, tool_calls, ...) is passed on."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-
-    role: str = Field(min_length=1)
-    content: str
-
-
-_MESSAGES = TypeAdapter(list[Message])
-
-
-def parse_messages(text: str) -> list[dict[str, Any]]:
-    """The messages in a JSON list. Raises E1005."""
-    try:
-        messages = [message.model_dump() for message in _MESSAGES.validate_json(text)]
-    except ValidationError as invalid:
-        first = invalid.errors()[0]
-        where = "".join(f"[{part!r}]" for part in first["loc"])
-        raise MessagesInvalid(reason=f"messages{where}: {first['msg']}") from None
-    if not messages:
-        raise MessagesInvalid(reason="the list is empty")
-    return messages
 
 
 class ChatTemplate:
@@ -88,19 +62,26 @@ class ChatTemplate:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             raise TritonTokenizerError(reason=f"its chat template cannot be read: {problem!r}") from None
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt that asks for the next turn. Raises E1005 for messages that the template refuses."""
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any] | None = None
+    ) -> str:
+        """The prompt that asks for the next turn; `arguments` are further variables of the template.
+
+        Raises E1005 for messages that the template refuses, MemoryError when there is not enough.
+        """
         parts = []
         length = 0
         try:
             for part in self._template.generate(
-                messages=messages, add_generation_prompt=True, tools=None, **self._special_tokens
+                **{"tools": None, "add_generation_prompt": True, **(arguments or {})},
+                **self._special_tokens,
+                messages=messages,
             ):
                 length += len(part)
                 if length > _MOST_OUTPUT:
                     raise MessagesInvalid(reason=f"the prompt has more than {_MOST_OUTPUT} characters")
                 parts.append(part)
-        except MessagesInvalid:
+        except (MessagesInvalid, MemoryError):
             raise
         except Exception as refused:  # a template is a program: it raises what it likes
             raise MessagesInvalid(reason=f"the model's chat template refuses them: {refused}") from None

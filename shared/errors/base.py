@@ -71,6 +71,10 @@ class CogTritonError(Exception):
         """`E1001 PromptRequired: what is wrong. What to do.`, in one line."""
         return self.text
 
+    def for_log(self) -> str:
+        """What may be logged: the error of a user may quote what was sent."""
+        return self.code if self.fixed_by is FixedBy.USER else self.text
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by text: details may hold anything."""
         return (from_text, (self.text,))

@@ -56,6 +56,13 @@ class ChatTemplateMissing(CogTritonError):
     remedy = "Send a prompt, with a prompt_template if need be."
 
 
+class PreparationTimedOut(CogTritonError):
+    code = "E1007"
+    fixed_by = FixedBy.USER
+    message = "The prompt was not prepared within {seconds:g} s."
+    remedy = "Send a shorter one."
+
+
 class InvalidArgumentMinTokens(CogTritonError):
     code = "E1101"
     fixed_by = FixedBy.USER

@@ -29,6 +29,7 @@ class FakeEngineClient:
         self.declaration: Declaration | None = declaration
         self.statistics = Statistics()
         self.in_flight = 0
+        self.output_count = 0
         self.restarts = 0
         self.engine_pid: int | None = 4711
         self.requests: list[Request] = []
@@ -97,6 +98,7 @@ class FakeEngineClient:
                         output = Output(number, (), FinishReason.END_ID)
                     else:
                         output = Output(number, (token,), finish)
+                self.output_count += 1
                 if generation.take(output, loop.time()):
                     self._drop(number)
                 else:

@@ -8,14 +8,13 @@ import pytest
 
 from builder.engines.mock import counting_tokenizer
 from runner.prediction.inputs import Defaults, Inputs
-from runner.prediction.limits import Limits
+from runner.prediction.limits import UNLIMITED
 from runner.prediction.preparation import Preparation
-from runner.protocol.engine import SamplingParameters
+from runner.protocol.engine import Limits, SamplingParameters
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer
 from shared.errors import (
     BadPromptTemplate,
-    ChatTemplateMissing,
     InvalidArgument,
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
@@ -30,8 +29,10 @@ DEFAULTS = Defaults.of(Settings.from_environment({}), {}, TOKENIZER)
 
 
 def prepared(defaults=DEFAULTS, limits=None, **inputs):
-    preparation = Preparation(TOKENIZER, defaults, limits or Limits())
-    return preparation.prepare(Inputs(**{"prompt": "1 2 3", **inputs}), 1)
+    preparation = Preparation(TOKENIZER, defaults, limits or UNLIMITED)
+    ask = Inputs(**{"prompt": "1 2 3", **inputs}).ask()
+    prompt = str(preparation.conversation(ask)) if ask.messages is not None else preparation.prompt(ask)
+    return preparation.request(ask, preparation.tokens(prompt, templated=False), 1)
 
 
 def sampling(**inputs) -> SamplingParameters:
@@ -110,11 +111,6 @@ def test_a_template_that_repeats_a_prompt_too_often():
         prepared(prompt="1" * 10_000, prompt_template="{prompt}" * 1000)
 
 
-def test_messages_without_a_chat_template():
-    with pytest.raises(ChatTemplateMissing):
-        prepared(prompt=None, messages="[]")
-
-
 def test_messages_beside_a_prompt():
     with pytest.raises(MessagesInvalid, match="beside"):
         prepared(messages="[]")
@@ -172,15 +168,19 @@ def test_precedence(key, first, tmp_path):
     instantiate = settings.instantiate({"instantiate": {key: in_engine} if in_engine else None})
     defaults = Defaults.of(settings, instantiate, TOKENIZER)
     template = {} if key == "prompt_template" else {"prompt_template": "{system_prompt} {prompt}"}
-    prepared = Preparation(TOKENIZER, defaults).prepare(Inputs(prompt="1", **template, **{key: sent}), 1)
+    preparation = Preparation(TOKENIZER, defaults)
+    ask = Inputs(prompt="1", **template, **{key: sent}).ask()
+    prompt = preparation.prompt(ask)
     expected = values[first] if first < len(values) else default
     match key:
         case "prompt_template":
-            assert prepared.prompt == expected.format(prompt="1")
+            assert prompt == expected.format(prompt="1")
         case "system_prompt":
-            assert prepared.prompt == f"{expected} 1"
+            assert prompt == f"{expected} 1"
         case "stop_sequences":
-            assert prepared.stop_sequences == (() if expected is None else (expected,))
+            assert preparation.request(ask, [1], 1).stop_sequences == (
+                () if expected is None else (expected,)
+            )
 
 
 @pytest.mark.parametrize(

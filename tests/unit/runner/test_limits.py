@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from runner.prediction.limits import Limits
+from runner.prediction.limits import UNLIMITED, limits_of, lowered
+from runner.protocol.engine import Limits
 from shared.artifact import EngineDirectory
 from shared.errors import EngineArchiveMalformed
 
@@ -29,7 +30,7 @@ def engine(tmp_path):
     ("kind", "config", "engine_config", "arguments", "limits"),
     [
         ("mock", {"max_seq_len": 64}, {}, {}, Limits(64, 63)),
-        ("mock", {}, {}, {}, Limits()),
+        ("mock", {}, {}, {}, UNLIMITED),
         ("ctranslate2", {"max_seq_len": None}, {"max_position_embeddings": 2048}, {}, Limits(2048, 2047)),
         ("ctranslate2", {"max_seq_len": 100}, {"max_position_embeddings": 2048}, {}, Limits(100, 99)),
         ("tensorrt_llm", {}, {"build_config": BUILD}, {}, Limits(4096, 1000)),
@@ -40,17 +41,17 @@ def engine(tmp_path):
     ],
 )
 def test_the_limits_of_an_engine(engine, kind, config, engine_config, arguments, limits):
-    assert Limits.of(kind, engine(config, engine_config), arguments) == limits
+    assert limits_of(kind, engine(config, engine_config), arguments) == limits
 
 
 def test_a_setting_can_only_lower_them():
-    assert Limits(100, 50).lowered(200) == Limits(100, 50)
-    assert Limits(100, 50).lowered(60) == Limits(60, 50)
-    assert Limits(100, 50).lowered(20) == Limits(20, 19)
-    assert Limits(100, 50).lowered(None) == Limits(100, 50)
+    assert lowered(Limits(100, 50), 200) == Limits(100, 50)
+    assert lowered(Limits(100, 50), 60) == Limits(60, 50)
+    assert lowered(Limits(100, 50), 20) == Limits(20, 19)
+    assert lowered(Limits(100, 50), None) == Limits(100, 50)
 
 
 @pytest.mark.parametrize("engine_config", [{}, [], {"build_config": {"max_seq_len": "x"}}])
 def test_an_engine_that_does_not_say(engine, engine_config):
     with pytest.raises(EngineArchiveMalformed, match="limits"):
-        Limits.of("tensorrt_llm", engine({}, engine_config), {})
+        limits_of("tensorrt_llm", engine({}, engine_config), {})

@@ -6,8 +6,8 @@ import pytest
 import structlog
 
 from builder.engines.mock import counting_tokenizer
+from runner.cog.admission import Admission
 from runner.cog.prediction import Prediction
-from runner.prediction.admission import Admission
 from runner.prediction.inputs import Defaults, Inputs
 from runner.prediction.preparation import Preparation
 from runner.service import Service

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from runner.text.chat import ChatTemplate, parse_messages
+from runner.text.chat import ChatTemplate
+from runner.text.messages import parse_messages
 from shared.errors import MessagesInvalid, TritonTokenizerError
 
 CHATML = (

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from runner.prediction.admission import Admission
+from runner.cog.admission import Admission
 from shared.errors import Overloaded, ShuttingDown
 
 

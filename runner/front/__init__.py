@@ -1,0 +1,1 @@
+"""HTTP: one process with one event loop that answers both APIs."""

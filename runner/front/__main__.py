@@ -1,0 +1,113 @@
+"""The process that answers HTTP: `python -m runner.front --control PATH --host ADDRESS --port PORT`.
+
+The supervisor listens at PATH (runner/lifecycle/control.py): it says where the engine is, and when to finish.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+import uvloop
+
+from runner.front.front import Front
+from runner.front.server import listen, make_server
+from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
+from runner.settings import Settings
+from shared.errors import CogTritonError, GenericError
+from shared.logs import configure_logging
+
+if TYPE_CHECKING:
+    import socket
+
+    import uvicorn
+
+    from runner.triton.client import EngineClient
+
+log = structlog.get_logger()
+
+
+async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
+    """Serve until the supervisor has gone, or a signal comes."""
+    front = Front(settings)
+    server = make_server(front.app, settings.max_connections, settings.drain_seconds)
+    control = await Connection.connect(control_path)
+    obeying = asyncio.create_task(_obey(front, control, server))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        obeying.cancel()
+        await asyncio.gather(obeying, return_exceptions=True)
+        await front.close()
+        control.close()
+
+
+async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> None:
+    """Do what the supervisor says; when it has gone, end at once."""
+    tasks: set[asyncio.Task[None]] = set()
+    async for message in control:
+        match message:
+            case EngineAddress():
+                tasks.add(asyncio.create_task(_load(front, control, message)))
+            case SetupFailed(error):
+                front.health.failed(error)
+            case Drain(seconds):
+                tasks.add(asyncio.create_task(_drain(front, control, seconds)))
+    server.force_exit = server.should_exit = True
+
+
+async def _load(front: Front, control: Connection, address: EngineAddress) -> None:
+    async def connect() -> EngineClient:
+        from runner.triton.client import EngineClient  # late: gRPC takes longest to import
+
+        return await EngineClient.connect(
+            address.grpc_port,
+            Path(address.feed_path),
+            response_timeout=front.settings.response_timeout,
+        )
+
+    front.metrics.add_triton(address.metrics_port)
+    try:
+        await front.load(Path(address.engine_dir), connect)
+    except CogTritonError as error:
+        failed = error
+    except Exception:
+        log.exception("the engine cannot be used")
+        failed = GenericError()
+    else:
+        control.send(Ready())
+        return
+    front.health.failed(str(failed))
+    control.send(SetupFailed(str(failed)))
+
+
+async def _drain(front: Front, control: Connection, seconds: float) -> None:
+    await front.drain(seconds)
+    control.send(Drained())
+
+
+def main() -> int:
+    """Serve; the exit status is 1 when that cannot begin."""
+    parser = argparse.ArgumentParser(prog="runner.front")
+    parser.add_argument("--control", required=True)
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", type=int, default=5000)
+    options = parser.parse_args()
+    try:
+        configure_logging()
+        settings = Settings.from_environment(os.environ)
+        listener = listen(options.host, options.port)
+        uvloop.run(serve(settings, options.control, listener))
+    except CogTritonError as error:
+        log.error(str(error))  # noqa: TRY400 - users see no traceback
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Where the runner may send something that a client named the address of.
+
+An address of loopback, of a private network or of a cloud's metadata service would let a client reach what
+only this machine reaches. So a host is resolved, each of its addresses is looked at, and the connection goes
+to an address that was looked at; that holds for redirects too, and for names that mean something else a
+moment later. What the operator names is allowed wherever it is, and gets the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from shared.errors import AddressRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Origin = tuple[str, str, int]
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(address: str) -> Origin:
+    """Scheme, host and port. Raises ValueError for what is no http or https address."""
+    parts = urlsplit(address)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("it is no http or https address")
+    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
+
+
+class Addresses:
+    """What is allowed of one kind of address."""
+
+    def __init__(self, named: Iterable[str], token: str | None, setting: str) -> None:
+        """`named`: origins like https://example.com:8080, from the setting of that name.
+
+        Raises ValueError for another.
+        """
+        self._named = frozenset(map(origin_of, named))
+        self._token = token
+        self._setting = setting
+
+    def headers(self, address: str) -> dict[str, str]:
+        """With the token, where the operator named the address."""
+        if self._token and origin_of(address) in self._named:
+            return {"authorization": f"Bearer {self._token}"}
+        return {}
+
+    async def check(self, address: str) -> None:
+        """Raise E1326 for an address that nothing is sent to."""
+        try:
+            origin = origin_of(address)
+        except ValueError as error:
+            raise self._refused(address, str(error)) from None
+        await self.resolve(origin)
+
+    async def resolve(self, origin: Origin) -> str:
+        """An IP address of the host that may be connected to. Raises E1326 when there is none."""
+        scheme, host, port = origin
+        shown = f"{scheme}://{host}:{port}"
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            raise self._refused(shown, "its name is not known") from None
+        candidates = [str(sockaddr[0]) for *_, sockaddr in found]
+        for candidate in candidates:
+            if origin not in self._named and not _is_public(candidate):
+                raise self._refused(shown, "it is on this machine or in a private network")
+        return candidates[0]
+
+    def _refused(self, address: str, reason: str) -> AddressRefused:
+        return AddressRefused(address=address, reason=reason, setting=self._setting)
+
+
+def _is_public(text: str) -> bool:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
+    return _is_public(str(mapped)) if mapped else address.is_global and not address.is_multicast

@@ -1,0 +1,60 @@
+"""The ASGI application: finds who answers a request, and answers itself when that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from runner.front.http import Disconnected, Request
+from runner.front.router import Router
+from shared.errors import CogTritonError, GenericError
+
+if TYPE_CHECKING:
+    from runner.front.http import Receive, Scope, Send
+
+log = structlog.get_logger()
+
+
+class App:
+    """Every API adds its routes to `router`."""
+
+    def __init__(self, max_body_bytes: int) -> None:
+        self.router = Router()
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive, send, self._max_body_bytes)
+        try:
+            await self._answer(request)
+        except Disconnected:
+            pass
+        except CogTritonError as error:
+            await self._fail(request, error)
+        except Exception:
+            log.exception("request failed", path=request.path)
+            await self._fail(request, GenericError())
+        finally:
+            request.close()
+
+    async def _answer(self, request: Request) -> None:
+        handlers, variables = self.router.find(request.scope["raw_path"].decode("latin-1"))
+        handler = handlers.get(request.method)
+        if handler is not None:
+            request.variables = variables
+            await handler(request)
+        elif handlers:
+            allow = ",".join(sorted(handlers)).encode()
+            await request.respond(405, b"", (b"allow", allow))
+        else:
+            await request.respond(404, b"")
+
+    async def _fail(self, request: Request, error: CogTritonError) -> None:
+        if request.started:
+            raise error  # the connection is broken off: nothing else tells that the answer is not whole
+        # What is left of the body would be taken for the next request.
+        if error.code == "E1320":
+            request.headers.append((b"connection", b"close"))
+        await request.respond_error(error)

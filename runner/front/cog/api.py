@@ -1,0 +1,191 @@
+"""What is answered to each request of Cog's API."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from runner.front.cog.prediction import Prediction
+from runner.front.cog.replay import Replay
+from runner.front.cog.schema import Refused
+from runner.front.http import JSON, refusal
+from runner.front.statuses import is_busy
+from shared.errors import BodyNotRead, CogTritonError, PredictionIdTaken, PredictionNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from runner.front.app import App
+    from runner.front.cog.schema import Asked, Schema
+    from runner.front.cog.store import Store
+    from runner.front.cog.webhooks import Webhooks
+    from runner.front.http import Request
+    from runner.prediction.generation import TextGeneration
+
+    Start = Callable[[dict[str, Any], str], Awaitable[TextGeneration]]
+
+_INDEX = {
+    "cog_version": "0.23.1",
+    "healthcheck_url": "/health-check",
+    "openapi_url": "/openapi.json",
+    "predictions_cancel_url": "/predictions/{prediction_id}/cancel",
+    "predictions_idempotent_url": "/predictions/{prediction_id}",
+    "predictions_url": "/predictions",
+}
+
+
+class CogApi:
+    """Predictions, as Cog's clients ask for them."""
+
+    def __init__(self, schema: Schema, start: Start, store: Store, webhooks: Webhooks) -> None:
+        """`start(inputs, prediction_id)` begins a prediction, and raises coded errors."""
+        self._schema = schema
+        self._start = start
+        self._store = store
+        self._webhooks = webhooks
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add_to(self, app: App) -> None:
+        """Add its routes."""
+        for method, path, handler in (
+            ("GET", "/", self._index),
+            ("GET", "/openapi.json", self._openapi),
+            ("POST", "/predictions", self._create),
+            ("PUT", "/predictions/{id}", self._put),
+            ("GET", "/predictions/{id}", self._get),
+            ("POST", "/predictions/{id}/cancel", self._cancel),
+        ):
+            app.router.add(method, path, handler)
+
+    async def close(self) -> None:
+        """Cancel what runs without a client."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _index(self, request: Request) -> None:
+        await request.respond_json(200, _INDEX)
+
+    async def _openapi(self, request: Request) -> None:
+        await request.respond(200, self._schema.document, JSON)
+
+    async def _create(self, request: Request) -> None:
+        asked = await self._read(request)
+        if asked is None:
+            return
+        if asked.id is not None and (known := self._store.find(asked.id)) is not None and not known.ended:
+            raise PredictionIdTaken
+        await self._begin(request, asked)
+
+    async def _put(self, request: Request) -> None:
+        asked = await self._read(request, request.variables["id"])
+        if asked is None:
+            return
+        known = self._store.find(asked.id or "")
+        if known is None:
+            await self._begin(request, asked)
+        elif _wants_events(request):
+            await self._follow(request, known)
+        else:
+            await request.respond_json(200 if known.ended else 202, known.full_view())
+
+    async def _get(self, request: Request) -> None:
+        known = self._store.find(request.variables["id"])
+        if known is None:
+            raise PredictionNotFound
+        if _wants_events(request):
+            await self._follow(request, known)
+        else:
+            await request.respond_json(200, known.full_view())
+
+    async def _cancel(self, request: Request) -> None:
+        known = self._store.find(request.variables["id"])
+        if known is None:
+            raise PredictionNotFound
+        known.cancel()
+        await request.respond_json(200, {})
+
+    async def _read(self, request: Request, path_id: str | None = None) -> Asked | None:
+        """The body, checked; None when it was refused, and the answer is given."""
+        kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+        body = await request.body()
+        if kind != "application/json":
+            error = BodyNotRead(reason="its Content-Type is not application/json")
+            await request.respond_json(415, refusal(error))
+            return None
+        try:
+            return self._schema.read(orjson.loads(body), path_id)
+        except orjson.JSONDecodeError as problem:
+            raise BodyNotRead(reason=f"it is no JSON: {problem}") from None
+        except Refused as refused:
+            content = {"detail": refused.detail(), "error": str(refused.error)}
+            await request.respond_json(422, content)
+            return None
+
+    async def _begin(self, request: Request, asked: Asked) -> None:
+        """Run a new prediction, in the way that the client wants it."""
+        prediction = Prediction(asked.id or f"pred_{secrets.token_hex(8)}", asked.inputs)
+        if asked.webhook is not None:
+            await self._webhooks.check(asked.webhook)
+        in_background = _wants_no_waiting(request)
+        self._store.add(prediction)
+        try:
+            generation: TextGeneration | CogTritonError
+            try:
+                generation = await self._start(asked.inputs, prediction.id)
+            except CogTritonError as error:
+                if is_busy(error):
+                    raise
+                generation = error
+            if asked.webhook is not None:
+                self._webhooks.follow(prediction, asked.webhook, asked.webhook_events)
+            if in_background:
+                task = asyncio.create_task(self._run(prediction, generation))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except BaseException:
+            self._store.ended(prediction, keep=False)
+            raise
+        if in_background:
+            await request.respond_json(202, {"id": prediction.id, "status": "starting"})
+            return
+        try:
+            request.on_disconnect(prediction.cancel)
+            if _wants_events(request):
+                await request.events()
+                await prediction.run(generation, request.send)
+                await request.end()
+            else:
+                await prediction.run(generation)
+                await request.respond_json(200, prediction.view())
+        finally:
+            self._store.ended(prediction, keep=False)
+
+    async def _run(self, prediction: Prediction, generation: TextGeneration | CogTritonError) -> None:
+        try:
+            await prediction.run(generation)
+        finally:
+            self._store.ended(prediction, keep=True)
+
+    async def _follow(self, request: Request, prediction: Prediction) -> None:
+        """The events of a prediction that somebody else has begun."""
+        replay = Replay(prediction)
+        try:
+            request.on_disconnect(replay.stop)
+            await request.events()
+            async for events in replay:
+                await request.send(events)
+            await request.end()
+        finally:
+            replay.close()
+
+
+def _wants_events(request: Request) -> bool:
+    return "text/event-stream" in (request.header(b"accept") or "")
+
+
+def _wants_no_waiting(request: Request) -> bool:
+    return "respond-async" in (request.header(b"prefer") or "")

@@ -1,0 +1,174 @@
+"""The inputs that a predictor declares, and what a request has to keep.
+
+`.cog/openapi_schema.json` is made from the signature of `run` (`make docs`), so that they are defined once
+and Cog need not be imported. Of JSON Schema it uses types, bounds, `nullable` and `required`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from shared.errors import InputInvalid, PredictionIdInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA_FILE = ".cog/openapi_schema.json"
+WEBHOOK_EVENTS = ("start", "output", "logs", "completed")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+_LEAST_LIKENESS = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The body of a request for a prediction."""
+
+    id: str | None
+    inputs: dict[str, Any]
+    webhook: str | None
+    webhook_events: frozenset[str]
+    output_address: str | None
+    """Where an output that is a file goes."""
+
+
+class Refused(Exception):
+    """Every fault of a body: where it is, and the error."""
+
+    def __init__(self, faults: list[tuple[tuple[str, ...], InputInvalid | PredictionIdInvalid]]) -> None:
+        super().__init__(str(faults[0][1]))
+        self.faults = faults
+
+    def detail(self) -> list[dict[str, Any]]:
+        """As Cog tells them."""
+        return [
+            {
+                "loc": ["body", *place],
+                "msg": str(error.details.get("reason", error)),
+                "type": "value_error",
+            }
+            for place, error in self.faults
+        ]
+
+    @property
+    def error(self) -> InputInvalid | PredictionIdInvalid:
+        """The first."""
+        return self.faults[0][1]
+
+
+class Schema:
+    """What one predictor takes."""
+
+    def __init__(self, document: dict[str, Any], *, ignore_unknown: bool = False) -> None:
+        """`ignore_unknown`: inputs that there are not are left out, as Cog does, instead of refused."""
+        inputs = document["components"]["schemas"]["Input"]
+        self.document = orjson.dumps(document)
+        """For /openapi.json."""
+        self._properties: dict[str, dict[str, Any]] = inputs["properties"]
+        self._required: list[str] = inputs.get("required", [])
+        self._ignore_unknown = ignore_unknown
+
+    @classmethod
+    def load(cls, package: Path, *, ignore_unknown: bool = False) -> Self:
+        """That of the predictor in `package`."""
+        return cls(orjson.loads((package / SCHEMA_FILE).read_bytes()), ignore_unknown=ignore_unknown)
+
+    def read(self, body: Any, path_id: str | None = None) -> Asked:
+        """What a body asks for; `path_id` is the id in the path. Raises `Refused`."""
+        faults = _Faults()
+        if not isinstance(body, dict):
+            faults.add((), f'{_shown(body)} is not of type "object"')
+            raise Refused(faults.found)
+        inputs = body.get("input")
+        inputs = {} if inputs is None else inputs
+        if isinstance(inputs, dict):
+            inputs = self._checked(inputs, faults)
+        else:
+            faults.add(("input", "__root__"), f'{_shown(inputs)} is not of type "object"')
+        prediction_id = body.get("id")
+        for one in (prediction_id, path_id):
+            if one is not None and not (isinstance(one, str) and _ID.fullmatch(one)):
+                faults.found.append((("id",), PredictionIdInvalid()))
+        if path_id is not None and prediction_id not in (None, path_id):
+            faults.add(("id",), "prediction ID must match the ID supplied in the URL")
+        events = body.get("webhook_events_filter")
+        events = list(WEBHOOK_EVENTS) if events is None else events
+        if not isinstance(events, list) or not all(event in WEBHOOK_EVENTS for event in events):
+            faults.add(("webhook_events_filter",), f"it is a list of {', '.join(WEBHOOK_EVENTS)}")
+        for key in ("webhook", "output_file_prefix"):
+            if not isinstance(body.get(key), str | None):
+                faults.add((key,), f'{_shown(body[key])} is not of type "string"')
+        if faults.found:
+            raise Refused(faults.found)
+        return Asked(
+            path_id or prediction_id,
+            inputs,
+            body.get("webhook") or None,
+            frozenset(events),
+            body.get("output_file_prefix") or None,
+        )
+
+    def _checked(self, inputs: dict[str, Any], faults: _Faults) -> dict[str, Any]:
+        """The inputs that there are; None counts as not sent."""
+        checked = {}
+        for name, value in inputs.items():
+            declared = self._properties.get(name)
+            if declared is not None:
+                if value is None and declared.get("nullable"):
+                    continue
+                if reason := _wrong(declared, value):
+                    faults.add(("input", name), reason)
+                checked[name] = value
+            elif not self._ignore_unknown:
+                faults.add(("input", name), self._unknown(name))
+        for name in self._required:
+            if name not in inputs:
+                faults.add(("input", name), f'"{name}" is a required property')
+        return checked
+
+    def _unknown(self, name: str) -> str:
+        nearest = get_close_matches(name.lower(), self._properties, 1, _LEAST_LIKENESS)
+        hint = f'did you mean "{nearest[0]}"?' if nearest else f"there are {', '.join(self._properties)}"
+        return f"there is no such input ({hint})"
+
+
+class _Faults:
+    def __init__(self) -> None:
+        self.found: list[tuple[tuple[str, ...], InputInvalid | PredictionIdInvalid]] = []
+
+    def add(self, place: tuple[str, ...], reason: str) -> None:
+        where = ".".join(place) or "the body"
+        self.found.append((place, InputInvalid(where=where, reason=reason)))
+
+
+def _wrong(declared: dict[str, Any], value: Any) -> str | None:
+    """What is wrong with a value, in the words of Cog's validator."""
+    kind = declared["type"]
+    right = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        right = True
+    if not right:
+        return f'{_shown(value)} is not of type "{kind}"'
+    minimum, maximum = declared.get("minimum"), declared.get("maximum")
+    if minimum is not None and value < minimum:
+        return f"{_shown(value)} is less than the minimum of {minimum}"
+    if maximum is not None and value > maximum:
+        return f"{_shown(value)} is greater than the maximum of {maximum}"
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 100 else f"{text[:100]}..."

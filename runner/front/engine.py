@@ -1,0 +1,109 @@
+"""The loaded engine, as the front knows it: from where it answers to a `Predictor`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from runner.lifecycle.engine_probe import EngineProbe
+from runner.prediction.inputs import Defaults
+from runner.prediction.limits import lowered
+from runner.prediction.predictor import Predictor
+from runner.prediction.preparation import Preparation
+from runner.protocol.engine import Request, SamplingParameters
+from runner.protocol.feed import EngineState
+from runner.text.renderer import ChatRenderer
+from runner.text.tokenizer import Tokenizer
+from shared.artifact import EngineDirectory
+from shared.errors import EngineGaveUp, EngineNotReady, TritonTimeout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runner.metrics import Metrics
+    from runner.prediction.admission import Admission
+    from runner.settings import Settings
+    from runner.triton.client import EngineClient
+
+log = structlog.get_logger()
+
+
+class LoadedEngine:
+    """One engine that generates. `close` it."""
+
+    def __init__(
+        self, client: EngineClient, predictor: Predictor, probe: EngineProbe, chat: ChatRenderer | None
+    ) -> None:
+        self.predictor = predictor
+        self._client = client
+        self._probe = probe
+        self._chat = chat
+        self._watching = asyncio.create_task(probe.watch())
+
+    @classmethod
+    async def load(
+        cls,
+        directory: Path,
+        client: EngineClient,
+        admission: Admission,
+        metrics: Metrics,
+        settings: Settings,
+    ) -> LoadedEngine:
+        """Return when the engine has generated a token. Raises E2102, E2402 and E4002."""
+        engine = EngineDirectory(directory)
+        tokenizer, chat = await asyncio.gather(
+            asyncio.to_thread(Tokenizer.load, engine.tokenizer_files),
+            ChatRenderer.load(engine.tokenizer_files),
+        )
+
+        async def one_token() -> None:
+            request = Request(0, tokenizer.encode("a") or [0], 1, sampling=SamplingParameters(top_k=1))
+            generation = client.generate(request)
+            try:
+                async with asyncio.timeout(settings.probe_timeout):
+                    async for _ in generation:
+                        pass
+            except TimeoutError:
+                raise TritonTimeout(seconds=settings.probe_timeout) from None
+            finally:
+                generation.cancel()
+
+        probe = EngineProbe(one_token, lambda: client.output_count)
+        await probe.first()
+        declaration = client.declaration
+        if declaration is None:
+            raise EngineNotReady
+        preparation = Preparation(
+            tokenizer,
+            Defaults.of(
+                settings,
+                settings.instantiate(engine.config),
+                tokenizer,
+                random_seed="seed" in declaration.honours,
+            ),
+            lowered(declaration.limits, settings.max_sequence_length),
+        )
+        predictor = Predictor(preparation, client, admission, metrics, settings, chat)
+        return cls(client, predictor, probe, chat)
+
+    def generates(self) -> bool:
+        """Whether it does, as far as is known."""
+        return self._client.state is EngineState.READY and self._probe.is_alive
+
+    def check(self) -> None:
+        """Raise E2401 or E2402 while it cannot take a request."""
+        if self._client.state is EngineState.GIVEN_UP:
+            raise EngineGaveUp(restarts=self._client.restarts)
+        if self._client.state is not EngineState.READY:
+            raise EngineNotReady
+
+    async def close(self) -> None:
+        """End what it holds; the engine itself runs on."""
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        self.predictor.close()
+        if self._chat is not None:
+            await self._chat.close()
+        await self._client.close()

@@ -1,0 +1,126 @@
+"""The front put together: its routes, the engine once there is one, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from runner.front.addresses import Addresses
+from runner.front.app import App
+from runner.front.cog.api import CogApi
+from runner.front.cog.schema import Schema
+from runner.front.cog.store import Store
+from runner.front.cog.webhooks import Webhooks
+from runner.front.engine import LoadedEngine
+from runner.front.health import Health
+from runner.metrics import Metrics
+from runner.prediction.admission import Admission
+from runner.prediction.inputs import Inputs
+from runner.protocol.engine import Statistics
+from shared.errors import EngineNotReady, SettingInvalid, ShuttingDown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from runner.front.http import Request
+    from runner.prediction.generation import TextGeneration
+    from runner.settings import Settings
+    from runner.triton.client import EngineClient
+
+log = structlog.get_logger()
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_WEBHOOK_GRACE = 5
+
+
+class Front:
+    """Everything behind the port. For one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises E4002."""
+        self.settings = settings
+        self.admission = Admission(settings.admitted_at_once)
+        self.health = Health(self.admission)
+        self.metrics = Metrics(lambda: self.admission.count, self)
+        self.app = App(settings.max_body_bytes)
+        self.engine: LoadedEngine | None = None
+        self.client: EngineClient | None = None
+        self._webhooks = Webhooks(_webhook_addresses(settings))
+        self._cog = CogApi(
+            Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
+            self._start,
+            Store(settings.keep_predictions, settings.keep_seconds, time.monotonic),
+            self._webhooks,
+        )
+        self._cog.add_to(self.app)
+        self.health.add_to(self.app)
+        self.app.router.add("GET", "/metrics", self._metrics)
+        if settings.allow_shutdown:
+            self.app.router.add("POST", "/shutdown", self._shutdown)
+
+    async def load(self, directory: Path, connect: Callable[[], Awaitable[EngineClient]]) -> None:
+        """Have the engine in `directory` answer predictions; returns when it generates.
+
+        Raises E2102 and E4002 when it never will.
+        """
+        self.client = await connect()
+        engine = await LoadedEngine.load(directory, self.client, self.admission, self.metrics, self.settings)
+        self.engine = engine
+        self.health.ready(engine.generates)
+
+    async def drain(self, seconds: float) -> None:
+        """Let nobody in, and those inside finish."""
+        await self.admission.drain(seconds)
+
+    async def close(self) -> None:
+        """End what it holds."""
+        await self._cog.close()
+        await self._webhooks.close(_WEBHOOK_GRACE)
+        if self.engine is not None:
+            await self.engine.close()
+        elif self.client is not None:
+            await self.client.close()
+
+    @property
+    def restarts(self) -> int:
+        """Of the engine process: for the metrics."""
+        return 0 if self.client is None else self.client.restarts
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of the engine: for the metrics."""
+        return Statistics() if self.client is None else self.client.statistics
+
+    async def _start(self, inputs: dict[str, Any], prediction_id: str) -> TextGeneration:
+        if self.admission.closed:
+            raise ShuttingDown
+        if self.engine is None:
+            raise EngineNotReady
+        self.engine.check()
+        return await self.engine.predictor.start(Inputs(**inputs).ask(), prediction_id=prediction_id)
+
+    async def _metrics(self, request: Request) -> None:
+        # In a thread: Triton's own are fetched for it.
+        text = await asyncio.to_thread(self.metrics.exposition)
+        await request.respond(200, text, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
+
+    async def _shutdown(self, request: Request) -> None:
+        await request.respond_json(200, {})
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _webhook_addresses(settings: Settings) -> Addresses:
+    named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
+    token = settings.webhook_auth_token
+    try:
+        return Addresses(named, None if token is None else token.get_secret_value(), "WEBHOOK_ALLOW")
+    except ValueError as error:
+        raise SettingInvalid(
+            setting="WEBHOOK_ALLOW", value=settings.webhook_allow, reason=str(error)
+        ) from None

@@ -1,0 +1,150 @@
+"""One HTTP request and its answer, on raw ASGI: bodies with a limit, JSON, event streams, coded errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from runner.front.statuses import retry_after, status_of
+from shared.errors import BodyNotRead, BodyTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+
+    from shared.errors import CogTritonError
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+Header = tuple[bytes, bytes]
+JSON: Header = (b"content-type", b"application/json")
+TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
+_EVENTS: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+
+
+def refusal(error: CogTritonError) -> dict[str, str]:
+    """The body that tells of an error in Cog's API."""
+    return {"detail": str(error), "error": str(error)}
+
+
+class Disconnected(Exception):
+    """The client went away before its request was whole: there is nobody to answer."""
+
+
+class Request:
+    """One request. Its handler answers with one of the `respond` methods, or with `events`."""
+
+    __slots__ = (
+        "_receive",
+        "_send",
+        "_watcher",
+        "headers",
+        "limit",
+        "method",
+        "path",
+        "scope",
+        "started",
+        "variables",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+        """`limit`: bytes that its body may have."""
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.variables: dict[str, str] = {}
+        """What stands for the `{name}`s of the route."""
+        self.headers: list[Header] = []
+        """Sent with the answer, whatever it is."""
+        self.limit = limit
+        self.started = False
+        """Whether the answer has begun."""
+        self._receive = receive
+        self._send = send
+        self._watcher: asyncio.Task[None] | None = None
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of that name (in lower case)."""
+        for one, value in self.scope["headers"]:
+            if one == name:
+                return str(value, "latin-1")
+        return None
+
+    async def body(self) -> bytes:
+        """All of it. Raises E1320 as soon as it is known to be too large."""
+        length = self.header(b"content-length")
+        if length is not None and length.isdecimal() and int(length) > self.limit:
+            raise BodyTooLarge(limit=self.limit)
+        body = bytearray()
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            body += message.get("body", b"")
+            if len(body) > self.limit:
+                raise BodyTooLarge(limit=self.limit)
+            if not message.get("more_body"):
+                return bytes(body)
+
+    async def json(self) -> Any:
+        """The body as JSON. Raises E1320 and E1321."""
+        body = await self.body()
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise BodyNotRead(reason=f"it is no JSON: {error}") from None
+
+    def on_disconnect(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called when the client goes away. Only after the body was read; once."""
+
+        async def watch() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            callback()
+
+        self._watcher = asyncio.create_task(watch())
+
+    def close(self) -> None:
+        """Stop watching the client."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def respond(self, status: int, body: bytes, *headers: Header) -> None:
+        """Answer with this body."""
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, (*headers, length))
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def respond_json(self, status: int, content: Any, *headers: Header) -> None:
+        """Answer with this as JSON."""
+        await self.respond(status, orjson.dumps(content), JSON, *headers)
+
+    async def respond_error(self, error: CogTritonError, content: Any = None) -> None:
+        """Answer with the status of the error; `content`: in another form than that of Cog's API."""
+        await self.respond_json(status_of(error), content or refusal(error), *retry_after(error))
+
+    async def events(self, *headers: Header) -> None:
+        """Begin an answer that is an event stream; then `send` events, and `end` it."""
+        await self._start(200, (*_EVENTS, *headers))
+
+    async def stream(self, status: int, headers: Iterable[Header]) -> None:
+        """Begin an answer of several parts; then `send` them, and `end` it."""
+        await self._start(status, headers)
+
+    async def send(self, data: bytes) -> None:
+        """Some events, or some of a body. Waits while the client is behind by more than its buffer holds."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """End what `events` or `stream` began."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _start(self, status: int, headers: Iterable[Header]) -> None:
+        self.started = True
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]}
+        )

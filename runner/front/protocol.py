@@ -1,0 +1,141 @@
+"""uvicorn's HTTP, with bounds on what clients may hold: connections, headers, time, unread answers."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from runner.front.http import refusal
+from runner.front.statuses import retry_after, status_of
+from shared.errors import HeadersTooLarge, RequestTooSlow, TooManyConnections
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from shared.errors import CogTritonError
+
+_OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
+_REFUSED_POLITELY = 256  # beyond these nobody is even told
+_PHRASES = {408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one server."""
+
+    connections: int
+    header_bytes: int = 1 << 16
+    header_seconds: float = 10
+    body_seconds: float = 60
+    stall_seconds: float = 60
+    """How long a client may take nothing while its buffer is full."""
+
+
+def raise_descriptor_limit(connections: int) -> int:
+    """Open as many files as this process may; how many connections that leaves, at most these."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return connections if hard == resource.RLIM_INFINITY else min(connections, hard - _OTHER_DESCRIPTORS)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. `bounded` makes the class that has its `bounds`."""
+
+    bounds: ClassVar[Bounds]
+    _deadline: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_head = True
+    _refused = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        over = len(self.connections) - self.bounds.connections
+        if over > _REFUSED_POLITELY:
+            transport.abort()
+            return
+        self._refused = over > 0
+        self._await_part("head", self.bounds.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            self._refuse(TooManyConnections(limit=self.bounds.connections))
+            return
+        super().data_received(data)
+        if self._in_head and self._deadline is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.bounds.header_bytes:
+                self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._await_part("head", self.bounds.header_seconds)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+        self._await_part("body", self.bounds.body_seconds)
+
+    def on_message_complete(self) -> None:
+        self._in_time()
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self.bounds.stall_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _await_part(self, part: str, seconds: float) -> None:
+        self._in_time()
+        self._deadline = self.loop.call_later(seconds, self._late, part, seconds)
+
+    def _in_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _late(self, part: str, seconds: float) -> None:
+        self._deadline = None
+        if self.cycle is None or self.cycle.response_complete or self._in_head:
+            self._refuse(RequestTooSlow(part=part, seconds=seconds))
+        elif not self.cycle.response_started:
+            # Its handler waits for the rest of the body: to it, the client has gone away.
+            self._refuse(RequestTooSlow(part=part, seconds=seconds))
+        else:
+            self.transport.abort()
+
+    def _refuse(self, error: CogTritonError) -> None:
+        """Answer without a handler, and close."""
+        self._in_time()
+        if self.transport.is_closing():
+            return
+        status = status_of(error)
+        body = orjson.dumps(refusal(error))
+        head = (
+            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
+        )
+        lines = [head % (status, _PHRASES[status], len(body))]
+        lines += [b"%b: %b\r\n" % header for header in retry_after(error)]
+        self.transport.write(b"".join([*lines, b"\r\n", body]))
+        self.transport.close()
+
+
+def bounded(bounds: Bounds) -> type[BoundedProtocol]:
+    """The class of connections that keep these bounds."""
+    return type("Connection", (BoundedProtocol,), {"bounds": bounds})

@@ -1,0 +1,44 @@
+"""Which handler answers a request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runner.front.http import Request
+
+Handler = Callable[["Request"], Awaitable[None]]
+
+
+class Router:
+    """`add("GET", "/things/{id}", handler)`; a `{name}` is one part of a path, and not empty."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[str, dict[str, Handler]] = {}
+        self._patterns: dict[tuple[str, ...], dict[str, Handler]] = {}
+
+    def add(self, method: str, path: str, handler: Handler) -> None:
+        """Have it answer such requests; GET answers HEAD too."""
+        if "{" in path:
+            handlers = self._patterns.setdefault(tuple(path.split("/")), {})
+        else:
+            handlers = self._fixed.setdefault(path, {})
+        handlers[method] = handler
+        if method == "GET":
+            handlers.setdefault("HEAD", handler)
+
+    def find(self, raw_path: str) -> tuple[dict[str, Handler], dict[str, str]]:
+        """By method the handlers of a path (as it was sent, with its escapes), and its variables."""
+        fixed = self._fixed.get(raw_path)
+        if fixed is not None:
+            return fixed, {}
+        parts = raw_path.split("/")
+        for pattern, handlers in self._patterns.items():
+            if len(pattern) != len(parts):
+                continue
+            pairs = list(zip(pattern, parts, strict=True))
+            if all(part if wanted.startswith("{") else part == wanted for wanted, part in pairs):
+                variables = {name[1:-1]: part for name, part in pairs if name.startswith("{")}
+                return handlers, variables
+        return {}, {}

@@ -1,0 +1,45 @@
+"""Which HTTP status a coded error has, where it is the answer to a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.errors import FixedBy
+
+if TYPE_CHECKING:
+    from shared.errors import CogTritonError
+
+_RETRY_SECONDS = 2
+_STATUSES = {
+    "E1002": 400,
+    "E1320": 413,
+    "E1321": 400,
+    "E1324": 404,
+    "E1325": 409,
+    "E1327": 503,
+    "E1328": 408,
+    "E1329": 431,
+    "E2106": 429,
+    "E2108": 503,
+    # The engine or Triton is on its way back, or gone.
+    "E2105": 503,
+    "E2400": 503,
+    "E2401": 503,
+    "E2402": 503,
+}
+_AGAIN = {429, 503}
+
+
+def status_of(error: CogTritonError) -> int:
+    """4xx where the sender can mend it, 5xx where not."""
+    return _STATUSES.get(error.code, 422 if error.fixed_by is FixedBy.USER else 500)
+
+
+def is_busy(error: CogTritonError) -> bool:
+    """Whether the same request may well be answered soon, here or by another runner."""
+    return status_of(error) in _AGAIN
+
+
+def retry_after(error: CogTritonError) -> tuple[tuple[bytes, bytes], ...]:
+    """The header that says when to try again, where that may help."""
+    return ((b"retry-after", b"%d" % _RETRY_SECONDS),) if is_busy(error) else ()

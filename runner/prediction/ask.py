@@ -1,0 +1,37 @@
+"""What a prediction asks for, in no API's words: each API checks types and turns its own into this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runner.protocol.engine import SamplingParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One text. None is "not sent": then the defaults of the runner count."""
+
+    prompt: str | Sequence[int] | None = None
+    """Text for the template, or the tokens themselves."""
+    messages: Sequence[Mapping[str, Any]] | None = None
+    """Instead of a prompt: a conversation for the model's chat template, each with role and content."""
+    system_prompt: str | None = None
+    prompt_template: str | None = None
+    """With {prompt} and {system_prompt}; "{prompt}" leaves a prompt as it is."""
+    template_arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What else the chat template is told."""
+    max_tokens: int | None = None
+    """None: as many as there is room for."""
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
+    """As it was sent: a temperature of 0 still is one, and a seed is chosen later."""
+    stop_sequences: Sequence[str] | None = None
+    ignore_end: bool = False
+    """Go on at the tokens that end a text."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    log_probs: int | None = None
+    """How many of the likeliest tokens are told beside each; None: nothing is told."""
+    log_performance: bool = False

@@ -1,0 +1,202 @@
+"""The text of one prediction, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from runner.protocol.engine import FinishReason
+from runner.text.stream import TextStream
+from shared.errors import CogTritonError, GenericError, ShuttingDown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from structlog.stdlib import BoundLogger
+
+    from runner.metrics import Metrics
+    from runner.prediction.admission import Ticket
+    from runner.prediction.preparation import Prepared
+    from runner.protocol.engine import LogProbs
+    from runner.text.tokenizer import Tokenizer
+    from runner.triton.generation import Generation
+
+
+class Piece(NamedTuple):
+    """Some of the text, and the tokens that it was made from."""
+
+    text: str
+    tokens: Sequence[int]
+    log_probs: Sequence[LogProbs] = ()
+    """One for each token, where they were asked for."""
+
+
+class TextGeneration:
+    """An asynchronous iterator of pieces, each with some text: all that waits at a time. One task reads it.
+
+    The text is cut at the first stop sequence. Iterating raises the coded error with which the request ended,
+    E2108 when the runner shut down before its end. After `cancel` it just ends.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        generation: Generation,
+        tokenizer: Tokenizer,
+        ticket: Ticket,
+        metrics: Metrics,
+        log: BoundLogger,
+        received_at: float,
+        *,
+        log_performance: bool = False,
+    ) -> None:
+        """`received_at`: the event loop's time at which the prediction came."""
+        request = prepared.request
+        self.prompt_tokens = len(request.input_token_ids)
+        self.seed = request.sampling.seed
+        self.cached_tokens: int | None = None
+        self.cancelled = False
+        self._generation = generation
+        self._text = TextStream(tokenizer, prepared.stop_sequences)
+        self._ticket = ticket
+        self._metrics = metrics
+        self._log = log
+        self._log_performance = log_performance
+        self._received_at = received_at
+        self._first_token_at: float | None = None
+        self._late = False
+        self._flushed = False
+        self._closed = False
+        # Of text that is not known yet.
+        self._tokens: list[int] = []
+        self._log_probs: list[LogProbs] = []
+        ticket.on_late = self._end_late
+        metrics.sent(self._now() - received_at, self.prompt_tokens)
+
+    @property
+    def token_count(self) -> int:
+        """Tokens so far, up to and with the one that completed a stop sequence."""
+        return self._text.token_count
+
+    @property
+    def finish_reason(self) -> str | None:
+        """`stop`, `length` or `cancelled`, once it has ended well."""
+        if self._text.stopped:
+            return "stop"
+        if self.cancelled:
+            return "cancelled"
+        match self._generation.finish_reason:
+            case FinishReason.NOT_FINISHED:
+                return None
+            case FinishReason.LENGTH:
+                return "length"
+            case FinishReason.CANCELLED | FinishReason.TIMED_OUT:
+                return "cancelled"
+            case _:
+                return "stop"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Piece:
+        try:
+            piece = await self._next()
+        except asyncio.CancelledError:
+            self.cancel()
+            self.close()
+            raise
+        except CogTritonError as error:
+            self._log.info("prediction failed", error=error.for_log())
+            self._end("failed", error.code)
+            raise
+        except Exception:
+            self._log.exception("prediction failed")
+            self._end("failed", GenericError.code)
+            raise GenericError from None
+        if piece is None:
+            self._end("cancelled" if self.finish_reason == "cancelled" else "succeeded")
+            raise StopAsyncIteration
+        return piece
+
+    async def _next(self) -> Piece | None:
+        text = self._text
+        while not text.stopped:
+            try:
+                outputs = await self._generation.__anext__()
+            except StopAsyncIteration:
+                break
+            if self._first_token_at is None:
+                self._first_token_at = self._now()
+            chunk = ""
+            for output in outputs:
+                before = text.token_count
+                chunk += text.push(output.tokens)
+                taken = text.token_count - before
+                self._tokens += output.tokens[:taken]
+                if output.log_probs:
+                    self._log_probs += output.log_probs[:taken]
+                if output.cached_tokens is not None:
+                    self.cached_tokens = output.cached_tokens
+            if chunk:
+                return self._piece(chunk)
+        return self._rest()
+
+    def _rest(self) -> Piece | None:
+        """What was kept back, once there are no more tokens."""
+        if self._flushed:
+            return None
+        self._flushed = True
+        if self._late and self._generation.finish_reason is FinishReason.CANCELLED:
+            raise ShuttingDown
+        chunk = "" if self._text.stopped else self._text.finish()
+        return self._piece(chunk) if chunk or self._log_probs else None
+
+    def _piece(self, chunk: str) -> Piece:
+        piece = Piece(chunk, self._tokens, self._log_probs)
+        self._tokens = []
+        if self._log_probs:
+            self._log_probs = []
+        return piece
+
+    def cancel(self) -> None:
+        """Stop the engine's work on it. May be called twice, and after its end."""
+        if not self._closed:
+            self.cancelled = True
+            self._generation.cancel()
+
+    def close(self) -> None:
+        """Be done with it, wherever it is: what has not ended is cancelled. May be called twice."""
+        if not self._closed:
+            self.cancel()
+            self._end("cancelled")
+
+    def _end_late(self) -> None:
+        self._late = True
+        self._generation.cancel()
+
+    def _end(self, outcome: str, code: str | None = None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._generation.cancel()  # its text may have ended before it
+        self._ticket.leave()
+        duration = self._now() - self._received_at
+        first = None if self._first_token_at is None else self._first_token_at - self._received_at
+        self._metrics.generated(self.token_count, first, duration)
+        self._metrics.ended(outcome, code)
+        if self._log_performance and outcome == "succeeded":
+            self._tell(duration, duration if first is None else first)
+
+    def _tell(self, duration: float, first: float) -> None:
+        generating = duration - first
+        count = self.token_count
+        self._log.info(
+            "prediction",
+            time_to_first_token=round(first, 4),
+            request_latency=round(duration, 4),
+            output_sequence_length=count,
+            output_token_throughput_per_user=round((count - 1) / generating, 1) if generating > 0 else None,
+        )
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

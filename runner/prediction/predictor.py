@@ -1,0 +1,130 @@
+"""From an ask to a stream of text: what both APIs, and the predictor under Cog's own server, are built on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import structlog
+
+from runner.prediction.generation import TextGeneration
+from shared.errors import ChatTemplateMissing, CogTritonError, GenericError, PreparationTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.metrics import Metrics
+    from runner.prediction.admission import Admission
+    from runner.prediction.ask import Ask
+    from runner.prediction.preparation import Preparation, Prepared
+    from runner.settings import Settings
+    from runner.text.renderer import ChatRenderer
+    from runner.triton.client import EngineClient
+
+log = structlog.get_logger()
+
+_PREPARATION_SECONDS = 30
+_TOKENISED_AT_ONCE = 1 << 12  # characters: some tenths of a millisecond
+_THREADS = 2
+
+
+class Predictor:
+    """One engine's way from asks to text. For one event loop."""
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        client: EngineClient,
+        admission: Admission,
+        metrics: Metrics,
+        settings: Settings,
+        chat: ChatRenderer | None = None,
+    ) -> None:
+        """`chat` renders the model's chat template; None: it has none."""
+        self.preparation = preparation
+        self.admission = admission
+        self._client = client
+        self._metrics = metrics
+        self._settings = settings
+        self._chat = chat
+        self._request_ids = itertools.count(1)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenise")
+
+    async def start(self, ask: Ask, *, prediction_id: str = "") -> TextGeneration:
+        """Check, prepare and send it. Iterate the result to its end, or `close` it.
+
+        Raises E2106 and E2108 when it is not let in; E1001 to E1007, E1104, and E2102 for what was asked.
+        What the engine itself refuses is raised by the iteration.
+        """
+        received_at = asyncio.get_running_loop().time()
+        bound = log.bind(prediction_id=prediction_id)
+        try:
+            ticket = self.admission.enter()
+        except CogTritonError as error:
+            self._metrics.ended("refused", error.code)
+            raise
+        try:
+            prepared = await self._prepare(ask, bound)
+            return TextGeneration(
+                prepared,
+                self._client.generate(prepared.request),
+                self.preparation.tokenizer,
+                ticket,
+                self._metrics,
+                bound,
+                received_at,
+                log_performance=ask.log_performance or self._settings.log_performance_metrics,
+            )
+        except BaseException as error:
+            ticket.leave()
+            raise self._failed(error, bound) from None
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _prepare(self, ask: Ask, bound: structlog.stdlib.BoundLogger) -> Prepared:
+        tokens: Sequence[int]
+        if ask.prompt is not None and not isinstance(ask.prompt, str):
+            tokens = ask.prompt
+        else:
+            text = await self.text_of(ask)
+            if self._settings.log_prompts:
+                bound.info("prompt", prompt=text)
+            tokens = await self.tokens_of(text, templated=ask.messages is not None)
+        return self.preparation.request(ask, tokens, next(self._request_ids))
+
+    async def text_of(self, ask: Ask) -> str:
+        """The prompt that the engine will read, as text. Raises E1001 to E1007."""
+        if ask.messages is None:
+            return self.preparation.prompt(ask)
+        conversation = self.preparation.conversation(ask)
+        if self._chat is None:
+            raise ChatTemplateMissing
+        return await self._chat.render(conversation, ask.template_arguments)
+
+    async def tokens_of(self, text: str, *, templated: bool = False) -> list[int]:
+        """The tokens of a text; the loop goes on while a long one is cut. Raises E1007 and E2102."""
+        if len(text) <= _TOKENISED_AT_ONCE:
+            return self.preparation.tokens(text, templated=templated)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._threads, lambda: self.preparation.tokens(text, templated=templated))
+        try:
+            return await asyncio.wait_for(work, _PREPARATION_SECONDS)
+        except TimeoutError:
+            raise PreparationTimedOut(seconds=_PREPARATION_SECONDS) from None
+
+    def _failed(self, error: BaseException, bound: structlog.stdlib.BoundLogger) -> BaseException:
+        """The error that is told; it is counted, and logged."""
+        if isinstance(error, asyncio.CancelledError):
+            self._metrics.ended("cancelled")
+            return error
+        if not isinstance(error, CogTritonError):
+            bound.error("prediction failed", exc_info=error)
+            error = GenericError()
+        else:
+            bound.info("prediction failed", error=error.for_log())
+        self._metrics.ended("failed", error.code)
+        return error

@@ -1,0 +1,87 @@
+"""From the sampling parameters that were sent to those that engines take."""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.protocol.engine import MOST_TOKENS
+from shared.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from runner.protocol.engine import SamplingParameters
+
+_RANDOM_SEED_BITS = 32  # every reader of JSON takes them
+_SEED_BITS = 64  # the tensor `seed` is a UINT64
+_LARGEST_FLOAT32 = 3.4028234663852886e38
+_FLOATS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "length_penalty",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+# What leaves an engine's choice as it is need not be sent, and engines that know no such parameter take it.
+_NEUTRAL = {
+    "length_penalty": 1.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "min_p": 0.0,
+}
+
+
+def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> SamplingParameters:
+    """How tokens are to be chosen. Raises E1104.
+
+    `max_tokens` is how many there can be; `random_seed` has a seed chosen where it matters and none was sent.
+    """
+    for name in _FLOATS:
+        value = getattr(sent, name)
+        if value is not None and not abs(value) <= _LARGEST_FLOAT32:
+            raise InvalidArgument(argument=name, value=value, reason="engines reckon with 32 bits")
+    # Executors refuse a temperature or a top_p of 0; people mean "always the likeliest token".
+    greedy = 0 in (_float32(sent.temperature), _float32(sent.top_p)) or sent.top_k == 1
+    seed = sent.seed
+    if seed is None and random_seed and not greedy:
+        seed = secrets.randbits(_RANDOM_SEED_BITS)
+    top_k = max(sent.top_k or 0, 0)
+    for argument, count, most in (("seed", seed, 2**_SEED_BITS - 1), ("top_k", top_k, MOST_TOKENS)):
+        if count is not None and not 0 <= count <= most:
+            raise InvalidArgument(argument=argument, value=count, reason=f"it is from 0 to {most}")
+    return replace(
+        sent,
+        top_k=1 if greedy else top_k,
+        top_p=None if greedy else sent.top_p,
+        temperature=None if greedy else sent.temperature,
+        min_tokens=_min_tokens(sent.min_tokens, max_tokens),
+        seed=seed,
+        **{name: _unless_neutral(name, getattr(sent, name)) for name in _NEUTRAL},
+    )
+
+
+def _min_tokens(min_tokens: int | None, max_tokens: int) -> int | None:
+    if min_tokens is None or min_tokens <= 0:  # -1 has always meant "no minimum"
+        return None
+    if min_tokens > max_tokens:
+        raise InvalidArgument(
+            argument="min_tokens", value=min_tokens, reason=f"max_tokens is only {max_tokens}"
+        )
+    return min_tokens
+
+
+def _unless_neutral(name: str, value: float | None) -> float | None:
+    rounded = _float32(value)
+    return None if rounded in (None, _NEUTRAL[name]) else value
+
+
+def _float32(value: float | None) -> float | None:
+    """As engines will see it; a number too small for them is 0."""
+    if value is None:
+        return None
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded

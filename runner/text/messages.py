@@ -1,0 +1,34 @@
+"""The messages of a conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from shared.errors import MessagesInvalid
+
+
+class Message(BaseModel):
+    """One turn of a conversation; what else a template knows (name, tool_calls, ...) is passed on."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    role: str = Field(min_length=1)
+    content: str
+
+
+_MESSAGES = TypeAdapter(list[Message])
+
+
+def parse_messages(text: str) -> list[dict[str, Any]]:
+    """The messages in a JSON list. Raises E1005."""
+    try:
+        messages = [message.model_dump() for message in _MESSAGES.validate_json(text)]
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        where = "".join(f"[{part!r}]" for part in first["loc"])
+        raise MessagesInvalid(reason=f"messages{where}: {first['msg']}") from None
+    if not messages:
+        raise MessagesInvalid(reason="the list is empty")
+    return messages

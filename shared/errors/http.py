@@ -1,0 +1,75 @@
+"""E132x: what is wrong with a request over HTTP, before its prediction is looked at."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class BodyTooLarge(CogTritonError):
+    code = "E1320"
+    fixed_by = FixedBy.USER
+    message = "The body has more than {limit} bytes."
+    remedy = "Send less; the operator may raise MAX_BODY_BYTES."
+
+
+class BodyNotRead(CogTritonError):
+    code = "E1321"
+    fixed_by = FixedBy.USER
+    message = "The body cannot be read: {reason}."
+    remedy = "Send an object as JSON, with `Content-Type: application/json`."
+
+
+class InputInvalid(CogTritonError):
+    code = "E1322"
+    fixed_by = FixedBy.USER
+    message = "{where}: {reason}."
+    remedy = "See /openapi.json for what is taken."
+
+
+class PredictionIdInvalid(CogTritonError):
+    code = "E1323"
+    fixed_by = FixedBy.USER
+    message = "The id of a prediction has 1 to 128 letters, digits, hyphens and underscores."
+    remedy = "Send another one, or none."
+
+
+class PredictionNotFound(CogTritonError):
+    code = "E1324"
+    fixed_by = FixedBy.USER
+    message = "There is no such prediction."
+    remedy = "Look for it while it runs, or soon after when it was sent with `Prefer: respond-async`."
+
+
+class PredictionIdTaken(CogTritonError):
+    code = "E1325"
+    fixed_by = FixedBy.USER
+    message = "A prediction of that id runs already."
+    remedy = "Send another id, or PUT it to be told of that one."
+
+
+class AddressRefused(CogTritonError):
+    code = "E1326"
+    fixed_by = FixedBy.USER
+    message = "Nothing is sent to {address}: {reason}."
+    remedy = "Name a public http or https address; the operator may allow others in {setting}."
+
+
+class TooManyConnections(CogTritonError):
+    code = "E1327"
+    fixed_by = FixedBy.USER
+    message = "{limit} connections are open already."
+    remedy = "Try again in a few seconds; the operator may raise MAX_CONNECTIONS."
+
+
+class RequestTooSlow(CogTritonError):
+    code = "E1328"
+    fixed_by = FixedBy.USER
+    message = "The {part} of the request did not come within {seconds:g} s."
+    remedy = "Send it faster."
+
+
+class HeadersTooLarge(CogTritonError):
+    code = "E1329"
+    fixed_by = FixedBy.USER
+    message = "The headers have more than {limit} bytes."
+    remedy = "Send fewer."
