@@ -34,13 +34,13 @@ def _new(cls, *_args, **_details):
     """Stands in for `CogTritonError.__new__`, through which every error of ours passes."""
     caller = sys._getframe(1)
     if caller.f_code is base.from_text.__code__:
-        caller = caller.f_back
+        caller = sys._getframe(2)
     if caller.f_code.co_filename.startswith(PRODUCT):
         MET.add(cls.code)
     return Exception.__new__(cls)
 
 
-CogTritonError.__new__ = _new
+CogTritonError.__new__ = _new  # type: ignore[method-assign]
 
 
 @pytest.fixture

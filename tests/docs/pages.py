@@ -130,7 +130,13 @@ def _block(page: str, line: int, kind: str, lines: list[str], said: list[str]) -
     if len(odd) != len(reasons) + len(until) + len(status):
         raise PageProblem(f"{page}:{line}: see tests/docs/pages.py for how this is written: {odd}")
     return Block(
-        page, line, kind, lines, *(reasons or [""])[:1], *(until or [None])[:1], *(status or [0])[:1]
+        page,
+        line,
+        kind,
+        lines,
+        not_run=reasons[0] if reasons else "",
+        background=until[0] if until else None,
+        status=status[0] if status else 0,
     )
 
 

@@ -48,7 +48,7 @@ def cog_server(package: str, log, *, concurrency: int = 1, **environment: str):
         )
     finally:
         os.close(output)
-    server.mark = mark
+    server.mark = mark  # type: ignore[attr-defined] # for the tests alone
     try:
         server.wait_ready(READY_SECONDS)
         yield server

@@ -29,7 +29,7 @@ def start(tmp_path):
             (tmp_path / "log").open("wb") as log,
             CogServer("runner", environment=environment, output=log.fileno()) as server,
         ):
-            server.mark = mark
+            server.mark = mark  # type: ignore[attr-defined] # for the tests alone
             yield server
         assert wait_gone(mark) == {}
 

@@ -38,7 +38,7 @@ def runner(directory: Path, rate: float, *, concurrency: int = 2 * STREAMS, **se
         # Cog gives a slot back some time after the answer: hence twice as many.
         server = CogServer("runner", concurrency=concurrency, environment=environment, output=log.fileno())
     with server:
-        server.mark = mark
+        server.mark = mark  # type: ignore[attr-defined] # for the tests alone
         server.wait_ready(120)
         yield server
 

@@ -92,7 +92,7 @@ def piped(url: str, directory: Path, *, hashed: bool) -> float:
     stream.close()
     for process in [*processes, tar]:
         if process.wait():
-            raise AssertionError(f"{process.args} ended with {process.returncode}")
+            raise AssertionError(f"{process.args!r} ended with {process.returncode}")
     seconds = time.monotonic() - began
     shutil.rmtree(target)
     return seconds

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from runner.protocol.engine import FinishReason, Output, Request
+from runner.protocol.engine import FinishReason, Request
 from runner.protocol.frames import RequestFrame, Tensor, encode, receive
 from runner.protocol.tokens import request_tensors
 from shared.layout import PROJECT_ROOT
@@ -35,9 +35,11 @@ class Driver:
         tensors = tuple(Tensor(*raw) for raw in request_tensors(request))
         self.send(RequestFrame(request.request_id, f"id-{request.request_id}", tensors + extra))
 
-    def run(self, *requests: Request) -> tuple[dict[int, list[int]], dict[int, Output], int]:
+    def run(self, *requests: Request) -> tuple[dict[int, list[int]], dict[int, Any], int]:
         """Tokens and last output of each, and how many outputs there were."""
-        tokens, last, count = defaultdict(list), {}, 0
+        tokens: dict[int, list[int]] = defaultdict(list)
+        last: dict[int, Any] = {}
+        count = 0
         for request in requests:
             self.submit(request)
         while len(last) < len(requests):

@@ -29,7 +29,7 @@ class Stub(Server):
 
 
 async def main() -> int:
-    restarts._PAUSES = (0.1,) * 5
+    restarts._PAUSES = (0.1,) * 5  # type: ignore[assignment] # shorter
     liveness._DEADLINE_SECONDS = 1
     with run_directory() as directory:
         server = Stub("127.0.0.1", int(sys.argv[1]))

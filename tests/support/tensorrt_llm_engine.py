@@ -28,7 +28,7 @@ def write_engine(
     """An unpacked engine.tar; `server` are the arguments of server.tensorrt_llm, `script` the stand-in's."""
     engine = directory / "engine"
     engine.mkdir(parents=True)
-    config = {"engine": "tensorrt_llm"}
+    config: dict[str, object] = {"engine": "tensorrt_llm"}
     if server is not None:
         config["instantiate"] = {"server": {"tensorrt_llm": {"args": server}}}
     (directory / "config.json").write_text(json.dumps(config))

@@ -12,7 +12,7 @@ from array import array
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -138,7 +138,7 @@ class Triton:
     def engine_pid(self) -> int:
         return pid_of(self.mark, "runner.engines.process")
 
-    def open(self, request: Request, *extra: RawTensor, slot: int | None = None) -> Iterator:
+    def open(self, request: Request, *extra: RawTensor, slot: int | None = None) -> Any:
         """The gRPC call of a request."""
         return self.stub.ModelStreamInfer(iter([message(request, *extra, slot=slot)]), timeout=120)
 

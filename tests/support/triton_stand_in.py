@@ -20,7 +20,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from runner.protocol.engine import FinishReason
-from runner.protocol.status import ENGINE_STATE, SIZE, EngineState
+from runner.protocol.feed import EngineState
+from runner.protocol.status import ENGINE_STATE, SIZE
 from shared.layout import PROJECT_ROOT, Layout
 
 NO_CODE = "something that nobody gave a code"

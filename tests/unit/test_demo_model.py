@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ DEMO = Path(__file__).parents[2] / "demo"
 PROMPTS = json.loads((DEMO / "prompts.json").read_text(encoding="utf-8"))
 REFERENCE = Reference(DEMO / "model")
 TOKENIZER = Tokenizer.from_file(str(DEMO / "model" / "tokenizer.json"))
-EOS = TOKENIZER.token_to_id("</s>")
+EOS: Any = TOKENIZER.token_to_id("</s>")
 
 
 def test_the_files_are_small():

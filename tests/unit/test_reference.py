@@ -1,6 +1,7 @@
 """The numpy Llama against figures that PyTorch gave: transformers 5.23 in float32, same config, same weights."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from safetensors.numpy import save_file
 
 from tests.reference.llama import Reference
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -31,7 +32,7 @@ LLAMA3 = {
 }
 TOKENS = [(7 * i * i + 3 * i) % 24 for i in range(100)]
 # The last token's first four logits.
-CASES = {
+CASES: dict[str, tuple[dict[str, Any], list[float]]] = {
     "tied": ({}, [6.25127, 5.96777, 5.56363, 5.04703]),
     "head": ({"tie_word_embeddings": False}, [-1.5501, -1.68506, -1.78596, -1.85076]),
     "linear": (

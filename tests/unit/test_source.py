@@ -1,6 +1,8 @@
 """Addresses of this machine that cannot be read: a coded error from everything that takes one."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,12 +11,14 @@ from cli.inspect import manifest_of
 from runner.weights import fetch_weights
 from shared.errors import ConfigUnreachable, WeightsNotFound, WeightsUnreachable
 
+Refusals = type[Exception] | tuple[type[Exception], ...]
+
 
 def weights(source, directory):
     fetch_weights(source, directory / "cache", check=lambda _: None, max_bytes=1 << 30)
 
 
-READERS = {
+READERS: dict[str, tuple[Callable[[str, Path], object], Refusals]] = {
     "config": (lambda source, _: read_config(source), ConfigUnreachable),
     "weights": (weights, (WeightsNotFound, WeightsUnreachable)),
     "inspect": (lambda source, _: manifest_of(source), (WeightsNotFound, WeightsUnreachable)),

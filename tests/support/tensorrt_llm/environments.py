@@ -37,8 +37,8 @@ def make(place: Path, interpreter: Path, version: str, path: list[str]) -> None:
     _tool(place / "bin/trtllm-build", "build", "main")
     _tool(place / "examples/quantization/quantize.py", "convert", "quantize")
     for family in ("llama", "gpt", "qwen"):
-        path = place / f"examples/models/core/{family}/convert_checkpoint.py"
-        _tool(path, "convert", "convert", repr(family))
+        script = place / f"examples/models/core/{family}/convert_checkpoint.py"
+        _tool(script, "convert", "convert", repr(family))
 
 
 def fail(environment: Path, tool: str, failure: str) -> None:

@@ -95,7 +95,7 @@ def test_a_corrupted_file_is_refused_and_not_kept(hub, state):
     hub.tampered["model.safetensors"] = bytes(content)
     with pytest.raises(ModelCorrupt, match=r"model\.safetensors .* its sha256 is"):
         Download("someone/tiny").run(state, ignore)
-    assert state.model is None
+    assert not state.model
     hub.tampered.clear()
     Download("someone/tiny").run(state, ignore)
     assert (state.model.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]

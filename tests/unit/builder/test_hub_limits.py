@@ -1,10 +1,11 @@
 """A hub that is too slow is given up."""
 
+import time
 from contextlib import contextmanager
 
 import httpx2
 import pytest
-from huggingface_hub import constants, file_download
+from huggingface_hub import constants
 
 from builder.check.estimate import parameters_of
 from builder.sources.download import Download
@@ -23,7 +24,7 @@ DRIPS = {
 def _in_a_hurry(monkeypatch):
     monkeypatch.setattr(limits, "SILENCE_SECONDS", 0.3)
     monkeypatch.setattr(limits, "PACE_SECONDS", 0.3)
-    monkeypatch.setattr(file_download.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 def fetch(state):

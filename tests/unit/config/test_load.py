@@ -55,6 +55,8 @@ def test_defaults_of_ctranslate2():
     assert config == CTranslate2Config(
         engine="ctranslate2",
         model="org/name",
+        revision=None,
+        instantiate=None,
         quantization="float32",
         parallel_requests=None,
         threads_per_request=1,
@@ -65,7 +67,13 @@ def test_defaults_of_ctranslate2():
 def test_defaults_of_mock():
     config = load_config("engine: mock", "c")
     assert config == MockConfig(
-        engine="mock", model=None, tokens_per_second=100, time_to_first_token=0, max_seq_len=4096
+        engine="mock",
+        model=None,
+        revision=None,
+        instantiate=None,
+        tokens_per_second=100,
+        time_to_first_token=0,
+        max_seq_len=4096,
     )
 
 

@@ -18,7 +18,7 @@ from shared.layout import PROJECT_ROOT, Layout
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "hidden_act": "silu",
     "hidden_size": 64,
@@ -96,7 +96,7 @@ def write_checkpoint(directory: Path, dtype: Any = ml_dtypes.bfloat16, **changes
 
 def convert(model: Path, output: Path, quantization: str = "float32") -> subprocess.CompletedProcess[str]:
     """Run the conversion as the builder does."""
-    arguments = ["--model", model, "--output", output, "--quantization", quantization]
+    arguments = ["--model", str(model), "--output", str(output), "--quantization", quantization]
     return subprocess.run(
         [engine_python(), "-m", "builder.engines.ctranslate2", *arguments],
         env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)},

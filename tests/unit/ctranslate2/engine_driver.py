@@ -11,12 +11,16 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from runner.engines.catalogue import ENGINES
 from runner.engines.checks import check_request
 from runner.engines.ctranslate2 import CTranslate2Engine
 from runner.protocol.engine import Request, SamplingParameters
 from shared.errors import CogTritonError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main() -> None:
@@ -29,9 +33,9 @@ def main() -> None:
     threading.Thread(target=read_commands, args=(engine,), daemon=True).start()
     for step in engine.steps():
         for output in step:
-            error = str(output.error) if output.error else None
+            failure = str(output.error) if output.error else None
             print(
-                json.dumps([output.request_id, list(output.tokens), output.finish_reason.name, error]),
+                json.dumps([output.request_id, list(output.tokens), output.finish_reason.name, failure]),
                 flush=True,
             )
 
@@ -47,7 +51,7 @@ def read_commands(engine: CTranslate2Engine) -> None:
             engine.shutdown()
 
 
-def submit(engine: CTranslate2Engine, request_id: int, end_ids: list[int] = (), **request: object) -> None:
+def submit(engine: CTranslate2Engine, request_id: int, end_ids: Sequence[int] = (), **request: Any) -> None:
     sampling = SamplingParameters(**request.pop("sampling", {}))
     try:
         asked = Request(request_id, end_ids=frozenset(end_ids), sampling=sampling, **request)

@@ -32,7 +32,7 @@ class Running:
     def __init__(self, engine) -> None:
         self.engine = engine
         self.outputs = defaultdict(list)
-        self.failure = None
+        self.failure: RuntimeError | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._take)
         self._thread.start()

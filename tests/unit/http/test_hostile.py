@@ -4,6 +4,8 @@ and nothing is left.
 
 import re
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import tenacity
@@ -25,6 +27,7 @@ from tests.support.hostile import CERTIFICATE, Hostile, drips, floods, ranged, r
 SECONDS = 0.3
 """What a server may take, here."""
 SLOW = "did not answer in time|sends too slowly"
+Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
 def model_tar(url, directory):
@@ -35,7 +38,7 @@ def weights(url, directory):
     fetch_weights(url, directory / "cache", check=lambda _: None, max_bytes=1 << 30)
 
 
-READERS = {
+READERS: dict[str, tuple[Callable[[str, Path], object], Refusals]] = {
     "config": (lambda url, _: read_config(url), ConfigUnreachable),
     "model tar": (model_tar, (DownloadFailed, NotEnoughSpace)),
     "weights": (weights, WeightsUnreachable),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runner.lifecycle import restarts
+import time
+
 from runner.lifecycle.restarts import Restarts
 
 
@@ -18,7 +19,7 @@ def test_some_things_are_always_started_again():
 
 def test_a_death_of_long_ago_is_forgotten(monkeypatch):
     now = 0.0
-    monkeypatch.setattr(restarts.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     of_one = Restarts(most=1)
     assert of_one.pause() == 0.1
     now = 301.0

@@ -157,6 +157,8 @@ PRECEDENCE = {
 @pytest.mark.parametrize("key", PRECEDENCE)
 def test_precedence(key, first, tmp_path):
     *values, default = PRECEDENCE[key]
+    in_file: object
+    in_engine: object
     sent, environment, in_file, in_engine = (
         value if place >= first else None for place, value in enumerate(values)
     )

@@ -29,7 +29,7 @@ def predict():
         service._settings = settings
         service._metrics = None
         service._admission = Admission(1)
-        service._request_ids = iter([1])
+        service._request_ids = iter([1])  # type: ignore[assignment] # one is enough
         service._preparation = Preparation(tokenizer, Defaults.of(settings, {}, tokenizer))
         try:
             return list(service.stream(Inputs(**inputs), Prediction(lambda *_: None, "p1")))

@@ -52,7 +52,9 @@ def test_everything():
     ],
 )
 def test_the_model_to_download(text, model):
-    assert model_of(load_config(text, "c"))[1:] == model
+    found = model_of(load_config(text, "c"))
+    assert found
+    assert found[1:] == model
 
 
 def test_a_config_that_cannot_be_built_has_no_commands():

@@ -15,9 +15,14 @@ from tests.unit.artifact.archives import CONTENTS, files_below, made
 BIG = made({**CONTENTS, "engine/big.bin": bytes(3 << 20)})
 
 
+class Server(ThreadingHTTPServer):
+    stopped: threading.Event
+
+
 class Handler(BaseHTTPRequestHandler):
     """What it answers depends on the path; it has no ranges."""
 
+    server: Server
     asked: Counter[str]
     accepted: list[str | None]
 
@@ -67,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     handler = type("Fresh", (Handler,), {"asked": Counter(), "accepted": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         server.stopped = threading.Event()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

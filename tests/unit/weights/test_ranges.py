@@ -198,8 +198,15 @@ def test_an_answer_with_other_bytes_is_not_taken(fetch, monkeypatch, content_ran
         fetch()
 
 
+class RedirectingServer(FileServer):
+    authorizations: list[tuple[str, str | None]]
+    left: int
+
+
 class Redirecting(files._Handler):
     """Leads to a signed address, which holds for three requests, on another host name of the same server."""
+
+    server: RedirectingServer
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self.server.authorizations.append((self.path, self.headers["Authorization"]))

@@ -147,11 +147,13 @@ class Response:
     @property
     def error_msg(self) -> str:
         check(self.has_error(), "hasError()")
+        assert isinstance(self._answer, str)
         return self._answer
 
     @property
     def result(self) -> Result:
         check(not self.has_error(), "!hasError()")
+        assert not isinstance(self._answer, str)
         return self._answer
 
 
