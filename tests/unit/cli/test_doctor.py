@@ -8,6 +8,7 @@ import ssl
 import threading
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from cli.doctor import (
@@ -254,7 +255,7 @@ class TestTls:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             thread = threading.Thread(target=serve, args=(listener,))
             thread.start()
-            monkeypatch.setattr(tls.constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
             yield
             listener.shutdown(socket.SHUT_RDWR)
         thread.join()
@@ -271,7 +272,7 @@ class TestTls:
         assert "The certificate of 127.0.0.1 is not trusted: self" in text
 
     def test_not_there(self, monkeypatch):
-        monkeypatch.setattr(tls.constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
         assert "cannot be reached: Connection refused" in found(tls)[1]
 
     def test_a_file_that_is_missing(self, monkeypatch, tmp_path):
@@ -286,7 +287,7 @@ class TestTls:
 
     def test_a_proxy_is_not_passed_by(self, monkeypatch):
         monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-        monkeypatch.setattr(tls.constants, "ENDPOINT", "https://hub.example")
+        monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
         assert "through the proxy in HTTPS_PROXY" in found(tls)[1]
 
 
