@@ -54,7 +54,7 @@ async def serving(directory, *, step_seconds=0.001, bounds=None, loaded=True, **
     async def connect():
         return client
 
-    server.capture_signals = nullcontext
+    server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # pytest has its own
     task = asyncio.create_task(server.serve(sockets=[listener]))
     port = listener.getsockname()[1]
     try:
