@@ -25,7 +25,9 @@ class Lifeline:
         threading.Thread(target=self._wait, name="lifeline", daemon=True).start()
 
     def _wait(self) -> None:
-        select.select([self._parent], [], [])
+        gone = select.poll()  # select knows no descriptor above 1023
+        gone.register(self._parent, select.POLLIN)
+        gone.poll()
         try:
             self.before()
         finally:
