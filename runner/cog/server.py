@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from runner.lifecycle.control import CONTROL
 from runner.lifecycle.processes import children
-from runner.lifecycle.server import Server
+from runner.lifecycle.server import Command, Server
 from shared.layout import PROJECT_ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+_SLOTS = "80"  # predictions that Cog takes, unless COG_MAX_CONCURRENCY says it
 _LOOK_SECONDS = 0.2
 _GONE_SECONDS = 2  # without a worker, once there was one
 _ABSENT_SECONDS = 15  # without a worker, when none was seen
@@ -28,7 +25,7 @@ class CogServer(Server):
 
     liveness_path = "/health-check"
 
-    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
+    def command(self, control_path: str) -> Command:
         """As in the base class.
 
         Cog starts its worker as the first `python` on PATH, so ours must come first. With PYTHONSAFEPATH the
@@ -36,8 +33,9 @@ class CogServer(Server):
         """
         path = os.path.dirname(sys.executable)  # noqa: PTH120 - not resolved: an environment is found by its link
         environment = {
-            "COG_PREDICT_TYPE_STUB": "runner/run.py:Runner",
+            "COG_MAX_CONCURRENCY": _SLOTS,
             **os.environ,
+            "COG_PREDICT_TYPE_STUB": "run.py:Runner",
             CONTROL: control_path,
             "PATH": os.pathsep.join((path, os.environ.get("PATH", os.defpath))),
             "PORT": str(self.port),
@@ -45,7 +43,8 @@ class CogServer(Server):
             "PYTHONSAFEPATH": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        return [sys.executable, "-m", "cog.server.http", "--host", self.host], environment
+        command = [sys.executable, "-m", "cog.server.http", "--host", self.host]
+        return Command(command, environment, PROJECT_ROOT / "runner")
 
     async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
         """As in the base class."""

@@ -42,19 +42,20 @@ def main() -> int:
         else:
             caller, server = None, _server(options.host, options.port)
         with run_directory() as directory:
-            return asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
+            asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
     except CogTritonError as error:
         with suppress(OSError):
             sys.stderr.write(f"{error}\n")
         return 1
+    return 0
 
 
 async def _run(
     directory: Path, server: Server | None, caller: socket.socket | None, *, end_on_failure: bool
-) -> int:
+) -> None:
     on_ready = partial(_tell_ready, server) if server else lambda _seconds: None
     supervisor = Supervisor(directory, server, end_on_failure=end_on_failure, on_ready=on_ready)
-    return await supervisor.run(caller)
+    await supervisor.run(caller)
 
 
 def _server(host: str, port: str) -> Server:

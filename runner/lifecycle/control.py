@@ -91,10 +91,15 @@ class Drained:
     """From the front: none runs any more."""
 
 
-Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Drain | Drained
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """From the front: end the runner, as SIGTERM does."""
+
+
+Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Drain | Drained | Shutdown
 _KINDS = {
     kind.__name__: kind
-    for kind in (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained)
+    for kind in (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained, Shutdown)
 }
 
 

@@ -54,6 +54,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
             engine_dir=engine.path,
             engine_path=PROJECT_ROOT,
             start_timeout_seconds=settings.engine_start_timeout,
+            feed_path=feed,
         ),
     )
     address = EngineAddress(

@@ -67,6 +67,7 @@ class Processes:
         command: Sequence[str],
         environment: Mapping[str, str],
         *,
+        directory: Path | None = None,
         stderr: int | None = None,
         pass_fds: Sequence[int] = (),
     ) -> Process:
@@ -81,6 +82,7 @@ class Processes:
         popen = subprocess.Popen(
             command,
             env=environment,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stderr=stderr,
             pass_fds=pass_fds,

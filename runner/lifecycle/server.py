@@ -6,16 +6,28 @@ import asyncio
 import os
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.lifecycle.liveness import wait_until_hung
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _CONNECT_SECONDS = 60  # it only imports until then
 # Whoever listens on all addresses also listens on this.
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a process is started."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path | None = None
+    """Its working directory; None: ours."""
 
 
 class Server(ABC):
@@ -36,8 +48,8 @@ class Server(ABC):
         return f"http{'s' if self.tls else ''}://{address}:{self.port}"
 
     @abstractmethod
-    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
-        """Command and environment of a process that connects to `control_path`."""
+    def command(self, control_path: str) -> Command:
+        """How a process is started that connects to `control_path`."""
 
     async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
         """Wait until process `pid` is of no use any more; what is wrong with it, in words.
@@ -59,7 +71,7 @@ class Front(Server):
 
     liveness_path = "/health/live"
 
-    def command(self, control_path: str) -> tuple[list[str], Mapping[str, str]]:
+    def command(self, control_path: str) -> Command:
         """As in the base class."""
         command = [sys.executable, "-m", "runner.front", "--control", control_path]
-        return [*command, "--host", self.host, "--port", str(self.port)], os.environ
+        return Command([*command, "--host", self.host, "--port", str(self.port)], os.environ)

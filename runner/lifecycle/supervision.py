@@ -32,15 +32,26 @@ from runner.lifecycle.control import (
     Ready,
     SettingsRead,
     SetupFailed,
+    Shutdown,
 )
 from runner.lifecycle.log_filter import LogForwarder
 from runner.lifecycle.processes import Processes
 from runner.lifecycle.restarts import Restarts
-from shared.errors import CogTritonError, SetupTimedOut, TritonFailedToStart, WorkerDied, from_text
+from shared.errors import (
+    CogTritonError,
+    GenericError,
+    ServerDiedTooOften,
+    SetupTimedOut,
+    TritonFailedToStart,
+    WorkerDied,
+    from_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
+
+    import structlog
 
     from runner.lifecycle.processes import Process
     from runner.lifecycle.server import Server
@@ -64,7 +75,7 @@ class Supervisor:
     ) -> None:
         """`server` speaks HTTP; without one, `serve_caller` is to be called.
 
-        `end_on_failure`: end with status 1 when the set-up fails, instead of having /health-check tell.
+        `end_on_failure`: end when the set-up fails, instead of having /health-check tell.
         `on_ready` is called once, with the seconds since this call.
         """
         self._directory = directory
@@ -73,7 +84,7 @@ class Supervisor:
         self._on_ready = on_ready
         self._started = time.monotonic()
         self._processes = Processes()
-        self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._signalled_twice = asyncio.Event()
         self._connection: Connection | None = None  # with the front, or whoever stands in its place
         self._connected = asyncio.Event()
@@ -86,8 +97,10 @@ class Supervisor:
         self._http: Process | None = None
         self._drain_seconds = 0.0
 
-    async def run(self, caller: socket.socket | None = None) -> int:
-        """Serve until a signal (status 0), or until that is not possible (status 1).
+    async def run(self, caller: socket.socket | None = None) -> None:
+        """Serve until a signal, or until the end of `caller`.
+
+        Raises E4005, E4006 and E4008 when it cannot, and with `end_on_failure` whatever the set-up raises.
 
         `caller` is the other end of a connection (control.py) with the process that serves, when it is not
         for this one to start: its end is the end.
@@ -103,9 +116,8 @@ class Supervisor:
             reader, writer = await asyncio.open_connection(sock=caller)
             tasks.append(self._start(self._serve_caller(reader, writer)))
         try:
-            status = await self._status
-            if status == 0:
-                await self._drain()
+            await self._over
+            await self._drain()
         finally:
             for task in tasks:
                 task.cancel()
@@ -118,7 +130,6 @@ class Supervisor:
                 if process is not None:
                     await process.end(0 if self._signalled_twice.is_set() else grace)
             await self._processes.end_all()
-        return status
 
     @property
     def control_path(self) -> str:
@@ -129,23 +140,25 @@ class Supervisor:
         """Run a part of this for as long as it lasts; a coded error that ends it ends the runner."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            if task.cancelled() or (error := task.exception()) is None:
+            if task.cancelled() or (error := task.exception()) is None or self._over.done():
                 return
-            _say(str(error))
-            self._end(1)
+            if not isinstance(error, CogTritonError):
+                _logger().error("the supervisor failed", exc_info=error)
+                error = GenericError()
+            self._over.set_exception(error)
 
         task = asyncio.create_task(coroutine)
         task.add_done_callback(ended)
         return task
 
     def _on_signal(self) -> None:
-        if self._status.done():
+        if self._over.done():
             self._signalled_twice.set()
-        self._end(0)
+        self._end()
 
-    def _end(self, status: int) -> None:
-        if not self._status.done():
-            self._status.set_result(status)
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
     # --- the engine
 
@@ -210,7 +223,7 @@ class Supervisor:
                 if not self._ready.is_set():
                     raise log.last_error or TritonFailedToStart(reason=f"it ended with {triton.status}")
                 pause = restarts.pause() or 0
-                _say(f"Triton ended with {triton.status}: it is started again in {pause:g} s")
+                _logger().error("Triton ended; it is started again", status=triton.status, in_seconds=pause)
                 await asyncio.sleep(pause)
         finally:
             starting.cancel()
@@ -231,12 +244,13 @@ class Supervisor:
         if self._failure is not None:
             return
         self._failure = failure
-        _say(failure.error)
         self._tell(failure)
         if self._triton is not None:
             self._triton.signal(signal.SIGTERM)
-        if self._end_on_failure:
-            self._end(1)
+        if not self._end_on_failure:
+            _logger().error(failure.error)
+        elif not self._over.done():
+            self._over.set_exception(_coded(failure.error))
 
     # --- whoever serves HTTP
 
@@ -246,22 +260,22 @@ class Supervisor:
         while True:
             self._gone.clear()
             self._connected.clear()
-            command, environment = server.command(self.control_path)
-            self._http = self._processes.start(command, environment)
+            command = server.command(self.control_path)
+            self._http = self._processes.start(
+                command.arguments, command.environment, directory=command.directory
+            )
             reason = await self._until_useless(server, self._http)
             self._http.signal(signal.SIGKILL)
             await self._http.ended.wait()
             self._processes.kill_adopted()
-            if self._status.done():
+            if self._over.done():
                 return
             if not self._connected.is_set():
                 raise WorkerDied
             pause = restarts.pause()
             if pause is None:
-                _say(f"the HTTP server died {_MOST_DEATHS + 1} times: it is not started again")
-                self._end(1)
-                return
-            _say(f"the HTTP server {reason}: it is started again in {pause:g} s")
+                raise ServerDiedTooOften(times=_MOST_DEATHS + 1)
+            _logger().error(f"the HTTP server {reason}; it is started again", in_seconds=pause)
             await asyncio.sleep(pause)
 
     async def _until_useless(self, server: Server, process: Process) -> str:
@@ -282,7 +296,7 @@ class Supervisor:
 
     async def _serve_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._converse(reader, writer)
-        self._end(1)
+        self._end()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = self._connection = Connection(reader, writer)
@@ -297,6 +311,8 @@ class Supervisor:
                     self._fail(message)
                 case Drained():
                     self._drained.set()
+                case Shutdown():
+                    self._end()
         connection.close()
         if self._connection is connection:
             self._connection = None
@@ -322,11 +338,12 @@ def _coded(text: str) -> CogTritonError:
     return from_text(text) or TritonFailedToStart(reason=text)
 
 
-def _say(event: str) -> None:
-    """Log an error. Rare, and hence imported only now."""
+def _logger() -> structlog.stdlib.BoundLogger:
+    """To be asked for when there is something to say: it takes as long to import as all the rest."""
+    import structlog
+
     from shared.logs import configure_logging
 
     configure_logging()
-    import structlog
-
-    structlog.get_logger("runner.lifecycle.supervisor").error(event)
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger("runner.lifecycle")
+    return logger

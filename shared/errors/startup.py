@@ -47,6 +47,13 @@ class RunDirectoryUnusable(CogTritonError):
     remedy = "Set TMPDIR to a directory that can be written to, or mount a tmpfs at /tmp."
 
 
+class ServerDiedTooOften(CogTritonError):
+    code = "E4008"
+    fixed_by = FixedBy.OPERATOR
+    message = "The HTTP server died {times} times within five minutes, and is not started again."
+    remedy = "Look into the log above for why it dies; it may have run out of memory."
+
+
 class GpusMissing(CogTritonError):
     code = "E4010"
     fixed_by = FixedBy.OPERATOR

@@ -124,7 +124,7 @@ def test_a_triton_that_dies_comes_back_where_it_was(ready):
     assert ready.get() == before  # the front was not disturbed
 
 
-def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
+def test_an_http_server_that_dies_too_often_ends_the_runner(ready, saw):
     deaths = 0
     while ready.process.poll() is None:
         pids = [pid for pid, command in marked(ready.mark).items() if FRONT in command]
@@ -132,6 +132,7 @@ def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
             os.kill(pids[0], signal.SIGKILL)
             deaths += 1
     assert (ready.process.returncode, deaths) == (1, 6)
+    assert "E4008 ServerDiedTooOften" in saw(ready.log.read_text())
 
 
 def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):

@@ -8,8 +8,9 @@ import sys
 
 from runner.lifecycle import liveness, restarts
 from runner.lifecycle.run_directory import run_directory
-from runner.lifecycle.server import Server
+from runner.lifecycle.server import Command, Server
 from runner.lifecycle.supervision import Supervisor
+from shared.errors import CogTritonError
 
 
 class Stub(Server):
@@ -17,24 +18,20 @@ class Stub(Server):
 
     def command(self, control_path):
         module = "tests.support.stub_front"
-        return [
-            sys.executable,
-            "-m",
-            module,
-            "--control",
-            control_path,
-            "--port",
-            str(self.port),
-        ], os.environ
+        command = [sys.executable, "-m", module, "--control", control_path, "--port", str(self.port)]
+        return Command(command, os.environ)
 
 
-async def main() -> int:
+async def main() -> None:
     restarts._PAUSES = (0.1,) * 5  # type: ignore[assignment] # shorter
     liveness._DEADLINE_SECONDS = 1
     with run_directory() as directory:
         server = Stub("127.0.0.1", int(sys.argv[1]))
-        return await Supervisor(directory, server, end_on_failure="--end-on-failure" in sys.argv).run()
+        await Supervisor(directory, server, end_on_failure="--end-on-failure" in sys.argv).run()
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    try:
+        asyncio.run(main())
+    except CogTritonError as error:
+        sys.exit(str(error))

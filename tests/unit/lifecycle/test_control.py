@@ -17,6 +17,7 @@ from runner.lifecycle.control import (
     Ready,
     SettingsRead,
     SetupFailed,
+    Shutdown,
     encode,
 )
 
@@ -29,6 +30,7 @@ MESSAGES = [
     Ready(),
     Drain(0.5),
     Drained(),
+    Shutdown(),
 ]
 
 
