@@ -68,6 +68,13 @@ ENGINES = {
             needs_cuda=(13, 0),
             ranks=rank_count,
         ),
+        EngineKind(
+            name="vllm",
+            implementation="runner.engines.vllm.engine:VLLMEngine",
+            # It has no beams, whose lengths could be weighed.
+            honours=_EVERY_PARAMETER - {"length_penalty"} | {"bad_words", "logit_bias", "log_probs"},
+            needs_cuda=(13, 0),
+        ),
     )
 }
 

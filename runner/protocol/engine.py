@@ -36,6 +36,9 @@ class SamplingParameters:
     """How tokens are chosen; None is "not set". Names of `executor.SamplingConfig`.
 
     runner/engines/catalogue.py says which of these an engine can follow.
+
+    With neither `top_k` nor `top_p` (unset, 0, or a top_k of -1) every engine takes the likeliest token, as
+    TensorRT-LLM does; a `top_p` of 1 chooses among all tokens.
     """
 
     top_k: int | None = None

@@ -103,7 +103,6 @@ from .serving import (
     TritonTokenizerError,
     TritonUnavailable,
     TritonUnknownError,
-    VllmUnknownError,
 )
 from .startup import (
     CogServerFailed,
@@ -141,6 +140,21 @@ from .tensorrt_llm import (
     ServerParameterInvalid,
     TensorRTLLMError,
     TensorRTLLMNotLoaded,
+)
+from .vllm import (
+    VllmArgumentInvalid,
+    VllmCacheTooSmall,
+    VllmContextTooLong,
+    VllmGpuMemoryInUse,
+    VllmGpuTooOld,
+    VllmModelIncomplete,
+    VllmModelNotSupported,
+    VllmNotLoaded,
+    VllmOutOfMemory,
+    VllmParallelismInvalid,
+    VllmQuantizationInvalid,
+    VllmStartTimedOut,
+    VllmUnknownError,
 )
 
 __all__ = [
@@ -269,6 +283,18 @@ __all__ = [
     "TritonUnavailable",
     "TritonUnknownError",
     "UnsupportedArchitecture",
+    "VllmArgumentInvalid",
+    "VllmCacheTooSmall",
+    "VllmContextTooLong",
+    "VllmGpuMemoryInUse",
+    "VllmGpuTooOld",
+    "VllmModelIncomplete",
+    "VllmModelNotSupported",
+    "VllmNotLoaded",
+    "VllmOutOfMemory",
+    "VllmParallelismInvalid",
+    "VllmQuantizationInvalid",
+    "VllmStartTimedOut",
     "VllmUnknownError",
     "WeightsNotFound",
     "WeightsNotSet",

@@ -69,14 +69,6 @@ class ShuttingDown(CogTritonError):
     remedy = "Send the prediction again, to another runner."
 
 
-class VllmUnknownError(CogTritonError):
-    code = "E2200"
-    state = State.LATER
-    fixed_by = FixedBy.ENGINE
-    message = "vLLM failed: {reason}."
-    remedy = "Look into the log of the engine process."
-
-
 class CTranslate2Error(CogTritonError):
     code = "E2300"
     fixed_by = FixedBy.ENGINE

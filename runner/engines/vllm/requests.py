@@ -1,0 +1,154 @@
+"""From a request to an `EngineCoreRequest`; what the engine core would not survive is refused before.
+
+vLLM makes these checks in its own front end. Below it, each of them ends the engine for everybody.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine import EngineCoreRequest
+
+from shared.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from runner.protocol.engine import Limits, Request, SamplingParameters
+
+# Of the sampler on GPUs (v1/worker/gpu/sample): beyond them the worker raises.
+_MOST_BAD_WORDS = 128
+_MOST_BAD_WORD_TOKENS = 1024
+_MOST_ENDS_WITH_MINIMUM = 128
+_MOST_BIASES = 1024
+_HIGHEST_TEMPERATURE = 2.0
+_LARGEST_PENALTY = 2.0
+_SEEDS = 2**63  # the worker keeps them as int64
+
+
+def is_greedy(sampling: SamplingParameters) -> bool:
+    """Whether the likeliest token is taken: asked for, or because neither top_k nor top_p is set."""
+    unset = (sampling.top_k or 0) <= 0 and (sampling.top_p or 0.0) <= 0
+    return unset or sampling.temperature == 0 or sampling.top_k == 1
+
+
+def core_request(request: Request, limits: Limits, most_log_probs: int) -> EngineCoreRequest:
+    """The engine core's form of a request that passed the checks of the host.
+
+    `most_log_probs` is vLLM's `max_logprobs`.
+
+    Raises E1104 for values that vLLM does not take.
+    """
+    if (request.log_probs or 0) > most_log_probs:
+        raise InvalidArgument(
+            argument="log_probs", value=request.log_probs, reason=f"at most {most_log_probs} are told"
+        )
+    return EngineCoreRequest(
+        request_id=str(request.request_id),
+        prompt_token_ids=list(request.input_token_ids),
+        mm_features=None,
+        sampling_params=_sampling(request, limits),
+        pooling_params=None,
+        arrival_time=time.time(),
+        lora_request=None,
+        cache_salt=None,
+        data_parallel_rank=None,
+    )
+
+
+def _sampling(request: Request, limits: Limits) -> SamplingParams:
+    sampling = request.sampling
+    vocabulary = limits.vocabulary or 0
+    ends = {token for token in request.end_ids if token < vocabulary}
+    ends |= {word[0] for word in request.stop_words if len(word) == 1 and 0 <= word[0] < vocabulary}
+    min_tokens = max(sampling.min_tokens or 0, 0)
+    _check(request, min_tokens, len(ends))
+    greedy = is_greedy(sampling)
+    parameters = SamplingParams(
+        detokenize=False,
+        skip_clone=True,
+        max_tokens=request.max_tokens,
+        min_tokens=min_tokens,
+        temperature=0.0 if greedy else 1.0 if sampling.temperature is None else sampling.temperature,
+        top_p=1.0 if greedy else sampling.top_p or 1.0,
+        top_k=0 if greedy else max(sampling.top_k or 0, 0),
+        min_p=sampling.min_p or 0.0,
+        seed=None if sampling.seed is None else _signed(sampling.seed),
+        repetition_penalty=1.0 if sampling.repetition_penalty is None else sampling.repetition_penalty,
+        presence_penalty=sampling.presence_penalty or 0.0,
+        frequency_penalty=sampling.frequency_penalty or 0.0,
+        stop_token_ids=sorted(ends),
+        logprobs=request.log_probs,
+        logit_bias=dict(request.logit_bias) or None,
+    )
+    if bad_words := [list(word) for word in request.bad_words if word]:
+        # The public field takes text and a tokenizer; this one is what it becomes.
+        parameters._bad_words_token_ids = bad_words  # noqa: SLF001
+    return parameters
+
+
+def _signed(seed: int) -> int:
+    """Seeds are 64 bits here and there; -1 means "none" to vLLM, and the worker wants a signed number."""
+    seed = (seed + _SEEDS) % (2 * _SEEDS) - _SEEDS
+    return seed if seed != -1 else _SEEDS - 1
+
+
+def _check(request: Request, min_tokens: int, ends: int) -> None:
+    sampling = request.sampling
+    within: list[tuple[str, Any, bool, str]] = [
+        (
+            "temperature",
+            sampling.temperature,
+            0 <= (sampling.temperature or 0) <= _HIGHEST_TEMPERATURE,
+            f"vLLM takes 0 to {_HIGHEST_TEMPERATURE:g}",
+        ),
+        ("top_p", sampling.top_p, 0 <= (sampling.top_p or 0) <= 1, "it is from 0 to 1"),
+        ("min_p", sampling.min_p, 0 <= (sampling.min_p or 0) <= 1, "it is from 0 to 1"),
+        (
+            "repetition_penalty",
+            sampling.repetition_penalty,
+            0 < (1 if sampling.repetition_penalty is None else sampling.repetition_penalty) < float("inf"),
+            "it is a finite number above 0",
+        ),
+        *(
+            (
+                name,
+                value,
+                abs(value or 0) <= _LARGEST_PENALTY,
+                f"vLLM takes -{_LARGEST_PENALTY:g} to {_LARGEST_PENALTY:g}",
+            )
+            for name, value in (
+                ("presence_penalty", sampling.presence_penalty),
+                ("frequency_penalty", sampling.frequency_penalty),
+            )
+        ),
+        ("min_tokens", min_tokens, min_tokens <= request.max_tokens, "it is more than max_tokens"),
+        (
+            "bad_words",
+            f"{len(request.bad_words)} words",
+            len(request.bad_words) <= _MOST_BAD_WORDS
+            and sum(map(len, request.bad_words)) <= _MOST_BAD_WORD_TOKENS,
+            f"vLLM takes {_MOST_BAD_WORDS} words of {_MOST_BAD_WORD_TOKENS} tokens together",
+        ),
+        (
+            "min_tokens",
+            min_tokens,
+            min_tokens == 0 or ends <= _MOST_ENDS_WITH_MINIMUM,
+            f"with a minimum vLLM takes {_MOST_ENDS_WITH_MINIMUM} end ids and stop words",
+        ),
+        (
+            "logit_bias",
+            f"{len(request.logit_bias)} tokens",
+            len(request.logit_bias) <= _MOST_BIASES,
+            f"vLLM takes {_MOST_BIASES} tokens",
+        ),
+        (
+            "logit_bias",
+            "a value",
+            all(abs(value) < float("inf") for value in request.logit_bias.values()),
+            "it is not a finite number",
+        ),
+    ]
+    for argument, value, holds, reason in within:
+        if not holds:
+            raise InvalidArgument(argument=argument, value=value, reason=reason)
