@@ -89,7 +89,8 @@ def environment(part: Part) -> None:
     """A virtual environment; the one of the command line also gets the project itself."""
     python = part.place / "bin/python"
     venv.create(part.place, clear=True, with_pip=True, symlinks=True)
-    pip_install(part, python, part.lock)
+    # A lock is complete, and leaves out on purpose what some packages say they need.
+    pip_install(part, python, part.lock, "--no-deps")
     if part.place.name == ".venv":
         own = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
         run(part, [*pip(python), *own])
@@ -122,9 +123,14 @@ def bridge_sources() -> tuple[str | Path, ...]:
     )
 
 
-def parts(*, dev: bool) -> list[Part]:
+def parts(*, dev: bool, vllm: bool = False) -> list[Part]:
     locks = ROOT / "requirements"
+    # Only the tests of the vLLM engine use it: it is not among the engines of this checkout.
+    for_tests = (
+        [Part("vLLM on CPU", HOME / "test-vllm", locks / "test-vllm.txt", environment)] if vllm else []
+    )
     return [
+        *for_tests,
         Part("runner", ROOT / ".venv", locks / ("dev.txt" if dev else "runner.txt"), environment),
         Part("triton", HOME / "triton", locks / "triton.txt", unpacked),
         Part(
@@ -176,7 +182,7 @@ def main() -> int:
     # An environment that also holds the tools of development serves both.
     if not dev and parts(dev=True)[0].is_made():
         dev = True
-    wanted = [part for part in parts(dev=dev) if not part.is_made()]
+    wanted = [part for part in parts(dev=dev, vllm="--vllm" in sys.argv[1:]) if not part.is_made()]
     if not wanted:
         return 0
     HOME.mkdir(exist_ok=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from .base import CogTritonError, FixedBy
 
-_LOG = "Check the log of the engine process."
-
 
 class VllmUnknownError(CogTritonError):
     code = "E2200"
+    at_start = True
     fixed_by = FixedBy.ENGINE
-    message = "vLLM failed: {reason}."
-    remedy = _LOG
+    message = "vLLM failed to start: {reason}."
+    remedy = "Check the log of the engine process."
 
 
 class VllmNotLoaded(CogTritonError):

@@ -18,6 +18,7 @@ from shared.layout import PROJECT_ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import IO
 
 
 class Driver:
@@ -66,7 +67,12 @@ def engine_process(directory: Path, kind: str = "mock") -> Iterator[tuple[subpro
 
 
 @contextmanager
-def driven(command: Callable[[str], list[str]], cwd: Path) -> Iterator[tuple[subprocess.Popen[str], Driver]]:
+def driven(
+    command: Callable[[str], list[str]],
+    cwd: Path,
+    stderr: int | IO[str] = subprocess.PIPE,
+    **environment: str,
+) -> Iterator[tuple[subprocess.Popen[str], Driver]]:
     """A program that speaks frames on the descriptor whose number `command` is given."""
     ours, theirs = socket.socketpair()
     with ours:
@@ -74,8 +80,8 @@ def driven(command: Callable[[str], list[str]], cwd: Path) -> Iterator[tuple[sub
             command(str(theirs.fileno())),
             pass_fds=[theirs.fileno()],
             cwd=cwd,
-            env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)},
-            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)} | environment,
+            stderr=stderr,
             text=True,
         )
         theirs.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.engine import FinishReason as CoreFinish
 
 from runner.protocol.engine import FinishReason, LogProbs, Output
-from shared.errors import VllmUnknownError
+from shared.errors import EngineInternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +48,8 @@ class SequenceOutputs:
             if output.finish_reason is CoreFinish.ERROR:
                 self.ended = True
                 told = getattr(output, "error", None)  # from 0.33 on
-                text = getattr(told, "message", None) or "the request failed in the engine core"
-                return Output(self.request_id, error=VllmUnknownError(reason=text))
+                text = getattr(told, "message", None) or "vLLM does not say why"
+                return Output(self.request_id, error=EngineInternalError(reason=text))
             reason = self._reason(output)
             if reason is FinishReason.END_ID:
                 tokens = tokens[:-1]  # an end id is no output

@@ -1,0 +1,114 @@
+"""What vLLM says of a failure becomes one of our codes, without a path of the machine in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.engines.vllm.errors import coded, not_loaded
+from shared.errors import VllmArgumentInvalid
+
+# As vLLM 0.26 says them, on GPUs too.
+TEXTS = [
+    (
+        (
+            "ValidationError: 1 validation error for ModelConfig\n  Value error, Model architectures "
+            "['FooForCausalLM'] are not supported for now. Supported architectures: dict_keys(['A', 'B'])"
+        ),
+        "E2203",
+        "Model architectures ['FooForCausalLM'] are not supported",
+    ),
+    (
+        "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this",
+        "E2203",
+        "model type `foo`",
+    ),
+    ("Invalid repository ID or local directory specified: '/x/y/engine'.", "E2204", "local directory"),
+    (
+        "RuntimeError: Cannot find any model weights with `/srv/cache/abc/engine`",
+        "E2204",
+        "any model weights",
+    ),
+    (
+        (
+            "Quantization method specified in the model config (awq) does not match the quantization method "
+            "specified in the `quantization` argument (gptq)."
+        ),
+        "E2205",
+        "does not match",
+    ),
+    ("Unknown quantization method: foo. Must be one of ['awq'].", "E2205", "Unknown quantization method"),
+    (
+        (
+            "User-specified max_model_len (4096) is greater than the derived max_model_len "
+            "(max_position_embeddings=256 or model_max_length=None in model's config.json)."
+        ),
+        "E2206",
+        "max_position_embeddings=256",
+    ),
+    (
+        "Total number of attention heads (7) must be divisible by tensor parallel size (2).",
+        "E2207",
+        "parallel size (2)",
+    ),
+    (
+        "World size (8) is larger than the number of available GPUs (2) in this node.",
+        "E2207",
+        "World size (8)",
+    ),
+    (
+        (
+            "The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. "
+            "Current capability: 75."
+        ),
+        "E2208",
+        "Minimum capability: 89. Current capability: 75",
+    ),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total",
+        "E2209",
+        "Tried to allocate 2.00 GiB",
+    ),
+    (
+        (
+            "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache "
+            "is needed, which is larger than the available KV cache memory (3.21 GiB). Based on the available "
+            "memory, the estimated maximum model length is 26288."
+        ),
+        "E2210",
+        "estimated maximum model length is 26288",
+    ),
+    ("ValueError: No available memory for the cache blocks. Try increasing", "E2210", "No available memory"),
+    (
+        (
+            "ValueError: Free memory on device cuda:0 (11.20/139.80 GiB) on startup is less than desired GPU memory "
+            "utilization (0.92, 128.62 GiB)."
+        ),
+        "E2211",
+        "11.20/139.80 GiB",
+    ),
+    ("TimeoutError: Timed out waiting for engine core processes to start. ", "E2212", "Timed out"),
+    ("something else went wrong in /opt/venv/lib/vllm/worker.py", "E2200", "went wrong in worker.py"),
+    ("", "E2200", "does not say why"),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "told"), TEXTS)
+def test_a_text_has_a_code(text, code, told):
+    error = coded([text])
+    assert error.code == code
+    assert told in str(error)
+    assert "/opt" not in str(error)
+    assert "/srv" not in str(error)
+
+
+def test_the_cause_comes_before_what_follows_from_it():
+    follows = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    assert coded(["Cannot find any model weights with x", follows]).code == "E2204"
+    assert coded(["", follows]).code == "E2200"
+    assert coded(["EngineArgs.__init__() got an unexpected keyword argument 'x'"]).code == "E2202"
+    assert coded(["odd"], VllmArgumentInvalid).code == "E2202"
+
+
+def test_a_library_that_is_missing_is_named():
+    error = not_loaded(OSError("libcuda.so.1: cannot open shared object file"))
+    assert (error.code, "libcuda.so.1" in str(error)) == ("E2201", True)

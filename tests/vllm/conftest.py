@@ -1,0 +1,133 @@
+"""The real vLLM, compiled for CPUs by a third party: its Python is vLLM's own (requirements/test-vllm.txt)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runner.protocol.frames import ReadyFrame
+from shared.layout import PROJECT_ROOT
+from tests.support.engine_process import driven
+
+PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
+MODEL = PROJECT_ROOT / "demo/model"
+# Several engines share the cores of the machine.
+ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_prefix_caching": False}
+MAX_SEQ_LEN = 256
+START_SECONDS = 400
+
+
+def write_engine(directory: Path, **config) -> Path:
+    """What a builder would unpack: the demo's model, and engine arguments."""
+    (directory / "tokenizer").mkdir(parents=True)
+    shutil.copytree(MODEL, directory / "engine")
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.move(directory / "engine" / name, directory / "tokenizer")
+    arguments = {"engine_args": ARGUMENTS, "max_seq_len": MAX_SEQ_LEN} | config
+    (directory / "config.json").write_text(json.dumps({"engine": "vllm", "model": "demo"} | arguments))
+    return directory
+
+
+@contextmanager
+def serving(directory: Path, log: Path):
+    """An engine process that is ready, and the driver of its socket."""
+
+    def command(fd: str) -> list[str]:
+        return [
+            *(str(PYTHON), "-m", "runner.engines.process", "--kind", "vllm"),
+            *("--engine-dir", str(directory), "--socket-fd", fd),
+        ]
+
+    with log.open("w") as file, driven(command, PROJECT_ROOT, file, **ENVIRONMENT) as (process, driver):
+        driver.connection.settimeout(START_SECONDS)
+        ready = next(driver.frames)
+        assert isinstance(ready, ReadyFrame), ready
+        driver.connection.settimeout(60)
+        driver.ready = ready
+        yield process, driver
+
+
+@pytest.fixture(scope="session")
+def engine_directory(tmp_path_factory):
+    return write_engine(tmp_path_factory.mktemp("vllm") / "engine")
+
+
+@pytest.fixture(scope="session")
+def engine(engine_directory, tmp_path_factory):
+    """One engine for all tests that leave it as it is."""
+    with serving(engine_directory, tmp_path_factory.mktemp("log") / "log") as (process, driver):
+        yield process, driver
+
+
+def run_script(script: str, *arguments: str) -> dict:
+    """The last line that a script prints in the environment of vLLM, as JSON."""
+    done = subprocess.run(
+        [PYTHON, script, *arguments],
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": str(PROJECT_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def below(pid: int) -> set[int]:
+    """The live processes below one, at any depth."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_bytes().rpartition(b")")[2].split()[:2]
+        except OSError:
+            continue
+        if state != b"Z":
+            parents[int(path.parent.name)] = int(parent)
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def engine_core(pid: int) -> int:
+    """The process of the engine core below an engine process."""
+    (core,) = (child for child in below(pid) if name_of(child).startswith("VLLM::EngineCor"))
+    return core
+
+
+def gone(pids: set[int], seconds: float) -> bool:
+    """Whether all of them end in time."""
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def kill_all(pids: set[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

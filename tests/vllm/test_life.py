@@ -1,0 +1,84 @@
+"""How the vLLM engine fails to start, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from runner.protocol.engine import Request
+from runner.protocol.frames import ShutdownFrame, StepFrame
+from tests.vllm.conftest import below, engine_core, gone, kill_all, run_script, serving
+
+REQUESTS = [Request(number, [5, 6, 7], 200) for number in range(1, 17)]
+
+
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory):
+    return run_script("tests/vllm/failures.py", str(tmp_path_factory.mktemp("failures")))
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "told"),
+    [
+        ("architecture", "E2203", "FooForCausalLM"),
+        ("model type", "E2203", "foo"),
+        ("no config", "E2204", "config.json"),
+        ("no weights", "E2204", "weights"),
+        ("unknown quantization", "E2205", "foo"),
+        ("context", "E2206", "max_model_len"),
+        ("parallelism", "E2207", "3"),
+        ("argument", "E2202", "gpu_memory_utilisation"),
+        ("cache", "E2210", "memory"),
+    ],
+)
+def test_a_start_that_fails_says_why(failures, case, code, told):
+    text = failures[case]
+    assert text.startswith(code), text
+    assert told in text
+    assert "/tmp" not in text
+
+
+@pytest.fixture
+def loaded(engine_directory, tmp_path):
+    """An engine with work to do; whatever it leaves is a failure."""
+    with serving(engine_directory, tmp_path / "log") as (process, driver):
+        children = below(process.pid)
+        try:
+            for request in REQUESTS:
+                driver.submit(request)
+            while not isinstance(next(driver.frames), StepFrame):
+                continue
+            yield process, driver
+            assert gone(children, 5), "processes of vLLM are left"
+        finally:
+            kill_all(children)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_core_that_is_killed_or_stopped_ends_the_process(loaded, number):
+    process, driver = loaded
+    core = engine_core(process.pid)
+    os.kill(core, number)
+    started = time.monotonic()
+    assert process.wait(10) == 1
+    assert time.monotonic() - started < 3  # a second, on a machine with time for it
+    list(driver.frames)
+    if number == signal.SIGSTOP:
+        os.kill(core, signal.SIGKILL)  # as the bridge does with the whole group
+
+
+def test_killing_the_process_leaves_nothing(loaded):
+    process, _ = loaded
+    process.kill()
+    process.wait(10)
+
+
+def test_shutdown_under_load_is_quick(loaded):
+    process, driver = loaded
+    driver.send(ShutdownFrame())
+    started = time.monotonic()
+    assert process.wait(10) in {0, 1}
+    assert time.monotonic() - started < 5
