@@ -39,6 +39,7 @@ SAMPLING = {
     TensorSpec("repetition_penalty", "FP32", ONE): ("repetition_penalty", Range(math.ulp(0), math.inf)),
     TensorSpec("presence_penalty", "FP32", ONE): ("presence_penalty", Range(-math.inf, math.inf)),
     TensorSpec("frequency_penalty", "FP32", ONE): ("frequency_penalty", Range(-math.inf, math.inf)),
+    TensorSpec("min_p", "FP32", ONE): ("min_p", Range(0, 1)),  # not in TensorRT-LLM's contract
 }
 
 _SUPPORTED = (
@@ -50,6 +51,11 @@ _SUPPORTED = (
     TensorSpec("stop_words_list", "INT32", (2, -1)),
     TensorSpec("bad_words_list", "INT32", (2, -1)),  # only some engines can: see their `honours`
     TensorSpec("streaming", "BOOL", ONE),
+    # Not in TensorRT-LLM's contract, whose `embedding_bias` has a value for each token of the vocabulary.
+    TensorSpec("logit_bias_ids", "INT32", ANY),
+    TensorSpec("logit_bias_values", "FP32", ANY),
+    # Ours too: how many alternatives are told beside each token; over a feed alone.
+    TensorSpec("log_probs", "INT32", ONE),
 )
 
 _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
@@ -119,6 +125,11 @@ def request_tensors(request: Request) -> list[RawTensor]:
         values.append(("stop_words_list", flatten_words(request.stop_words)))
     if request.bad_words:
         values.append(("bad_words_list", flatten_words(request.bad_words)))
+    if request.logit_bias:
+        values.append(("logit_bias_ids", list(request.logit_bias)))
+        values.append(("logit_bias_values", list(request.logit_bias.values())))
+    if request.log_probs is not None:
+        values.append(("log_probs", (request.log_probs,)))
     for spec, (field, _) in SAMPLING.items():
         value = getattr(request.sampling, field)
         if value is not None:
@@ -141,6 +152,13 @@ def decode_request(frame: RequestFrame) -> Request:
         raise MalformedRequest(reason=f"request_output_len is {max_tokens}, but must be at least 1")
     if min(input_ids) < 0:
         raise MalformedRequest(reason="input_ids has a negative id")
+    biased, biases = given.get("logit_bias_ids", ()), given.get("logit_bias_values", ())
+    if len(biased) != len(biases):
+        reason = f"there are {len(biased)} logit_bias_ids and {len(biases)} logit_bias_values"
+        raise MalformedRequest(reason=reason)
+    (log_probs,) = given.get("log_probs", (None,))
+    if log_probs is not None and log_probs < 0:
+        raise MalformedRequest(reason=f"log_probs is {log_probs}, but must be at least 0")
     return Request(
         request_id=frame.request_id,
         input_token_ids=list(input_ids[:length]),
@@ -150,4 +168,6 @@ def decode_request(frame: RequestFrame) -> Request:
         bad_words=split_words("bad_words_list", given.get("bad_words_list", ())),
         sampling=_TABLE.read_sampling(given),
         streaming=given.get("streaming") == (True,),
+        logit_bias=dict(zip(biased, biases, strict=True)),
+        log_probs=log_probs,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
-from shared.errors import CogTritonError, VllmArgumentInvalid, VllmUnknownError
+from shared.errors import CogTritonError, VllmUnknownError
 
 from .environment import prepare_environment
 from .errors import coded, not_loaded
@@ -206,7 +206,7 @@ def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:
     except CogTritonError:
         raise
     except Exception as problem:
-        raise coded([f"{type(problem).__name__}: {problem}"], VllmArgumentInvalid) from problem
+        raise coded([f"{type(problem).__name__}: {problem}"]) from problem
     try:
         client = EngineCoreClient.make_client(
             multiprocess_mode=True,

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.errors import (
-    CogTritonError,
     VllmArgumentInvalid,
     VllmCacheTooSmall,
     VllmContextTooLong,
@@ -23,41 +22,64 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from shared.errors import CogTritonError
 
 # The first that is found decides: what causes comes before what follows from it.
-_TEXTS: tuple[tuple[str, type[CogTritonError]], ...] = (
-    (r"Model architectures .{0,200}? are not supported", VllmModelNotSupported),
-    (r"model type `?[^`\s]+`? but Transformers does not recognize", VllmModelNotSupported),
-    (r"Invalid repository ID or local directory specified", VllmModelIncomplete),
-    (r"Cannot find any model weights", VllmModelIncomplete),
-    (r"does not appear to have a file named", VllmModelIncomplete),
-    (r"does not match the quantization method", VllmQuantizationInvalid),
-    (r"Unknown quantization method", VllmQuantizationInvalid),
-    (r"not supported for the current GPU\. Minimum capability[^\n]{0,80}", VllmGpuTooOld),
-    (r"Bfloat16 is only supported on GPUs with compute capability[^\n]{0,80}", VllmGpuTooOld),
-    (r"greater than the derived max_model_len[^\n]{0,120}", VllmContextTooLong),
-    (r"must be divisible by tensor parallel size[^\n]{0,40}", VllmParallelismInvalid),
-    (r"World size \(\d+\) is larger than the number of available GPUs", VllmParallelismInvalid),
-    (r"Free memory on device[^\n]{0,160}?desired GPU memory utilization[^\n]{0,80}", VllmGpuMemoryInUse),
-    (r"To serve at least one request with the models?'?s? max seq len[^\n]{0,400}", VllmCacheTooSmall),
-    (r"No available memory for the cache blocks", VllmCacheTooSmall),
-    (r"CUDA out of memory[^\n]{0,120}", VllmOutOfMemory),
-    (r"OutOfMemoryError[^\n]{0,120}", VllmOutOfMemory),
-    (r"got an unexpected keyword argument '[^']+'", VllmArgumentInvalid),
-    (r"Timed out waiting for engine[^\n]{0,80}", VllmStartTimedOut),
+_TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
+    (r"Model architectures .{0,200}? are not supported", lambda told: VllmModelNotSupported(reason=told)),
+    (
+        r"model type `?[^`\s]+`? but Transformers does not recognize",
+        lambda told: VllmModelNotSupported(reason=told),
+    ),
+    (r"Invalid repository ID or local directory specified", lambda told: VllmModelIncomplete(reason=told)),
+    (r"Cannot find any model weights", lambda told: VllmModelIncomplete(reason=told)),
+    (r"does not appear to have a file named", lambda told: VllmModelIncomplete(reason=told)),
+    (r"does not match the quantization method", lambda told: VllmQuantizationInvalid(reason=told)),
+    (r"Unknown quantization method", lambda told: VllmQuantizationInvalid(reason=told)),
+    (
+        r"not supported for the current GPU\. Minimum capability[^\n]{0,80}",
+        lambda told: VllmGpuTooOld(reason=told),
+    ),
+    (
+        r"Bfloat16 is only supported on GPUs with compute capability[^\n]{0,80}",
+        lambda told: VllmGpuTooOld(reason=told),
+    ),
+    (r"greater than the derived max_model_len[^\n]{0,120}", lambda told: VllmContextTooLong(reason=told)),
+    (
+        r"must be divisible by tensor parallel size[^\n]{0,40}",
+        lambda told: VllmParallelismInvalid(reason=told),
+    ),
+    (
+        r"World size \(\d+\) is larger than the number of available GPUs",
+        lambda told: VllmParallelismInvalid(reason=told),
+    ),
+    (
+        r"Free memory on device[^\n]{0,160}?desired GPU memory utilization[^\n]{0,80}",
+        lambda told: VllmGpuMemoryInUse(reason=told + _holders()),
+    ),
+    (
+        r"To serve at least one request with the models?'?s? max seq len[^\n]{0,400}",
+        lambda told: VllmCacheTooSmall(reason=told),
+    ),
+    (r"No available memory for the cache blocks", lambda told: VllmCacheTooSmall(reason=told)),
+    (r"CUDA out of memory[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
+    (r"OutOfMemoryError[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
+    (r"got an unexpected keyword argument '[^']+'", lambda told: VllmArgumentInvalid(reason=told)),
+    (r"Timed out waiting for engine[^\n]{0,80}", lambda told: VllmStartTimedOut(reason=told)),
 )
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]*)")
 
 
-def coded(texts: Iterable[str], otherwise: type[CogTritonError] = VllmUnknownError) -> CogTritonError:
+def coded(texts: Iterable[str]) -> CogTritonError:
     """The error that the texts speak of, most telling text first; no path of this machine is in it."""
     known = [text for text in texts if text]
-    for pattern, kind in _TEXTS:
+    for pattern, make in _TEXTS:
         for text in known:
             if found := re.search(pattern, text, re.DOTALL):
-                return kind(reason=_told(found.group()) + _holders(kind))
-    return otherwise(reason=_told(_last_line(known)) or "it does not say why")
+                return make(_told(found.group()))
+    return VllmUnknownError(reason=_told(_last_line(known)) or "it does not say why")
 
 
 def not_loaded(problem: Exception) -> CogTritonError:
@@ -74,10 +96,8 @@ def _told(text: str) -> str:
     return _PATH.sub(r"\1", " ".join(text.split())).rstrip(".")[:400]
 
 
-def _holders(kind: type[CogTritonError]) -> str:
-    """Which processes hold memory of the GPUs, where that is the question and the driver tells."""
-    if kind is not VllmGpuMemoryInUse:
-        return ""
+def _holders() -> str:
+    """Which processes hold memory of the GPUs, where the driver tells."""
     try:
         import pynvml
 
