@@ -1,0 +1,97 @@
+"""A model of the shape of Llama 3 8B without weights, with a tokenizer of made-up words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOCABULARY = 128_256
+PROMPT_TOKENS, OUTPUT_TOKENS = 128, 256
+ENGINE_ARGUMENTS = {
+    "load_format": "dummy",
+    "dtype": "bfloat16",
+    "max_num_seqs": 1024,
+    "max_num_batched_tokens": 8192,
+    "max_model_len": 4096,
+    # Every stream sends the same prompt.
+    "enable_prefix_caching": False,
+}
+_SHAPE = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "torch_dtype": "bfloat16",
+}
+
+
+def prompt_ids() -> list[int]:
+    """Of the prompt that every stream sends."""
+    return [1000 + 17 * number for number in range(PROMPT_TOKENS)]
+
+
+def prompt_text() -> str:
+    """The same, as text."""
+    return "".join(f" t{token}" for token in prompt_ids())
+
+
+def write_model(directory: Path, **shape: int) -> Path:
+    """config.json and the tokenizer, in Hugging Face's form."""
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps(_SHAPE | shape))
+    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, "bos_token_id": 0}))
+    (directory / "tokenizer.json").write_text(json.dumps(_tokenizer()))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192})
+    )
+    return directory
+
+
+def write_engine(directory: Path, *, weights: Path | None = None, **arguments: object) -> Path:
+    """An unpacked engine, as the runner takes it; `weights`: a checkpoint instead of the made-up model."""
+    if weights is None:
+        write_model(directory / "engine")
+    else:
+        directory.mkdir(parents=True)
+        (directory / "engine").symlink_to(weights)
+    (directory / "tokenizer").mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        (directory / "tokenizer" / name).write_bytes((directory / "engine" / name).read_bytes())
+    config = {"engine": "vllm", "model": "8b-shape", "engine_args": ENGINE_ARGUMENTS | arguments}
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def _tokenizer() -> dict[str, object]:
+    words = {f"Ġt{token}": token for token in range(VOCABULARY)}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithNext", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+            ],
+        },
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "Ġt0"},
+    }

@@ -1,0 +1,158 @@
+"""Everything that a GPU machine without a network needs for `tests.gpu.serving`, in few and small files.
+
+    python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 52]
+
+The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: those whose names are in NAMES_FILE
+(one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
+architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge and
+this checkout. The machine runs `sh unpack.sh TARGET` in DIR, then `python3 -m tests.gpu.serving`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+# Not loaded by a model of this shape on sm_90; most of it only compiles, or is for other GPUs.
+_NOT_NEEDED = frozenset(
+    [
+        "anthropic",
+        "cuda-python",
+        "cuda-tile",
+        "flashinfer-python",
+        "mcp",
+        "mcp-types",
+        "nvidia-cuda-cccl",
+        "nvidia-cuda-crt",
+        "nvidia-cuda-nvcc",
+        "nvidia-cuda-nvdisasm",
+        "nvidia-cudnn-cu13",
+        "nvidia-cudnn-frontend",
+        "nvidia-cutlass-dsl-libs-base",
+        "nvidia-cutlass-dsl-libs-core",
+        "nvidia-cutlass-dsl-libs-cu12",
+        "nvidia-cutlass-dsl-libs-cu13",
+        "nvidia-nvvm",
+        "pynvvideocodec",
+        "supervisor",
+        "tilelang",
+        "tokenspeed-mla",
+        "tokenspeed-triton",
+        "torchcodec",
+        "z3-solver",
+    ]
+)
+_FILES_NOT_NEEDED = (
+    "vllm/vllm_flash_attn/_vllm_fa2_C*",
+    "vllm/third_party/fmha_sm100",
+    "vllm/third_party/deep_gemm/include",
+    "vllm/third_party/deep_gemm/_C.cpython-3[!1]*",
+    "vllm/third_party/deep_gemm/_C.cpython-31[!2]*",
+    "pycountry/locales",
+    "mistral_common/data",
+    "include",
+)
+_GLIBC = (39, 35, 34, 31, 28, 27, 24, 17, 5)
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in _GLIBC] + [
+    f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")
+]
+
+
+def _locked(name: str) -> list[tuple[str, str]]:
+    text = (ROOT / f"requirements/{name}.txt").read_text()
+    return re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE)
+
+
+def _download(package: tuple[str, str], wheels: Path) -> Path:
+    name, version = package
+    place = wheels / f"{name}-{version}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    command += ["--python-version", "3.12", "--implementation", "cp", "--dest", str(place)]
+    command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
+    subprocess.run([*command, f"{name}=={version}"], check=True)
+    (wheel,) = place.glob("*.whl")
+    return wheel
+
+
+def _site(packages: list[tuple[str, str]], wheels: Path, site: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for wheel in pool.map(lambda package: _download(package, wheels), packages):
+            shutil.unpack_archive(wheel, site, "zip")
+    for pattern in _FILES_NOT_NEEDED:
+        for path in site.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _packed(folder: Path, archive: Path, *names: str) -> None:
+    # What was taken as it is from a checkout must not bring its bytecode.
+    command = ["tar", "--create", "--exclude=__pycache__", "--use-compress-program=xz -T0 -6"]
+    subprocess.run([*command, "--file", str(archive), "-C", str(folder), *names], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tests.gpu.serving.payload")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--present", type=Path, help="names of packages that the machine has, one a line")
+    parser.add_argument("--sm", default="90")
+    parser.add_argument("--part-mb", type=int, default=52)
+    options = parser.parse_args()
+    directory = options.directory.resolve()
+    present = set(options.present.read_text().split()) if options.present else set()
+    present = {re.sub(r"[-_.]+", "-", name.lower()) for name in present}
+    vllm = [one for one in _locked("engine-vllm") if one[0] not in present | _NOT_NEEDED]
+    names = {name for name, _ in vllm}
+    runner = [one for one in _locked("runner") if one[0] not in present | names | {"cog", "coglet"}]
+
+    site = directory / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(parents=True)
+    _site(vllm + runner, directory / "wheels", site)
+    prune = [sys.executable, "-m", "nix.prune", "--sm", options.sm, "--cut", "--tree", str(site)]
+    subprocess.run(prune, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    payload = directory / "payload"
+    shutil.rmtree(payload, ignore_errors=True)
+    payload.mkdir()
+    _packed(site, payload / "site.tar.xz", ".")
+    server = "triton/pytriton/tritonserver"
+    _packed(
+        ROOT / ".build",
+        payload / "triton.tar.xz",
+        *(f"{server}/bin", "triton/nvidia_pytriton.libs", "bridge"),
+    )
+    _packed(ROOT, payload / "code.tar.xz", "runner", "shared", "tests", "pyproject.toml")
+    with (payload / "site.tar.xz").open("rb") as whole:
+        number = 0
+        while part := whole.read(options.part_mb << 20):
+            (payload / f"site.part{number}").write_bytes(part)
+            number += 1
+    (payload / "site.tar.xz").unlink()
+    (payload / "unpack.sh").write_text(_UNPACK)
+    for path in sorted(payload.iterdir()):
+        print(f"{path.stat().st_size / 1e6:8.1f} MB  {path.name}")
+
+
+# The wrapper stands for an environment of the engine: the machine's Python, and vLLM beside it.
+_UNPACK = """\
+set -eu
+target=$1
+mkdir -p "$target/site" "$target/home/engines/vllm/bin" "$target/code"
+cat site.part* | tar -xJf - -C "$target/site"
+tar -xJf triton.tar.xz -C "$target/home"
+tar -xJf code.tar.xz -C "$target/code"
+cat > "$target/home/engines/vllm/bin/python" <<WRAPPER
+#!/bin/sh
+PYTHONPATH=\\$PYTHONPATH:$target/site exec $(command -v python3) "\\$@"
+WRAPPER
+chmod +x "$target/home/engines/vllm/bin/python"
+"""
+
+
+if __name__ == "__main__":
+    main()
