@@ -1,0 +1,327 @@
+"""Tokens per second on a GPU, one side after the other: `python3 -m tests.gpu.serving --target DIR --side SIDE...`
+
+DIR is where the payload was unpacked. Sides: `runner` (our front, both APIs), `async_llm` (vLLM's engine without
+a server), `serve` and `serve_rust` (`vllm serve` with either front). Each is given every number of streams, all
+at once, of the same 128 tokens in and 256 out; every token is counted. Writes a JSON report after each figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.gpu.serving.model import (
+    ENGINE_ARGUMENTS,
+    OUTPUT_TOKENS,
+    prompt_ids,
+    prompt_text,
+    write_engine,
+    write_model,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT = Path(__file__).resolve().parents[3]
+_START_SECONDS = 300
+_RUN_SECONDS = 90
+_TICK = os.sysconf("SC_CLK_TCK")
+_MODEL = "8b-shape"
+# What the CPU's time is told for, by what is in a process's command line.
+_ROLES = (
+    ("tritonserver", "triton"),
+    ("runner.front", "front"),
+    ("runner.engines.process", "engine process"),
+    ("runner.lifecycle", "supervisor"),
+    ("EngineCore", "engine core"),
+    ("vllm-rs", "rust front"),
+    ("APIServer", "python front"),
+    ("vllm", "python front"),
+)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def cog_body() -> dict[str, Any]:
+    return {
+        "input": {
+            "prompt": prompt_text(),
+            "max_tokens": OUTPUT_TOKENS,
+            "temperature": 1.0,
+            "top_p": 1.0,
+        }
+    }
+
+
+def openai_body() -> dict[str, Any]:
+    return {
+        "model": _MODEL,
+        "prompt": prompt_ids(),
+        "max_tokens": OUTPUT_TOKENS,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def below(pid: int) -> dict[int, str]:
+    """The command lines of the processes of a session."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            session = int(path.read_bytes().rpartition(b")")[2].split()[3])
+            name = (path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if session == pid:
+            found[int(path.parent.name)] = name
+    return found
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """What the processes of a session have used, by their role."""
+    used: dict[str, float] = {}
+    for child, name in below(pid).items():
+        role = next((role for part, role in _ROLES if part in name), "others")
+        try:
+            fields = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        used[role] = used.get(role, 0) + (int(fields[11]) + int(fields[12])) / _TICK
+    return used
+
+
+@contextmanager
+def server(command: list[str], environment: dict[str, str], log: Path, ready_url: str) -> Iterator[int]:
+    """A server in a session of its own, from when it answers until all its processes are gone."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=_ROOT,
+            env=os.environ | environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while not answers(ready_url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.stderr.write(log.read_text(errors="replace")[-6000:])
+                raise RuntimeError(f"{command[2]} is not ready")
+            time.sleep(0.5)
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        for pid in below(process.pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError):
+        return False
+
+
+class Report:
+    """Every figure, written as soon as it is known."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.figures: list[dict[str, Any]] = []
+
+    def add(self, side: str, **figures: Any) -> None:
+        self.figures.append({"side": side, **figures})
+        self._path.write_text(json.dumps(self.figures, indent=1))
+        print(side, json.dumps(figures), flush=True)
+
+
+def measure(
+    client: Path, port: int, path: str, body: dict[str, Any], streams: int, pid: int
+) -> dict[str, Any]:
+    """One burst of streams, all of whose tokens were counted."""
+    before = cpu_seconds(pid)
+    done = subprocess.run(
+        [client, "127.0.0.1", str(port), path, str(streams), str(OUTPUT_TOKENS), str(_RUN_SECONDS), "any"],
+        input=json.dumps(body).encode(),
+        capture_output=True,
+        check=True,
+    )
+    after = cpu_seconds(pid)
+    told = json.loads(done.stdout)
+    first = sorted(told["time_to_first_token"])
+    tokens = told["tokens"]
+    return {
+        "streams": streams,
+        "whole": told["whole"],
+        "refused": told["refused"],
+        "tokens_per_second": tokens / told["seconds"],
+        "time_to_first_token": {"p50": first[len(first) // 2], "p99": first[int(0.99 * (len(first) - 1))]}
+        if first
+        else None,
+        "gap": told["gap"],
+        "chunks_per_token": told["chunks"] / max(tokens, 1),
+        "cpu_us_per_token": {
+            role: round(1e6 * (seconds - before.get(role, 0)) / max(tokens, 1), 1)
+            for role, seconds in after.items()
+        },
+    }
+
+
+def run_runner(options: argparse.Namespace, report: Report, client: Path, scratch: Path) -> None:
+    target = options.target
+    engine = write_engine(scratch / "engine")
+    port = free_port()
+    environment = {
+        "COG_TRITON_HOME": str(target / "home"),
+        "PYTHONPATH": f"{_ROOT}:{target / 'site'}",
+        "PYTHONSAFEPATH": "1",
+        "ENGINE_DIR": str(engine),
+        "END_ID": "-1",
+        "SERVED_MODEL_NAME": _MODEL,
+    }
+    started = time.monotonic()
+    command = [sys.executable, "-m", "runner.lifecycle", "--host", "127.0.0.1", "--port", str(port)]
+    with server(
+        command, environment, options.log / "runner.log", f"http://127.0.0.1:{port}/health/ready"
+    ) as pid:
+        report.add("start", seconds=round(time.monotonic() - started, 1))
+        report.add("gpu processes", told=compute_processes())
+        bodies = {
+            "cog": ("/predictions", cog_body()),
+            "openai": ("/v1/completions", openai_body()),
+        }
+        for path, body in bodies.values():
+            measure(client, port, path, body, 8, pid)
+        for streams in options.streams:
+            for name, (path, body) in bodies.items():
+                report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
+        for kill in options.kill:
+            (victim,) = (pid for pid, name in below(pid).items() if kill in name and "/sh" not in name)
+            os.kill(victim, signal.SIGKILL)
+            killed = time.monotonic()
+            time.sleep(1)
+            while not answers(f"http://127.0.0.1:{port}/health/ready"):
+                time.sleep(0.2)
+                if time.monotonic() - killed > _START_SECONDS:
+                    raise RuntimeError(f"no service after {kill} was killed")
+            report.add(f"service again after {kill} was killed", seconds=round(time.monotonic() - killed, 1))
+            report.add("runner, openai", **measure(client, port, "/v1/completions", openai_body(), 64, pid))
+    time.sleep(2)
+    report.add("gpu processes after the end", told=compute_processes())
+
+
+def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:
+    model = write_model(scratch / "direct")
+    done = subprocess.Popen(
+        [sys.executable, "-m", "tests.gpu.serving.direct", str(model), *map(str, options.streams)],
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONPATH": f"{_ROOT}:{options.target / 'site'}"},
+        stdout=subprocess.PIPE,
+        stderr=(options.log / "async_llm.log").open("wb"),
+        text=True,
+    )
+    assert done.stdout is not None
+    for line in done.stdout:
+        if line.startswith("{"):
+            report.add("async_llm", **json.loads(line))
+    done.wait(60)
+
+
+def run_serve(
+    options: argparse.Namespace, report: Report, client: Path, scratch: Path, *, rust: bool
+) -> None:
+    side = "serve_rust" if rust else "serve"
+    model = write_model(scratch / side)
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--port", str(port)]
+    command += ["--host", "127.0.0.1", "--served-model-name", _MODEL]
+    for name, value in ENGINE_ARGUMENTS.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            command.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            command += [f"--{flag}", str(value)]
+    environment = {
+        "PYTHONPATH": str(options.target / "site"),
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+        "VLLM_USE_DEEP_GEMM": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_USE_RUST_FRONTEND": str(int(rust)),
+    }
+    body = openai_body() | {"ignore_eos": True}
+    with server(command, environment, options.log / f"{side}.log", f"http://127.0.0.1:{port}/health") as pid:
+        measure(client, port, "/v1/completions", body, 8, pid)
+        for streams in options.streams:
+            report.add(side, **measure(client, port, "/v1/completions", body, streams, pid))
+
+
+def compute_processes() -> list[str]:
+    """Which processes hold memory of the GPU."""
+    command = ["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.serving")
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
+    parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
+    parser.add_argument(
+        "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring"
+    )
+    parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))
+    options = parser.parse_args()
+    options.target = options.target.resolve()
+    options.log.mkdir(parents=True, exist_ok=True)
+    scratch = options.log / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    client = scratch / "streams"
+    source = _ROOT / "tests/performance/client/streams.c"
+    subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)
+    report = Report(options.log / "report.json")
+    for side in options.side:
+        try:
+            match side:
+                case "runner":
+                    run_runner(options, report, client, scratch)
+                case "async_llm":
+                    run_async_llm(options, report, scratch)
+                case "serve" | "serve_rust":
+                    run_serve(options, report, client, scratch, rust=side == "serve_rust")
+        except (RuntimeError, subprocess.CalledProcessError, ValueError) as failed:
+            report.add(f"{side} failed", told=str(failed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
