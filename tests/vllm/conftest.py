@@ -52,7 +52,6 @@ def serving(directory: Path, log: Path):
         ready = next(driver.frames)
         assert isinstance(ready, ReadyFrame), ready
         driver.connection.settimeout(60)
-        driver.ready = ready
         yield process, driver
 
 
