@@ -99,9 +99,9 @@ class Client:
         if _origin(url) == self._origin:
             headers |= self._authorization
         key = (str(url.scheme), str(url.host))
-        if key not in self._pools:
-            self._pools[key] = connections_to(*key, self._connections)
-        return self._pools[key].request(
+        # Where threads meet here for the first time, all of them get the same.
+        pools = self._pools.get(key) or self._pools.setdefault(key, connections_to(*key, self._connections))
+        return pools.request(
             "GET",
             url._replace(auth=None).url,
             headers=headers,
