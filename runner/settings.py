@@ -172,6 +172,54 @@ class Settings(BaseModel):
         alias="PROBE_TIMEOUT",
         description="seconds without any token after which the engine counts as hung (UNHEALTHY)",
     )
+    served_model_name: str | None = Field(
+        None,
+        alias="SERVED_MODEL_NAME",
+        description="name of the model in OpenAI's API; not set: that in the engine's manifest",
+    )
+    accept_any_model: bool = Field(
+        False,
+        alias="ACCEPT_ANY_MODEL",
+        description="take requests of OpenAI's API whatever model they name",
+    )
+    api_keys: SecretStr | None = Field(
+        None,
+        alias="API_KEYS",
+        description="keys of OpenAI's API, with commas between them, each `KEY` or `NAME KEY`; not set, nor"
+        " API_KEYS_FILE: no key is needed",
+    )
+    api_keys_file: Path | None = Field(
+        None,
+        alias="API_KEYS_FILE",
+        description="file with keys, one per line; it is read again when it changes",
+    )
+    cog_api_needs_key: bool = Field(
+        False, alias="COG_API_NEEDS_KEY", description="predictions of Cog's API need one of the keys too"
+    )
+    metrics_need_key: bool = Field(
+        False, alias="METRICS_NEED_KEY", description="/metrics needs one of the keys too"
+    )
+    key_max_requests: int | None = Field(
+        None,
+        ge=1,
+        alias="KEY_MAX_REQUESTS",
+        description="predictions of one key that run or wait at the same time: more are refused with E1305",
+    )
+    key_max_tokens: int | None = Field(
+        None,
+        ge=1,
+        alias="KEY_MAX_TOKENS",
+        description="tokens of one key's predictions at the same time, prompts and the most that was asked"
+        " for: more are refused with E1305",
+    )
+    tls_certificate: Path | None = Field(
+        None,
+        alias="TLS_CERTIFICATE",
+        description="PEM file of the certificate and its chain; with TLS_KEY: HTTPS instead of HTTP",
+    )
+    tls_key: Path | None = Field(
+        None, alias="TLS_KEY", description="PEM file of the private key of TLS_CERTIFICATE"
+    )
     drain_seconds: float = Field(
         25,
         ge=0,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-_BYTE_TOKEN = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>", re.ASCII)  # as the library reads them
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>", re.ASCII)  # as the library reads them
 _ANCHOR = "a"  # a token to stand before others, which are then not the first
 
 
@@ -54,7 +54,7 @@ class Pieces(dict[int, bytes | None]):
             piece: bytes | None = b""
         elif self._byte_level:
             piece = _byte_level_bytes(token)
-        elif not self._by_token or (self._byte_fallback and _BYTE_TOKEN.fullmatch(token)):
+        elif not self._by_token or (self._byte_fallback and BYTE_TOKEN.fullmatch(token)):
             piece = None
         else:
             # A token without text still parts two runs of byte tokens: it too is decoded with its neighbours.

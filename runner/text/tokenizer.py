@@ -10,7 +10,7 @@ import tokenizers
 
 from shared.errors import TritonTokenizerError
 
-from .pieces import Pieces
+from .pieces import BYTE_TOKEN, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,6 +101,16 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of all these tokens at once, without the special ones."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What one token stands for by itself, perhaps part of a character; a special one by its name."""
+        piece = self.pieces[token_id]
+        token = self._tokenizer.id_to_token(token_id) or ""
+        if piece is not None:
+            return piece or token.encode()
+        if found := BYTE_TOKEN.fullmatch(token):
+            return bytes([int(found[1], 16)])
+        return self.pieces.text_of([token_id], first=False).encode()
 
 
 @contextmanager

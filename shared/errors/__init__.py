@@ -1,5 +1,13 @@
 """Every coded error of cog-triton; docs/errors.md is made from these classes."""
 
+from .api import (
+    ApiKeyInvalid,
+    KeyLimitReached,
+    ModelNotServed,
+    ParameterNotSupported,
+    ParameterUnknown,
+    RequestInvalid,
+)
 from .base import REGISTRY, CogTritonError, FixedBy, State, from_text
 from .build import (
     CheckpointInvalid,
@@ -160,6 +168,7 @@ from .vllm import (
 __all__ = [
     "REGISTRY",
     "AddressRefused",
+    "ApiKeyInvalid",
     "ArgumentDeprecated",
     "ArgumentDropped",
     "ArgumentInvalid",
@@ -225,6 +234,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidArgumentMaxTokens",
     "InvalidArgumentMinTokens",
+    "KeyLimitReached",
     "LockedMemoryTooSmall",
     "MachineTooSmall",
     "MalformedRequest",
@@ -235,6 +245,7 @@ __all__ = [
     "ModelGated",
     "ModelImageFailed",
     "ModelNotFound",
+    "ModelNotServed",
     "NotEnoughSpace",
     "NotSupportedOnGpu",
     "OutputMoved",
@@ -243,6 +254,8 @@ __all__ = [
     "Overloaded",
     "PackageFailed",
     "ParameterNotHonoured",
+    "ParameterNotSupported",
+    "ParameterUnknown",
     "PartNotInstalled",
     "PathOutsideWorkDir",
     "PortInUse",
@@ -257,6 +270,7 @@ __all__ = [
     "PromptTooLong",
     "RanksExceedGpus",
     "RanksMismatch",
+    "RequestInvalid",
     "RequestTooSlow",
     "RevisionNotFound",
     "RunDirectoryUnusable",

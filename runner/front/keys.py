@@ -1,0 +1,112 @@
+"""API keys: who may call, and under which name it is counted."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from typing import TYPE_CHECKING, Self
+
+import structlog
+
+from shared.errors import ApiKeyInvalid, SettingInvalid
+from shared.logs import register_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runner.settings import Settings
+
+log = structlog.get_logger()
+
+_SCHEME = "bearer"
+_SECONDS_BETWEEN_LOOKS = 1
+
+
+def parse_keys(text: str, setting: str) -> dict[bytes, str]:
+    """The name of each key, by its digest; one key per line, or several with commas between them.
+
+    A line is `KEY` or `NAME KEY`; what begins with `#` is a comment. A key without a name is called by its
+    place: `key 1`, `key 2`. Raises E4002, which names no key.
+    """
+    names: dict[bytes, str] = {}
+    lines = [line.strip() for line in text.replace(",", "\n").splitlines()]
+    for line in (line for line in lines if line and not line.startswith("#")):
+        *name, key = line.split(maxsplit=1)
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise SettingInvalid(setting=setting, value="***", reason="a line is KEY or NAME KEY")
+        register_secret(key)
+        names[_digest(key)] = name[0] if name else f"key {len(names) + 1}"
+    if not names:
+        raise SettingInvalid(setting=setting, value="***", reason="it holds no key")
+    return names
+
+
+class Keys:
+    """The keys that are taken. Those in a file may change while the runner runs."""
+
+    def __init__(self, names: Mapping[bytes, str], file: Path | None = None) -> None:
+        self._fixed = dict(names)
+        self._file = file
+        self._of_file: dict[bytes, str] = {}
+        self._version: tuple[int, int] | None = None
+        self._looked_at = 0.0
+        if file is not None:
+            self._of_file = self._read(file)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self | None:
+        """The keys that the settings name; None where they name none. Raises E4002."""
+        fixed = (
+            {} if settings.api_keys is None else parse_keys(settings.api_keys.get_secret_value(), "API_KEYS")
+        )
+        if not fixed and settings.api_keys_file is None:
+            return None
+        return cls(fixed, settings.api_keys_file)
+
+    def name_of(self, authorization: str | None) -> str:
+        """The name of the key in a header `Authorization`. Raises E1304."""
+        scheme, _, key = (authorization or "").partition(" ")
+        if scheme.lower() != _SCHEME or not key:
+            raise ApiKeyInvalid(reason="No API key was sent")
+        self._look()
+        sent = _digest(key.strip())
+        found = None
+        # All are compared, so that time tells nothing of any.
+        for digest, name in (self._fixed | self._of_file).items():
+            if hmac.compare_digest(digest, sent):
+                found = name
+        if found is None:
+            raise ApiKeyInvalid(reason="The API key is not one of this runner")
+        return found
+
+    def _look(self) -> None:
+        """Read the file again when it has changed; one that cannot be used changes nothing."""
+        now = time.monotonic()
+        if self._file is None or now - self._looked_at < _SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked_at = now
+        try:
+            if _version(self._file) != self._version:
+                self._of_file = self._read(self._file)
+                log.info("the API keys were read again", count=len(self._of_file))
+        except (OSError, SettingInvalid) as problem:
+            log.warning("the API keys cannot be read: those from before are kept", error=str(problem))
+
+    def _read(self, file: Path) -> dict[bytes, str]:
+        try:
+            self._version = _version(file)
+            return parse_keys(file.read_text(encoding="utf-8"), "API_KEYS_FILE")
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = f"it cannot be read: {type(problem).__name__}"
+            raise SettingInvalid(setting="API_KEYS_FILE", value=str(file), reason=reason) from None
+
+
+def _version(file: Path) -> tuple[int, int]:
+    state = file.stat()
+    return state.st_mtime_ns, state.st_ino
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()

@@ -1,0 +1,152 @@
+"""The bodies and events of OpenAI's API. What is the same in every event of an answer is encoded once."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(content: object) -> bytes:
+    """An event that is all of its own."""
+    return b"data: " + orjson.dumps(content) + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What chat completions and completions differ in."""
+
+    id_prefix: str
+    whole: str
+    """`object` of an answer that is sent at once."""
+    chunk: str
+    """`object` of an event."""
+    first: bytes
+    """What stands before the text of the first event of a choice."""
+    later: bytes
+    after: bytes
+    """What stands behind the text of an event."""
+    end: bytes
+    """What is in the event that tells the finish reason, in the place of the text."""
+
+
+CHAT = Form(
+    id_prefix="chatcmpl-",
+    whole="chat.completion",
+    chunk="chat.completion.chunk",
+    first=b'"delta":{"role":"assistant","content":',
+    later=b'"delta":{"content":',
+    after=b"}",
+    end=b'"delta":{}',
+)
+COMPLETION = Form(
+    id_prefix="cmpl-",
+    whole="text_completion",
+    chunk="text_completion",
+    first=b'"text":',
+    later=b'"text":',
+    after=b"",
+    end=b'"text":""',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one answer."""
+
+    prompt: int
+    completion: int
+    cached: int | None = None
+    """Of the prompt, those that needed no computation, where the engine tells."""
+
+    def content(self) -> dict[str, Any]:
+        """As OpenAI writes it."""
+        content: dict[str, Any] = {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+        }
+        if self.cached is not None:
+            content["prompt_tokens_details"] = {"cached_tokens": self.cached}
+        return content
+
+
+class Events:
+    """The events of one streamed answer."""
+
+    def __init__(self, answer: Answer, *, include_usage: bool) -> None:
+        opening = orjson.dumps(answer.content(answer.form.chunk)).removesuffix(b"}")
+        self.head = b"data: " + opening + b',"choices":['
+        # With usage asked for, OpenAI has it in every event, null but in the last.
+        self.tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._form = answer.form
+
+    def choice(self, index: int) -> ChoiceEvents:
+        """Those of one of its texts."""
+        return ChoiceEvents(self, self._form, index)
+
+    def usage(self, usage: Usage) -> bytes:
+        """The last event but `DONE`, where it was asked for."""
+        return self.head + b'],"usage":' + orjson.dumps(usage.content()) + b"}\n\n"
+
+
+class ChoiceEvents:
+    """The events of one text of a streamed answer."""
+
+    def __init__(self, events: Events, form: Form, index: int) -> None:
+        head = events.head + b'{"index":%d,' % index
+        self._before = head + form.first
+        self._later = head + form.later
+        self._end = head + form.end
+        self._after = form.after + b',"logprobs":null,"finish_reason":null}' + events.tail
+        self._after_text = form.after + b',"logprobs":'
+        self._tail = events.tail
+
+    def step(self, text: str, log_probs: object = None) -> bytes:
+        """The event of one engine step."""
+        before, self._before = self._before, self._later
+        if log_probs is None:
+            return before + orjson.dumps(text) + self._after
+        told = self._after_text + orjson.dumps(log_probs) + b',"finish_reason":null}'
+        return before + orjson.dumps(text) + told + self._tail
+
+    def end(self, finish_reason: str) -> bytes:
+        """The last event of this text."""
+        return self._end + b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode() + self._tail
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer to one request: what it is called, and when it was begun."""
+
+    form: Form
+    model: str
+    id: str = ""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @classmethod
+    def of(cls, form: Form, model: str) -> Answer:
+        return cls(form, model, form.id_prefix + uuid.uuid4().hex)
+
+    def content(self, kind: str) -> dict[str, Any]:
+        """What every body and event of it has."""
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+    def body(self, choices: Iterable[dict[str, Any]], usage: Usage) -> bytes:
+        """The answer that is sent at once."""
+        content = self.content(self.form.whole)
+        return orjson.dumps(content | {"choices": list(choices), "usage": usage.content()})
+
+    def choice(self, index: int, text: str, log_probs: object, finish_reason: str) -> dict[str, Any]:
+        """One of its texts."""
+        message = {"role": "assistant", "content": text, "refusal": None}
+        told = {"text": text} if self.form is COMPLETION else {"message": message}
+        return {"index": index, **told, "logprobs": log_probs, "finish_reason": finish_reason}

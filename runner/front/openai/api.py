@@ -1,0 +1,191 @@
+"""The routes of OpenAI's API, and of what people probe for beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
+
+from runner.front.http import JSON, Disconnected
+from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
+from runner.front.openai.asks import chat_asks, completion_asks
+from runner.front.openai.errors import openai_error, openai_status
+from runner.front.openai.parameters import (
+    ChatParameters,
+    CompletionParameters,
+    DetokenizeParameters,
+    TokenizeParameters,
+)
+from runner.front.openai.reading import read
+from runner.front.openai.texts import Texts
+from runner.front.statuses import retry_after, status_of
+from runner.prediction.ask import Ask
+from shared import VERSION
+from shared.errors import CogTritonError, ModelNotServed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from typing import Any
+
+    from runner.front.http import Request
+    from runner.front.keys import Keys
+    from runner.front.openai.answers import Form
+    from runner.front.openai.parameters import Named, Parameters
+    from runner.front.router import Handler, Router
+    from runner.prediction.predictor import Predictor
+
+_Body = TypeVar("_Body", bound="Named")
+
+
+class OpenAIApi:
+    """`/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/tokenize`, `/detokenize` and `/version`."""
+
+    def __init__(
+        self,
+        predictor: Callable[[], Predictor],
+        model: Callable[[], str],
+        *,
+        any_model: bool = False,
+        keys: Keys | None = None,
+    ) -> None:
+        """`predictor` and `model`, the name it is served under, raise E2401 while there is no engine.
+
+        `any_model`: whatever name is sent is taken. `keys`: one of them has to be sent.
+        """
+        self._predictor = predictor
+        self._model = model
+        self._any_model = any_model
+        self._keys = keys
+        self._created = int(time.time())
+
+    def add_to(self, router: Router) -> None:
+        """Have its routes answered."""
+        for method, path, handler in (
+            ("GET", "/v1/models", self._models),
+            ("GET", "/v1/models/{model}", self._one_model),
+            ("GET", "/v1/models/{owner}/{model}", self._one_model),
+            ("POST", "/v1/completions", self._completions),
+            ("POST", "/v1/chat/completions", self._chat_completions),
+            ("POST", "/tokenize", self._tokenize),
+            ("POST", "/detokenize", self._detokenize),
+        ):
+            router.add(method, path, self._guarded(handler))
+        router.add("GET", "/version", _version)
+
+    def _guarded(self, handler: Callable[[Request, str], Coroutine[Any, Any, None]]) -> Handler:
+        """`handler`, given the name of the key that was sent; errors are told in OpenAI's form."""
+
+        async def handle(request: Request) -> None:
+            try:
+                key = "" if self._keys is None else self._keys.name_of(request.header(b"authorization"))
+                await handler(request, key)
+            except CogTritonError as error:
+                status = openai_status(status_of(error))
+                content = openai_error(error, status)
+                if request.started:
+                    await request.send(event(content))
+                    await request.end()
+                else:
+                    await request.respond_json(status, content, *retry_after(error))
+
+        return handle
+
+    async def _models(self, request: Request, _: str) -> None:
+        await request.respond_json(200, {"object": "list", "data": [self._description()]})
+
+    async def _one_model(self, request: Request, _: str) -> None:
+        self._check_model(unquote("/".join(request.variables.values())))
+        await request.respond_json(200, self._description())
+
+    def _description(self) -> dict[str, object]:
+        return {
+            "id": self._model(),
+            "object": "model",
+            "created": self._created,
+            "owned_by": "cog-triton",
+            "max_model_len": self._predictor().preparation.limits.sequence,
+        }
+
+    async def _completions(self, request: Request, key: str) -> None:
+        parameters = await self._read(CompletionParameters, request)
+        await self._answer(request, COMPLETION, parameters, completion_asks(parameters), key)
+
+    async def _chat_completions(self, request: Request, key: str) -> None:
+        parameters = await self._read(ChatParameters, request)
+        await self._answer(request, CHAT, parameters, chat_asks(parameters), key)
+
+    async def _answer(
+        self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask], key: str
+    ) -> None:
+        answer = Answer.of(form, self._model())
+        texts = Texts(self._predictor(), answer, asks, parameters.n or 1, key)
+        options = parameters.stream_options
+        with _while_connected(request):
+            if parameters.stream:
+                await texts.stream(request, include_usage=bool(options and options.include_usage))
+            else:
+                await request.respond(200, await texts.whole(), JSON)
+
+    async def _tokenize(self, request: Request, _: str) -> None:
+        parameters = await self._read(TokenizeParameters, request)
+        predictor = self._predictor()
+        if parameters.messages is not None:
+            ask = Ask(messages=[message.for_template() for message in parameters.messages])
+        else:
+            ask = Ask(prompt=parameters.prompt, prompt_template="{prompt}")
+        text = await predictor.text_of(ask)
+        plain = parameters.messages is not None or parameters.add_special_tokens is False
+        tokens = await predictor.tokens_of(text, templated=plain)
+        content = {
+            "count": len(tokens),
+            "max_model_len": predictor.preparation.limits.sequence,
+            "tokens": tokens,
+        }
+        await request.respond_json(200, content)
+
+    async def _detokenize(self, request: Request, _: str) -> None:
+        parameters = await self._read(DetokenizeParameters, request)
+        text = self._predictor().preparation.tokenizer.decode(parameters.tokens)
+        await request.respond_json(200, {"prompt": text})
+
+    async def _read(self, kind: type[_Body], request: Request) -> _Body:
+        parameters = read(kind, await request.body())
+        self._check_model(parameters.model)
+        return parameters
+
+    def _check_model(self, name: str | None) -> None:
+        """Raises E1303 for a model that is not served."""
+        served = self._model()
+        if name is not None and name != served and not self._any_model:
+            raise ModelNotServed(model=name[:200], served=served)
+
+
+@contextmanager
+def _while_connected(request: Request) -> Iterator[None]:
+    """Have what is done inside cancelled when the client goes away; Disconnected is raised then."""
+    task = asyncio.current_task()
+    assert task is not None
+    inside, gone = True, False
+
+    def leave() -> None:
+        nonlocal gone
+        if inside:
+            gone = True
+            task.cancel()
+
+    request.on_disconnect(leave)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
+        raise Disconnected from None
+    finally:
+        inside = False
+
+
+async def _version(request: Request) -> None:
+    await request.respond_json(200, {"version": VERSION})

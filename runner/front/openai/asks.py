@@ -1,0 +1,85 @@
+"""What the parameters of OpenAI's API ask of the engine, one `Ask` for each text that is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.front.openai.parameters import MOST_CHOICES
+from runner.prediction.ask import Ask
+from runner.protocol.engine import SamplingParameters
+from shared.errors import RequestInvalid
+
+if TYPE_CHECKING:
+    from runner.front.openai.parameters import ChatParameters, CompletionParameters, Parameters
+
+_DEFAULT_COMPLETION_TOKENS = 16
+_RAW = "{prompt}"
+_SEEDS = 2**64
+
+
+def completion_asks(parameters: CompletionParameters) -> list[Ask]:
+    """The texts of all prompts, `n` for each, in the order of `choices`. Raises E1300."""
+    common = _common(parameters)
+    return [
+        ask
+        for prompt in parameters.prompt
+        for ask in _times(
+            parameters,
+            replace(
+                common,
+                prompt=prompt,
+                prompt_template=_RAW,
+                max_tokens=parameters.max_tokens or _DEFAULT_COMPLETION_TOKENS,
+                log_probs=parameters.logprobs,
+            ),
+            len(parameters.prompt),
+        )
+    ]
+
+
+def chat_asks(parameters: ChatParameters) -> list[Ask]:
+    """`n` answers to a conversation."""
+    ask = replace(
+        _common(parameters),
+        messages=[message.for_template() for message in parameters.messages],
+        template_arguments=parameters.chat_template_kwargs or {},
+        max_tokens=parameters.max_completion_tokens or parameters.max_tokens,
+        log_probs=(parameters.top_logprobs or 0) if parameters.logprobs else None,
+    )
+    return _times(parameters, ask, prompts=1)
+
+
+def _common(parameters: Parameters) -> Ask:
+    return Ask(
+        sampling=SamplingParameters(
+            top_k=parameters.top_k,
+            top_p=parameters.top_p,
+            temperature=parameters.temperature,
+            min_tokens=parameters.min_tokens,
+            # OpenAI's seeds have a sign, those of engines have none.
+            seed=None if parameters.seed is None else parameters.seed % _SEEDS,
+            length_penalty=parameters.length_penalty,
+            repetition_penalty=parameters.repetition_penalty,
+            presence_penalty=parameters.presence_penalty,
+            frequency_penalty=parameters.frequency_penalty,
+            min_p=parameters.min_p,
+        ),
+        stop_sequences=parameters.stop or None,
+        ignore_end=bool(parameters.ignore_eos),
+        logit_bias=parameters.logit_bias,
+    )
+
+
+def _times(parameters: Parameters, ask: Ask, prompts: int) -> list[Ask]:
+    """As many of it as are wanted, each with a seed of its own where one was sent, or all were the same."""
+    count = parameters.n or 1
+    if count * prompts > MOST_CHOICES:
+        reason = f"{prompts} prompts with n={count} are more than {MOST_CHOICES} texts"
+        raise RequestInvalid(parameter="n", reason=reason)
+    seed = ask.sampling.seed
+    if seed is None:
+        return [ask] * count
+    return [
+        replace(ask, sampling=replace(ask.sampling, seed=(seed + index) % _SEEDS)) for index in range(count)
+    ]

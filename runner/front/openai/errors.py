@@ -1,0 +1,62 @@
+"""Errors in OpenAI's form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import (
+    ApiKeyInvalid,
+    FixedBy,
+    MessagesInvalid,
+    ModelNotServed,
+    PromptRequired,
+    PromptTooLong,
+)
+
+if TYPE_CHECKING:
+    from shared.errors import CogTritonError
+
+_BAD_REQUEST = 400
+_UNPROCESSABLE = 422
+_TOO_MANY = 429
+_SERVER = 500
+# What OpenAI calls these is what its clients look for; the message begins with our code, as all do.
+_WORDS = {ModelNotServed: "model_not_found", ApiKeyInvalid: "invalid_api_key"}
+# OpenAI's names of what the core calls otherwise.
+_PARAMETERS = {"log_probs": "logprobs", "stop_sequences": "stop"}
+
+
+def openai_status(status: int) -> int:
+    """OpenAI says 400 where others say 422."""
+    return _BAD_REQUEST if status == _UNPROCESSABLE else status
+
+
+def openai_error(error: CogTritonError, status: int) -> dict[str, Any]:
+    """The body that tells it, and the event that does in a stream."""
+    return {
+        "error": {
+            "message": str(error),
+            "type": _type(error, status),
+            "param": _parameter(error),
+            "code": _WORDS.get(type(error), error.code),
+        }
+    }
+
+
+def _type(error: CogTritonError, status: int) -> str:
+    if status == _TOO_MANY:
+        return "rate_limit_error"
+    return (
+        "server_error" if status >= _SERVER or error.fixed_by is not FixedBy.USER else "invalid_request_error"
+    )
+
+
+def _parameter(error: CogTritonError) -> str | None:
+    if isinstance(error, ModelNotServed):
+        return "model"
+    if isinstance(error, MessagesInvalid):
+        return "messages"
+    if isinstance(error, PromptRequired | PromptTooLong):
+        return "prompt"
+    name = error.details.get("parameter") or error.details.get("argument")
+    return None if name is None else _PARAMETERS.get(str(name), str(name))

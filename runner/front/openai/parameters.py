@@ -1,0 +1,217 @@
+"""What the bodies of OpenAI's API may hold, and what each asks for.
+
+Source of names, ranges and defaults: OpenAI's API reference for `/v1/completions` and `/v1/chat/completions`.
+Not OpenAI's are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos` and
+`chat_template_kwargs`: they have the names that other servers of this API gave them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic_core import PydanticCustomError
+
+from runner.protocol.engine import MOST_TOKENS
+
+MOST_CHOICES = 128
+"""Texts that one request may ask for, of all its prompts together."""
+_SOME_TEXTS = "must be text or a list of texts"
+_SOME_PROMPTS = "must be text, token ids, or a list of one of them"
+
+
+def _texts(value: Any) -> Any:
+    """One text or several, as several."""
+    texts = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(_SOME_TEXTS)
+    return tuple(texts)
+
+
+def _prompts(value: Any) -> Any:
+    """One prompt or several, as several; each is text or token ids."""
+    prompts = [value] if isinstance(value, str) or _is_ids(value) else value
+    if not isinstance(prompts, list) or not prompts:
+        raise ValueError(_SOME_PROMPTS)
+    if not all(isinstance(prompt, str) for prompt in prompts):
+        if not all(map(_is_ids, prompts)):
+            raise ValueError(_SOME_PROMPTS)
+        if not all(min(ids) >= 0 and max(ids) <= MOST_TOKENS for ids in prompts):
+            raise ValueError(f"may only have token ids from 0 to {MOST_TOKENS}")
+    return prompts
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
+
+
+def _biases(value: Any) -> Any:
+    """JSON has only texts as keys."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(key.isascii() and key.isdecimal() for key in value):
+        raise ValueError("must be a mapping from token ids to numbers")
+    return {int(key): bias for key, bias in value.items()}
+
+
+def _content(value: Any) -> Any:
+    """The text of a message: OpenAI has it cut into parts too."""
+    if not isinstance(value, list):
+        return value
+    if not all(map(_is_text_part, value)):
+        wanted = '{"type": "text", "text": "..."}'
+        raise ValueError(f"may only have parts like {wanted}: images, sound and files are not taken")
+    return "\n".join(part["text"] for part in value)
+
+
+def _is_text_part(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and set(part) == {"type", "text"}
+        and part["type"] == "text"
+        and isinstance(part["text"], str)
+    )
+
+
+Prompt = str | list[int]
+_TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+_Bias = Annotated[float, Field(ge=-100, le=100)]
+_Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
+_Prompts = Annotated[list[Prompt], PlainValidator(_prompts)]
+_Content = Annotated[str, BeforeValidator(_content)]
+_Penalty = Annotated[float | None, Field(ge=-2, le=2)]
+
+
+class _Part(BaseModel):
+    """`not_done`: what OpenAI knows and is not done here: why, and the values that ask for nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    not_done: ClassVar[dict[str, tuple[str, tuple[Any, ...]]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_not_done(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for name, (why, neutral) in cls.not_done.items():
+            if name in value and value[name] not in neutral:
+                raise PydanticCustomError("not_done", "{why}", {"name": name, "why": why})
+        return {name: one for name, one in value.items() if name not in cls.not_done}
+
+
+class StreamOptions(_Part):
+    """How the events of a stream look."""
+
+    not_done = {"include_obfuscation": ("events are not padded", (None, False))}
+
+    include_usage: bool | None = None
+
+
+class Message(_Part):
+    """One turn of a conversation. A `developer` is what a `system` was to older models, and to templates."""
+
+    not_done = {
+        "refusal": ("models refuse in words", (None,)),
+        "audio": ("there is only text", (None,)),
+        "tool_calls": ("tools are not called", (None, [])),
+        "function_call": ("functions are not called", (None,)),
+        "annotations": ("nothing is searched for", (None, [])),
+    }
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: _Content
+    name: str | None = None
+
+    def for_template(self) -> dict[str, str]:
+        """As the chat template is given it."""
+        told = {"role": "system" if self.role == "developer" else self.role, "content": self.content}
+        return told if self.name is None else told | {"name": self.name}
+
+
+class Named(_Part):
+    """What names a model. None is "not sent", as null is to OpenAI."""
+
+    model: str | None = None
+
+
+class Parameters(Named):
+    """What both kinds of request for texts share."""
+
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    max_tokens: int | None = Field(None, ge=1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**64)
+    stop: _Texts = ()
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    frequency_penalty: _Penalty = None
+    presence_penalty: _Penalty = None
+    logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_biases)] = {}
+    top_k: int | None = Field(None, ge=-1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    min_tokens: int | None = Field(None, ge=0)
+    repetition_penalty: float | None = Field(None, gt=0, le=100)
+    length_penalty: float | None = Field(None, ge=0, le=100)
+    ignore_eos: bool | None = None
+    user: str | None = None  # a label of the caller's own, which asks for nothing
+
+
+class CompletionParameters(Parameters):
+    """The body of `/v1/completions`."""
+
+    not_done = {
+        "echo": ("the prompt is not repeated", (None, False)),
+        "suffix": ("text is only added at the end", (None, "")),
+    }
+
+    prompt: _Prompts
+    best_of: int | None = None
+    logprobs: int | None = Field(None, ge=0, le=5)
+
+
+class ChatParameters(Parameters):
+    """The body of `/v1/chat/completions`."""
+
+    not_done = {
+        "tools": ("tools are not called", (None, [])),
+        "tool_choice": ("tools are not called", (None, "none", "auto")),
+        "parallel_tool_calls": ("tools are not called", (None, True, False)),
+        "functions": ("functions are not called", (None, [])),
+        "function_call": ("functions are not called", (None, "none", "auto")),
+        "response_format": ("text is not held to a format", (None, {"type": "text"})),
+        "modalities": ("there is only text", (None, ["text"])),
+        "audio": ("there is only text", (None,)),
+        "prediction": ("predicted outputs are not used", (None,)),
+        "reasoning_effort": ("the model thinks as its template has it", (None,)),
+        "verbosity": ("the model writes as its template has it", (None, "medium")),
+        "service_tier": ("there is one tier", (None, "auto", "default")),
+        "store": ("nothing is stored", (None, False)),
+        "metadata": ("nothing is stored", (None, {})),
+        "web_search_options": ("nothing is searched for", (None,)),
+        "moderation": ("nothing is moderated", (None,)),
+        "prompt_cache_retention": ("the engine decides what it keeps", (None, "in_memory")),
+        "prompt_cache_options": ("the engine decides what it keeps", (None,)),
+    }
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    chat_template_kwargs: dict[str, Any] | None = None
+    safety_identifier: str | None = None  # labels, as `user`
+    prompt_cache_key: str | None = None
+
+
+class TokenizeParameters(Named):
+    """The body of `/tokenize`: a prompt or messages."""
+
+    prompt: str | None = None
+    messages: list[Message] | None = Field(None, min_length=1)
+    add_special_tokens: bool = True
+
+
+class DetokenizeParameters(Named):
+    """The body of `/detokenize`."""
+
+    tokens: list[_TokenId]

@@ -1,0 +1,114 @@
+"""From the bytes of a body to what it asks for, or to an error that names the parameter."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from runner.front.openai.parameters import (
+    ChatParameters,
+    CompletionParameters,
+    Parameters,
+    StreamOptions,
+    TokenizeParameters,
+)
+from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic_core import ErrorDetails
+
+    from shared.errors import CogTritonError
+
+_Body = TypeVar("_Body", bound=BaseModel)
+_WANTED = {
+    "missing": "is missing",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "too_short": "must not be empty",
+}
+_MOST_SHOWN = 80
+
+
+def read(kind: type[_Body], body: bytes) -> _Body:
+    """The parameters in a body. Raises E1300, E1301 and E1302."""
+    try:
+        content = orjson.loads(body)
+    except ValueError as problem:
+        raise RequestInvalid(parameter=None, reason=f"the body is not JSON: {problem}") from None
+    if not isinstance(content, dict):
+        raise RequestInvalid(parameter=None, reason="the body is not a JSON object")
+    try:
+        parameters = kind.model_validate(content)
+    except ValidationError as invalid:
+        raise _coded(kind, invalid.errors(include_url=False)[0]) from None
+    _check_together(parameters)
+    return parameters
+
+
+def _check_together(parameters: BaseModel) -> None:
+    """What one parameter says of another."""
+    match parameters:
+        case Parameters(stream_options=StreamOptions()) if not parameters.stream:
+            raise RequestInvalid(parameter="stream_options", reason="stream_options needs stream to be true")
+        case CompletionParameters(best_of=int(best_of)) if best_of != (parameters.n or 1):
+            raise ParameterNotSupported(parameter="best_of", reason="all n texts are sent")
+        case ChatParameters(top_logprobs=int()) if not parameters.logprobs:
+            raise RequestInvalid(parameter="top_logprobs", reason="top_logprobs needs logprobs to be true")
+        case ChatParameters(max_tokens=int(old), max_completion_tokens=int(new)) if old != new:
+            reason = "max_tokens is the old name of max_completion_tokens, and both were sent"
+            raise RequestInvalid(parameter="max_tokens", reason=reason)
+        case TokenizeParameters() if (parameters.prompt is None) == (parameters.messages is None):
+            raise RequestInvalid(parameter="prompt", reason="either a prompt or messages are needed")
+
+
+def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
+    place = _dotted(detail["loc"])
+    match detail["type"]:
+        case "not_done":  # what parameters.py raises
+            name = _dotted((*detail["loc"], detail["ctx"]["name"]))
+            return ParameterNotSupported(parameter=name, reason=detail["ctx"]["why"])
+        case "extra_forbidden":
+            known = _known(kind, detail["loc"])
+            found = get_close_matches(str(detail["loc"][-1])[:_MOST_SHOWN], known, n=1)
+            instead = f"Did you mean {found[0]}" if found else "Leave it away"
+            return ParameterUnknown(parameter=place, instead=instead)
+        case "value_error":
+            wanted = str(detail["ctx"]["error"])
+        case other:
+            wanted = _WANTED.get(other) or detail["msg"].replace("Input should", "must")
+    return RequestInvalid(parameter=place, reason=f"{place} {wanted}")
+
+
+def _known(kind: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """The names that could stand where an unknown one does."""
+    for key in place[:-1]:
+        if isinstance(key, str):
+            annotation = kind.model_fields[key].annotation
+            kind = next(one for one in _classes(annotation) if issubclass(one, BaseModel))
+    return list(kind.model_fields)
+
+
+def _classes(annotation: object) -> list[type]:
+    inner = [one for argument in getattr(annotation, "__args__", ()) for one in _classes(argument)]
+    return [annotation, *inner] if isinstance(annotation, type) else inner
+
+
+def _dotted(place: Sequence[str | int]) -> str:
+    """`messages[0].content`, as OpenAI writes it."""
+    text = ""
+    for part in place:
+        if part == "[key]":  # what is wrong is the key that stands before
+            continue
+        shown = str(part)[:_MOST_SHOWN]
+        text += f"[{part}]" if isinstance(part, int) else f".{shown}" if text else shown
+    return text if text.isprintable() else ascii(text)

@@ -1,0 +1,129 @@
+"""The texts that one request asked for, sent as they come or all at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runner.front.openai.answers import COMPLETION, DONE, Events, Usage
+from runner.front.openai.log_probs import ChatLogProbs, CompletionLogProbs, joined
+from shared.errors import EngineInternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import TypeVar
+
+    from runner.front.http import Request
+    from runner.front.openai.answers import Answer
+    from runner.front.openai.log_probs import LogProbsTeller
+    from runner.prediction.ask import Ask
+    from runner.prediction.generation import TextGeneration
+    from runner.prediction.predictor import Predictor
+
+    _Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class Texts:
+    """`asks` are made side by side; `per_prompt` of them in a row have one prompt."""
+
+    predictor: Predictor
+    answer: Answer
+    asks: Sequence[Ask]
+    per_prompt: int
+    key: str
+    _generations: dict[int, TextGeneration] = field(default_factory=dict)
+    _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _begun: bool = False
+
+    async def whole(self) -> bytes:
+        """The body with all of them. Raises what `Predictor.start` and its texts do."""
+        work = [self._choice(index, ask) for index, ask in enumerate(self.asks)]
+        choices = await _side_by_side(work)
+        return self.answer.body(choices, self._usage())
+
+    async def stream(self, request: Request, *, include_usage: bool) -> None:
+        """Send their events; the first begins the answer. Raises what `Predictor.start` and its texts do."""
+        events = Events(self.answer, include_usage=include_usage)
+        work = [self._stream(request, events, index, ask) for index, ask in enumerate(self.asks)]
+        await _side_by_side(work)
+        await request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
+        await request.end()
+
+    async def _choice(self, index: int, ask: Ask) -> dict[str, Any]:
+        generation = await self._start(index, ask)
+        try:
+            teller = self._teller(ask)
+            texts, told = [], []
+            async for piece in generation:
+                texts.append(piece.text)
+                if teller is not None:
+                    told.append(teller.tell(piece.tokens, piece.log_probs))
+            log_probs = joined(told) if told else None
+            return self.answer.choice(index, "".join(texts), log_probs, _finish_reason(generation))
+        finally:
+            generation.close()
+
+    async def _stream(self, request: Request, events: Events, index: int, ask: Ask) -> None:
+        generation = await self._start(index, ask)
+        try:
+            choice = events.choice(index)
+            teller = self._teller(ask)
+            async for piece in generation:
+                told = None if teller is None else teller.tell(piece.tokens, piece.log_probs)
+                if not self._begun:
+                    await self._begin(request)
+                await request.send(choice.step(piece.text, told))
+            ended = choice.end(_finish_reason(generation))
+        finally:
+            generation.close()
+        if not self._begun:
+            await self._begin(request)
+        await request.send(ended)
+
+    async def _start(self, index: int, ask: Ask) -> TextGeneration:
+        generation = await self.predictor.start(ask, key=self.key, prediction_id=self.answer.id)
+        self._generations[index] = generation
+        return generation
+
+    async def _begin(self, request: Request) -> None:
+        async with self._beginning:
+            if not self._begun:
+                await request.events()
+                self._begun = True
+
+    def _teller(self, ask: Ask) -> LogProbsTeller | None:
+        if ask.log_probs is None:
+            return None
+        kind = CompletionLogProbs if self.answer.form is COMPLETION else ChatLogProbs
+        return kind(self.predictor.preparation.tokenizer)
+
+    def _usage(self) -> Usage:
+        firsts = [self._generations[index] for index in range(0, len(self.asks), self.per_prompt)]
+        cached = [one.cached_tokens for one in firsts if one.cached_tokens is not None]
+        return Usage(
+            prompt=sum(one.prompt_tokens for one in firsts),
+            completion=sum(one.token_count for one in self._generations.values()),
+            cached=sum(cached) if cached else None,
+        )
+
+
+def _finish_reason(generation: TextGeneration) -> str:
+    """Raises E2405 for an end that nobody asked for."""
+    reason = generation.finish_reason
+    if reason not in ("stop", "length"):
+        raise EngineInternalError(reason=f"its text ended as {reason}")
+    return reason
+
+
+async def _side_by_side(work: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """The results of all; the first error ends the others, and is raised."""
+    if len(work) == 1:
+        return [await work[0]]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,47 @@
+"""E13xx: what is wrong with a call of the HTTP APIs, before its prediction is looked at."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class RequestInvalid(CogTritonError):
+    code = "E1300"
+    fixed_by = FixedBy.USER
+    message = "The request cannot be used: {reason}."
+    remedy = "Mend what is named there."
+
+
+class ParameterUnknown(CogTritonError):
+    code = "E1301"
+    fixed_by = FixedBy.USER
+    message = "There is no parameter {parameter}."
+    remedy = "{instead}."
+
+
+class ParameterNotSupported(CogTritonError):
+    code = "E1302"
+    fixed_by = FixedBy.USER
+    message = "{parameter} asks for something that is not done here: {reason}."
+    remedy = "Leave it away."
+
+
+class ModelNotServed(CogTritonError):
+    code = "E1303"
+    fixed_by = FixedBy.USER
+    message = 'The model "{model}" does not exist here; what is served is "{served}".'
+    remedy = "Send that name; the operator may set SERVED_MODEL_NAME, or ACCEPT_ANY_MODEL."
+
+
+class ApiKeyInvalid(CogTritonError):
+    code = "E1304"
+    fixed_by = FixedBy.USER
+    message = "{reason}."
+    remedy = "Send one of the keys of this runner as `Authorization: Bearer KEY`."
+
+
+class KeyLimitReached(CogTritonError):
+    code = "E1305"
+    fixed_by = FixedBy.USER
+    message = "With this request, {what} at work for your key would be {count}, and {limit} may be."
+    remedy = "Try again when some have ended."

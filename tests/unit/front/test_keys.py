@@ -1,0 +1,89 @@
+import pytest
+
+from runner.front.keys import Keys, parse_keys
+from runner.settings import Settings
+from shared.errors import ApiKeyInvalid, SettingInvalid
+
+
+def keys(**variables):
+    return Keys.of(Settings.from_environment(variables))
+
+
+def test_without_keys_none_is_needed():
+    assert keys() is None
+
+
+def test_keys_of_the_environment():
+    known = keys(API_KEYS="alice sk-1, sk-2")
+    assert known.name_of("Bearer sk-1") == "alice"
+    assert known.name_of("bearer  sk-2 ") == "key 2"
+
+
+@pytest.mark.parametrize("header", [None, "", "sk-1", "Basic sk-1", "Bearer", "Bearer "])
+def test_no_key(header):
+    with pytest.raises(ApiKeyInvalid, match="No API key was sent"):
+        keys(API_KEYS="sk-1").name_of(header)
+
+
+@pytest.mark.parametrize("key", ["sk-", "sk-11", "alice", "sk-1\xe9"])
+def test_a_wrong_key(key):
+    with pytest.raises(ApiKeyInvalid, match="not one of this runner"):
+        keys(API_KEYS="alice sk-1").name_of(f"Bearer {key}")
+
+
+def test_every_key_is_compared(monkeypatch):
+    """Time tells neither how much of a key is right nor which one was meant."""
+    compared = []
+
+    def compare(a, b):
+        compared.append(len(a))
+        return a == b
+
+    monkeypatch.setattr("runner.front.keys.hmac.compare_digest", compare)
+    keys(API_KEYS="sk-1,sk-2,sk-3").name_of("Bearer sk-1")
+    assert compared == [32, 32, 32]
+
+
+def test_a_file_is_read_again_when_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
+    file = tmp_path / "keys"
+    file.write_text("# ours\nalice sk-1\n")
+    known = keys(API_KEYS_FILE=str(file))
+    assert known.name_of("Bearer sk-1") == "alice"
+
+    def replace(content):
+        new = tmp_path / "new"
+        new.write_bytes(content)
+        new.rename(file)
+
+    replace(b"bob sk-2\n")
+    assert known.name_of("Bearer sk-2") == "bob"
+    with pytest.raises(ApiKeyInvalid):
+        known.name_of("Bearer sk-1")
+    for unusable in (b"\n# none\n", b"\xff"):
+        replace(unusable)
+        assert known.name_of("Bearer sk-2") == "bob"
+    file.unlink()
+    assert known.name_of("Bearer sk-2") == "bob"
+
+
+def test_both_sources_count(tmp_path):
+    (tmp_path / "keys").write_text("bob sk-2")
+    known = keys(API_KEYS="alice sk-1", API_KEYS_FILE=str(tmp_path / "keys"))
+    assert [known.name_of(f"Bearer sk-{one}") for one in (1, 2)] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "a b c", "a sk-\x01", "schlüssel"])
+def test_what_is_no_key_is_refused_and_not_told(text):
+    with pytest.raises(SettingInvalid, match=r"^E4002 ") as raised:
+        parse_keys(text, "API_KEYS")
+    assert "sk-" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(SettingInvalid, match="FileNotFoundError"):
+        keys(API_KEYS_FILE=str(tmp_path / "keys"))
+
+
+def test_keys_are_not_shown_with_the_settings():
+    assert "sk-1" not in repr(Settings.from_environment({"API_KEYS": "sk-1"}))

@@ -1,0 +1,245 @@
+import json
+
+import pytest
+
+from runner.front.openai.asks import chat_asks, completion_asks
+from runner.front.openai.parameters import ChatParameters, CompletionParameters, Message
+from runner.front.openai.reading import read
+from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def chat(**parameters):
+    return read(ChatParameters, json.dumps({"messages": HI, **parameters}).encode())
+
+
+def completion(**parameters):
+    return read(CompletionParameters, json.dumps({"prompt": "Hi", **parameters}).encode())
+
+
+def refused(kind, body):
+    with pytest.raises((RequestInvalid, ParameterUnknown, ParameterNotSupported)) as raised:
+        read(kind, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ("Hi", ["Hi"]),
+        (["Hi", "Ho"], ["Hi", "Ho"]),
+        ([1, 2], [[1, 2]]),
+        ([[1, 2], [3]], [[1, 2], [3]]),
+    ],
+)
+def test_prompts_are_texts_or_token_ids_one_or_several(prompt, prompts):
+    assert [ask.prompt for ask in completion_asks(completion(prompt=prompt))] == prompts
+
+
+@pytest.mark.parametrize("prompt", [None, [], {}, 1, True, [True], [1, "a"], [[1], "a"], [[]], [1.5]])
+def test_other_prompts_are_refused(prompt):
+    error = refused(CompletionParameters, {"prompt": prompt})
+    assert error.details["parameter"] == "prompt"
+
+
+@pytest.mark.parametrize("token", [-1, 2**31])
+def test_token_ids_fit_in_the_tensor(token):
+    assert "0 to 2147483647" in str(refused(CompletionParameters, {"prompt": [1, token]}))
+
+
+def test_a_prompt_is_left_as_it_is_whatever_template_is_set():
+    ask = completion_asks(completion())[0]
+    assert (ask.prompt_template, ask.max_tokens) == ("{prompt}", 16)
+
+
+def test_what_is_not_sent_is_not_set():
+    ask = chat_asks(chat(model="m", temperature=None, logit_bias=None, stop=None))[0]
+    assert ask.max_tokens is None
+    assert ask.stop_sequences is None
+    assert ask.log_probs is None
+    assert all(getattr(ask.sampling, name) is None for name in ask.sampling.__slots__)
+
+
+def test_every_parameter_of_sampling_is_handed_on():
+    sent = {
+        "top_k": 5,
+        "top_p": 0.5,
+        "temperature": 0,
+        "min_tokens": 2,
+        "seed": 7,
+        "length_penalty": 1.5,
+        "repetition_penalty": 1.25,
+        "presence_penalty": -2,
+        "frequency_penalty": 2,
+        "min_p": 0.25,
+    }
+    sampling = chat_asks(chat(**sent))[0].sampling
+    assert {name: getattr(sampling, name) for name in sampling.__slots__} == sent
+
+
+def test_the_rest_is_handed_on():
+    ask = chat_asks(
+        chat(
+            stop="x",
+            logit_bias={"5": -100, "7": 0.5},
+            logprobs=True,
+            top_logprobs=3,
+            ignore_eos=True,
+            max_completion_tokens=9,
+            chat_template_kwargs={"enable_thinking": False},
+        )
+    )[0]
+    assert ask.stop_sequences == ("x",)
+    assert ask.logit_bias == {5: -100, 7: 0.5}
+    assert ask.log_probs == 3
+    assert ask.ignore_end
+    assert ask.max_tokens == 9
+    assert ask.template_arguments == {"enable_thinking": False}
+    assert ask.messages == HI
+
+
+def test_log_probs_of_a_chat_without_alternatives_and_of_completions():
+    assert chat_asks(chat(logprobs=True))[0].log_probs == 0
+    assert completion_asks(completion(logprobs=0))[0].log_probs == 0
+    assert completion_asks(completion())[0].log_probs is None
+
+
+def test_n_texts_of_each_prompt_have_seeds_of_their_own():
+    asks = completion_asks(completion(prompt=["a", "b"], n=2, seed=-1, best_of=2))
+    assert [(ask.prompt, ask.sampling.seed) for ask in asks] == [
+        ("a", 2**64 - 1),
+        ("a", 0),
+        ("b", 2**64 - 1),
+        ("b", 0),
+    ]
+    assert [ask.sampling.seed for ask in chat_asks(chat(n=3))] == [None] * 3
+
+
+def test_texts_of_all_prompts_are_bounded():
+    with pytest.raises(RequestInvalid, match="2 prompts with n=65 are more than 128 texts"):
+        completion_asks(completion(prompt=["a", "b"], n=65))
+
+
+def test_a_developer_is_the_system_to_templates():
+    told = Message(role="developer", content="Be brief.", name="x").for_template()
+    assert told == {"role": "system", "content": "Be brief.", "name": "x"}
+
+
+def test_parts_of_text_are_lines():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert chat(messages=[{"role": "user", "content": parts}]).messages[0].content == "a\nb"
+
+
+def test_an_answer_of_ours_can_be_sent_back_as_it_came():
+    answered = {"role": "assistant", "content": "Ho", "refusal": None, "tool_calls": None, "annotations": []}
+    assert chat(messages=[*HI, answered]).messages[1].for_template() == {"role": "assistant", "content": "Ho"}
+
+
+@pytest.mark.parametrize(
+    "neutral",
+    [
+        {"tools": [], "tool_choice": "none", "functions": None, "parallel_tool_calls": True},
+        {"response_format": {"type": "text"}, "modalities": ["text"], "store": False, "metadata": {}},
+        {"service_tier": "auto", "stream": True, "stream_options": {"include_obfuscation": False}},
+        {"user": "u", "safety_identifier": "s", "prompt_cache_key": "k"},
+    ],
+)
+def test_what_asks_for_nothing_is_taken(neutral):
+    chat(**neutral)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"tool_choice": "required"},
+        {"functions": [{"name": "f"}]},
+        {"function_call": {"name": "f"}},
+        {"response_format": {"type": "json_object"}},
+        {"modalities": ["text", "audio"]},
+        {"audio": {"voice": "alloy", "format": "wav"}},
+        {"prediction": {"type": "content", "content": "x"}},
+        {"reasoning_effort": "high"},
+        {"verbosity": "low"},
+        {"service_tier": "flex"},
+        {"store": True},
+        {"metadata": {"a": "b"}},
+        {"web_search_options": {}},
+        {"moderation": {"model": "m"}},
+        {"prompt_cache_retention": "24h"},
+        {"prompt_cache_options": {"mode": "explicit"}},
+    ],
+)
+def test_what_openai_does_and_we_do_not_is_refused_by_name(asked):
+    error = refused(ChatParameters, {"messages": HI, **asked})
+    assert isinstance(error, ParameterNotSupported)
+    assert [error.details["parameter"]] == list(asked)
+
+
+@pytest.mark.parametrize("asked", [{"echo": True}, {"suffix": "x"}, {"best_of": 2}])
+def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
+    error = refused(CompletionParameters, {"prompt": "Hi", **asked})
+    assert isinstance(error, ParameterNotSupported)
+    assert [error.details["parameter"]] == list(asked)
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter", "text"),
+    [
+        (b"{", None, "the body is not JSON"),
+        (b"[]", None, "the body is not a JSON object"),
+        (b'{"messages": ' + b"[" * 5000, None, "the body is not JSON"),
+        ({}, "messages", "messages is missing"),
+        ({"messages": []}, "messages", "messages must not be empty"),
+        ({"messages": "Hi"}, "messages", "messages must be a list"),
+        ({"messages": ["Hi"]}, "messages[0]", "messages[0] must be an object"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "messages[0].content is missing"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "must be text"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "must be 'system'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "messages[0].content",
+            "images, sound and files are not taken",
+        ),
+        ({"messages": HI, "temperature": "1"}, "temperature", "temperature must be a number"),
+        ({"messages": HI, "temperature": 2.5}, "temperature", "less than or equal to 2"),
+        ({"messages": HI, "top_p": -0.1}, "top_p", "greater than or equal to 0"),
+        ({"messages": HI, "n": True}, "n", "n must be a whole number"),
+        ({"messages": HI, "n": 129}, "n", "less than or equal to 128"),
+        ({"messages": HI, "max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
+        ({"messages": HI, "stop": [1]}, "stop", "stop must be text or a list of texts"),
+        ({"messages": HI, "logit_bias": {"a": 1}}, "logit_bias", "from token ids to numbers"),
+        ({"messages": HI, "logit_bias": {"5": 101}}, "logit_bias[5]", "less than or equal to 100"),
+        ({"messages": HI, "logit_bias": {"99999999999": 1}}, "logit_bias[99999999999]", "2147483647"),
+        ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs to be true"),
+        ({"messages": HI, "stream_options": {}}, "stream_options", "needs stream to be true"),
+        ({"messages": HI, "max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "both were sent"),
+    ],
+)
+def test_what_is_wrong_is_named(body, parameter, text):
+    error = refused(ChatParameters, body)
+    assert isinstance(error, RequestInvalid)
+    assert error.details["parameter"] == parameter
+    assert text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter", "instead"),
+    [
+        ({"messages": HI, "temprature": 1}, "temprature", "Did you mean temperature."),
+        ({"messages": HI, "zzz": 1}, "zzz", "Leave it away."),
+        ({"messages": [HI[0] | {"nam": "x"}]}, "messages[0].nam", "Did you mean name."),
+        (
+            {"messages": HI, "stream": True, "stream_options": {"include_usag": True}},
+            "stream_options.include_usag",
+            "Did you mean include_usage.",
+        ),
+        ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Leave it away."),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_the_nearest_known_one(body, parameter, instead):
+    error = refused(ChatParameters, body)
+    assert isinstance(error, ParameterUnknown)
+    assert error.details["parameter"] == parameter
+    assert str(error).endswith(instead)
