@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support.front import MODEL, served
+from tests.support.openai_front import MODEL, served
 
 HI = [{"role": "user", "content": "10 20 30"}]
 
@@ -15,6 +15,14 @@ class Template:
 
     async def render(self, messages, arguments):
         return " ".join([*(message["content"] for message in messages), *map(str, arguments.values())])
+
+
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError
 
 
 def words(count, first=95):
@@ -256,11 +264,9 @@ def test_a_client_that_goes_away_frees_the_engine(stream):
                     pass
 
         asking = asyncio.create_task(ask())
-        while front.engine.in_flight < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: front.engine.in_flight == 2)
         asking.cancel()
-        while front.engine.in_flight or front.predictor.admission.count:
-            await asyncio.sleep(0.01)
+        await until(lambda: front.engine.in_flight + front.predictor.admission.count == 0)
 
     run(test)
 

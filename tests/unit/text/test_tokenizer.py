@@ -128,3 +128,12 @@ def test_threads_share_a_tokenizer(gpt):
     texts = [f"text number {n} é 日本 😀" for n in range(200)]
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda text: gpt.decode(gpt.encode(text)), texts)) == texts
+
+
+def test_the_bytes_of_each_token_by_itself(gpt, llama, ids_of):
+    def told(tokenizer, *tokens):
+        return [tokenizer.token_bytes(token) for token in ids_of(tokenizer, *tokens)]
+
+    assert told(gpt, "Ġhello", "ðŁĺ", "</s>") == [b" hello", b"\xf0\x9f\x98", b"</s>"]
+    assert told(llama, "▁hello", "<0xE2>", "<s>") == [b" hello", b"\xe2", b"<s>"]
+    assert gpt.token_bytes(99_999) == b""
