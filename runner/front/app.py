@@ -8,6 +8,7 @@ import structlog
 
 from runner.front.http import Disconnected, Request
 from runner.front.router import Router
+from runner.front.tracing import trace
 from shared.errors import CogTritonError, GenericError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class App:
         if scope["type"] != "http":
             return
         request = Request(scope, receive, send, self._max_body_bytes)
+        trace(request)
         try:
             await self._answer(request)
         except Disconnected:

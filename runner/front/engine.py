@@ -34,9 +34,16 @@ class LoadedEngine:
     """One engine that generates. `close` it."""
 
     def __init__(
-        self, client: EngineClient, predictor: Predictor, probe: EngineProbe, chat: ChatRenderer | None
+        self,
+        client: EngineClient,
+        predictor: Predictor,
+        probe: EngineProbe,
+        chat: ChatRenderer | None,
+        model: str,
     ) -> None:
         self.predictor = predictor
+        self.model = model
+        """What the model is called, where no setting says otherwise."""
         self._client = client
         self._probe = probe
         self._chat = chat
@@ -86,7 +93,8 @@ class LoadedEngine:
             lowered(declaration.limits, settings.max_sequence_length),
         )
         predictor = Predictor(preparation, client, admission, metrics, settings, chat)
-        return cls(client, predictor, probe, chat)
+        model = "model" if engine.manifest is None else engine.manifest.model
+        return cls(client, predictor, probe, chat, model)
 
     def generates(self) -> bool:
         """Whether it does, as far as is known."""

@@ -19,6 +19,8 @@ from runner.front.cog.store import Store
 from runner.front.cog.webhooks import Webhooks
 from runner.front.engine import LoadedEngine
 from runner.front.health import Health
+from runner.front.keys import Keys
+from runner.front.openai.api import OpenAIApi
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.prediction.inputs import Inputs
@@ -45,7 +47,11 @@ class Front:
     def __init__(self, settings: Settings) -> None:
         """Raises E4002."""
         self.settings = settings
-        self.admission = Admission(settings.admitted_at_once)
+        self.admission = Admission(
+            settings.admitted_at_once,
+            key_requests=settings.key_max_requests,
+            key_tokens=settings.key_max_tokens,
+        )
         self.health = Health(self.admission)
         self.metrics = Metrics(lambda: self.admission.count, self)
         self.app = App(settings.max_body_bytes)
@@ -59,6 +65,10 @@ class Front:
             self._webhooks,
         )
         self._cog.add_to(self.app)
+        self._keys = Keys.of(settings)
+        OpenAIApi(
+            self._loaded, settings.served_model_name, any_model=settings.accept_any_model, keys=self._keys
+        ).add_to(self.app)
         self.health.add_to(self.app)
         self.app.router.add("GET", "/metrics", self._metrics)
         if settings.allow_shutdown:
@@ -97,13 +107,18 @@ class Front:
         """Of the engine: for the metrics."""
         return Statistics() if self.client is None else self.client.statistics
 
-    async def _start(self, inputs: dict[str, Any], prediction_id: str) -> TextGeneration:
+    def _loaded(self) -> LoadedEngine:
+        """Raises E2108 once it drains, E2401 and E2402 while there is no engine that takes requests."""
         if self.admission.closed:
             raise ShuttingDown
         if self.engine is None:
             raise EngineNotReady
         self.engine.check()
-        return await self.engine.predictor.start(Inputs(**inputs).ask(), prediction_id=prediction_id)
+        return self.engine
+
+    async def _start(self, inputs: dict[str, Any], prediction_id: str) -> TextGeneration:
+        predictor = self._loaded().predictor
+        return await predictor.start(Inputs(**inputs).ask(), prediction_id=prediction_id)
 
     async def _metrics(self, request: Request) -> None:
         # In a thread: Triton's own are fetched for it.

@@ -53,6 +53,7 @@ class Health:
     def add_to(self, app: App) -> None:
         """Add its routes."""
         app.router.add("GET", "/health-check", self._check)
+        app.router.add("GET", "/health", self._is_ready)
         app.router.add("GET", "/health/live", self._live)
         app.router.add("GET", "/health/ready", self._is_ready)
 

@@ -1,24 +1,46 @@
-"""How many predictions are let in, and how they are let out when the runner shuts down."""
+"""How many predictions are let in, whose they are, and how they are let out when the runner shuts down."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.errors import Overloaded, ShuttingDown
+from shared.errors import KeyLimitReached, Overloaded, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@dataclass(slots=True)
+class _Holder:
+    """What one API key has; the empty name is everybody without a key."""
+
+    key: str
+    inside: int = 0
+    tokens: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    @property
+    def predictions(self) -> int:
+        return self.inside + len(self.waiting)
+
+
 class Ticket:
     """One who is inside. `on_late` is called when the runner can wait no longer."""
 
-    __slots__ = ("_admission", "on_late")
+    __slots__ = ("_admission", "holder", "on_late", "tokens")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, holder: _Holder) -> None:
         self._admission = admission
+        self.holder = holder
+        self.tokens = 0
         self.on_late: Callable[[], object] = lambda: None
+
+    def hold(self, tokens: int) -> None:
+        """Count the tokens of the prompt and the most that may follow. Raises E1305 for too many."""
+        self._admission.held(self, tokens)
 
     def leave(self) -> None:
         """Go out. May be called twice."""
@@ -28,14 +50,21 @@ class Ticket:
 class Admission:
     """A limit on the predictions that run or wait in the engine, which works on them in order of arrival.
 
-    For one event loop.
+    While all places are taken, an API key that has less than an equal share of them waits for the next ones,
+    which go to the key that has fewest; the others are refused. So one that fills the engine cannot keep the
+    others out, and may have all of it while it is alone. For one event loop.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, key_requests: int | None = None, key_tokens: int | None = None) -> None:
+        """`key_requests`, `key_tokens`: what one API key may have at the same time; None: all there is."""
         self.limit = limit
         self.closed = False
         """Whether `drain` has begun."""
+        self._key_requests = key_requests
+        self._key_tokens = key_tokens
+        self._taken = 0  # places: of those inside, and of those who are on their way in
         self._inside: set[Ticket] = set()
+        self._holders: dict[str, _Holder] = {}
         self._empty = asyncio.Event()
 
     @property
@@ -43,31 +72,93 @@ class Admission:
         """How many are inside."""
         return len(self._inside)
 
-    def enter(self) -> Ticket:
-        """Be one of those inside, until `leave`.
+    async def enter(self, key: str = "") -> Ticket:
+        """Be one of those inside, until `leave`; `key`: the name of the API key.
 
-        Raises E2106 when there are as many as may be, E2108 once `drain` has begun.
+        Raises E1305 when the key has all that it may, E2106 when all places are taken and the key has its
+        share of them, E2108 once `drain` has begun.
         """
         if self.closed:
             raise ShuttingDown
-        if len(self._inside) >= self.limit:
-            raise Overloaded(limit=self.limit)
-        ticket = Ticket(self)
+        holder = self._holders.setdefault(key, _Holder(key))
+        try:
+            most, count = self._key_requests, holder.predictions + 1
+            if key and most is not None and count > most:
+                raise KeyLimitReached(what="predictions", count=count, limit=most)
+            if self._taken < self.limit:
+                self._take(holder)
+            elif count <= max(1, self.limit // len(self._holders)) and len(self._holders) > 1:
+                await self._wait(holder)
+            else:
+                raise Overloaded(limit=self.limit)
+        finally:
+            self._forget(holder)
+        ticket = Ticket(self, holder)
         self._inside.add(ticket)
         return ticket
 
+    def held(self, ticket: Ticket, tokens: int) -> None:
+        """For `Ticket.hold`."""
+        holder, most = ticket.holder, self._key_tokens
+        if holder.key and most is not None and (count := holder.tokens + tokens) > most:
+            raise KeyLimitReached(what="tokens", count=count, limit=most)
+        ticket.tokens = tokens
+        holder.tokens += tokens
+
     def left(self, ticket: Ticket) -> None:
         """For `Ticket.leave`."""
-        self._inside.discard(ticket)
-        if self.closed and not self._inside:
-            self._empty.set()
+        if ticket in self._inside:
+            self._inside.remove(ticket)
+            ticket.holder.tokens -= ticket.tokens
+            self._give_back(ticket.holder)
+            if self.closed and not self._inside:
+                self._empty.set()
 
     async def drain(self, grace: float) -> None:
         """Let nobody in, wait up to `grace` seconds until all are out, and tell the rest."""
         self.closed = True
+        for holder in self._holders.values():
+            for place in holder.waiting:
+                if not place.done():
+                    place.set_exception(ShuttingDown())
+            holder.waiting.clear()
         if self._inside:
             try:
                 await asyncio.wait_for(self._empty.wait(), grace)
             except TimeoutError:
                 for ticket in list(self._inside):
                     ticket.on_late()
+
+    async def _wait(self, holder: _Holder) -> None:
+        place = asyncio.get_running_loop().create_future()
+        holder.waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place in holder.waiting:
+                holder.waiting.remove(place)
+            elif place.done() and not place.cancelled() and place.exception() is None:
+                self._give_back(holder)  # it was given just now
+            raise
+
+    def _take(self, holder: _Holder) -> None:
+        self._taken += 1
+        holder.inside += 1
+
+    def _give_back(self, holder: _Holder) -> None:
+        self._taken -= 1
+        holder.inside -= 1
+        while self._taken < self.limit:
+            waiting = [one for one in self._holders.values() if one.waiting]
+            if not waiting:
+                break
+            next_one = min(waiting, key=lambda one: one.inside)
+            place = next_one.waiting.popleft()
+            if not place.done():
+                self._take(next_one)
+                place.set_result(None)
+        self._forget(holder)
+
+    def _forget(self, holder: _Holder) -> None:
+        if not holder.predictions:
+            self._holders.pop(holder.key, None)

@@ -52,21 +52,23 @@ class Predictor:
         self._request_ids = itertools.count(1)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenise")
 
-    async def start(self, ask: Ask, *, prediction_id: str = "") -> TextGeneration:
+    async def start(self, ask: Ask, *, key: str = "", prediction_id: str = "") -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
-        Raises E2106 and E2108 when it is not let in; E1001 to E1007, E1104, and E2102 for what was asked.
+        `key`: the name of the API key that was sent. Raises E1305, E2106 and E2108 when it is not let in;
+        E1001 to E1007, E1104, and E2102 for what was asked.
         What the engine itself refuses is raised by the iteration.
         """
         received_at = asyncio.get_running_loop().time()
         bound = log.bind(prediction_id=prediction_id)
         try:
-            ticket = self.admission.enter()
+            ticket = await self.admission.enter(key)
         except CogTritonError as error:
             self._metrics.ended("refused", error.code)
             raise
         try:
             prepared = await self._prepare(ask, bound)
+            ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens)
             return TextGeneration(
                 prepared,
                 self._client.generate(prepared.request),

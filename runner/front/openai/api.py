@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from typing import Any
 
+    from runner.front.app import App
+    from runner.front.engine import LoadedEngine
     from runner.front.http import Request
     from runner.front.keys import Keys
     from runner.front.openai.answers import Form
     from runner.front.openai.parameters import Named, Parameters
-    from runner.front.router import Handler, Router
-    from runner.prediction.predictor import Predictor
+    from runner.front.router import Handler
 
 _Body = TypeVar("_Body", bound="Named")
 
@@ -44,23 +45,24 @@ class OpenAIApi:
 
     def __init__(
         self,
-        predictor: Callable[[], Predictor],
-        model: Callable[[], str],
+        engine: Callable[[], LoadedEngine],
+        served_name: str | None = None,
         *,
         any_model: bool = False,
         keys: Keys | None = None,
     ) -> None:
-        """`predictor` and `model`, the name it is served under, raise E2401 while there is no engine.
+        """`engine` raises a coded error while there is none that takes requests.
 
-        `any_model`: whatever name is sent is taken. `keys`: one of them has to be sent.
+        `served_name`: what the model is called instead of its own name; `any_model`: whatever name is sent is
+        taken. `keys`: one of them has to be sent.
         """
-        self._predictor = predictor
-        self._model = model
+        self._engine = engine
+        self._served_name = served_name
         self._any_model = any_model
         self._keys = keys
         self._created = int(time.time())
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, app: App) -> None:
         """Have its routes answered."""
         for method, path, handler in (
             ("GET", "/v1/models", self._models),
@@ -71,8 +73,8 @@ class OpenAIApi:
             ("POST", "/tokenize", self._tokenize),
             ("POST", "/detokenize", self._detokenize),
         ):
-            router.add(method, path, self._guarded(handler))
-        router.add("GET", "/version", _version)
+            app.router.add(method, path, self._guarded(handler))
+        app.router.add("GET", "/version", _version)
 
     def _guarded(self, handler: Callable[[Request, str], Coroutine[Any, Any, None]]) -> Handler:
         """`handler`, given the name of the key that was sent; errors are told in OpenAI's form."""
@@ -99,13 +101,16 @@ class OpenAIApi:
         self._check_model(unquote("/".join(request.variables.values())))
         await request.respond_json(200, self._description())
 
+    def _model(self) -> str:
+        return self._served_name or self._engine().model
+
     def _description(self) -> dict[str, object]:
         return {
             "id": self._model(),
             "object": "model",
             "created": self._created,
             "owned_by": "cog-triton",
-            "max_model_len": self._predictor().preparation.limits.sequence,
+            "max_model_len": self._engine().predictor.preparation.limits.sequence,
         }
 
     async def _completions(self, request: Request, key: str) -> None:
@@ -120,7 +125,7 @@ class OpenAIApi:
         self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask], key: str
     ) -> None:
         answer = Answer.of(form, self._model())
-        texts = Texts(self._predictor(), answer, asks, parameters.n or 1, key)
+        texts = Texts(self._engine().predictor, answer, asks, parameters.n or 1, key)
         options = parameters.stream_options
         with _while_connected(request):
             if parameters.stream:
@@ -130,7 +135,7 @@ class OpenAIApi:
 
     async def _tokenize(self, request: Request, _: str) -> None:
         parameters = await self._read(TokenizeParameters, request)
-        predictor = self._predictor()
+        predictor = self._engine().predictor
         if parameters.messages is not None:
             ask = Ask(messages=[message.for_template() for message in parameters.messages])
         else:
@@ -147,7 +152,7 @@ class OpenAIApi:
 
     async def _detokenize(self, request: Request, _: str) -> None:
         parameters = await self._read(DetokenizeParameters, request)
-        text = self._predictor().preparation.tokenizer.decode(parameters.tokens)
+        text = self._engine().predictor.preparation.tokenizer.decode(parameters.tokens)
         await request.respond_json(200, {"prompt": text})
 
     async def _read(self, kind: type[_Body], request: Request) -> _Body:

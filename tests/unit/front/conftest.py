@@ -9,7 +9,7 @@ from tests.support.front import running, write_engine
 TEMPLATE = (
     "{% for m in messages %}{% if m.content == 'for ever' %}"
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}{% endif %}"
-    "{{ m.role }} {{ m.content }} {% endfor %}"
+    "{{ m.role }} {{ m.content }} {% endfor %}{{ more }}"
 )
 
 

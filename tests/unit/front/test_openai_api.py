@@ -3,18 +3,13 @@
 import asyncio
 import json
 
+import httpx2
 import pytest
 
-from tests.support.openai_front import MODEL, served
+from tests.support.front import serving, words
 
 HI = [{"role": "user", "content": "10 20 30"}]
-
-
-class Template:
-    """Stands in for a model's chat template."""
-
-    async def render(self, messages, arguments):
-        return " ".join([*(message["content"] for message in messages), *map(str, arguments.values())])
+MODEL = "model"  # an engine without a manifest has no name
 
 
 async def until(condition):
@@ -25,10 +20,6 @@ async def until(condition):
     raise AssertionError
 
 
-def words(count, first=95):
-    return " ".join(str(first + position % 50) for position in range(count))
-
-
 def events(text):
     """The contents of an event stream."""
     lines = text.split("\n\n")
@@ -37,17 +28,26 @@ def events(text):
     return [line.removeprefix("data: ") for line in lines]
 
 
-def run(test, **arguments):
-    async def go():
-        async with served(chat=Template(), **arguments) as front:
-            await test(front)
+@pytest.fixture
+def run(engine_directory):
+    """Run an asynchronous test against a front with these settings."""
 
-    asyncio.run(asyncio.wait_for(go(), 30))
+    def run(test, **environment):
+        async def go():
+            async with (
+                serving(engine_directory, **environment) as front,
+                httpx2.AsyncClient(base_url=front.url) as http,
+            ):
+                await test(front, http)
+
+        asyncio.run(asyncio.wait_for(go(), 30))
+
+    return run
 
 
-def test_a_completion():
-    async def test(front):
-        answer = await front.http.post("/v1/completions", json={"prompt": "10 20 30", "model": MODEL})
+def test_a_completion(run):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json={"prompt": "10 20 30", "model": MODEL})
         assert answer.status_code == 200
         body = answer.json()
         assert body.pop("id").startswith("cmpl-")
@@ -58,15 +58,15 @@ def test_a_completion():
             "choices": [{"index": 0, "text": words(16), "logprobs": None, "finish_reason": "length"}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 16, "total_tokens": 19},
         }
-        assert front.engine.requests[0].input_token_ids == [15, 25, 35]
+        assert front.client.requests[-1].input_token_ids == [15, 25, 35]
 
     run(test)
 
 
-def test_a_chat_completion():
-    async def test(front):
+def test_a_chat_completion(run):
+    async def test(front, http):
         sent = {"messages": HI, "max_completion_tokens": 3}
-        body = (await front.http.post("/v1/chat/completions", json=sent)).json()
+        body = (await http.post("/v1/chat/completions", json=sent)).json()
         assert body["id"].startswith("chatcmpl-")
         assert body["object"] == "chat.completion"
         message = {"role": "assistant", "content": words(3), "refusal": None}
@@ -77,17 +77,17 @@ def test_a_chat_completion():
     run(test)
 
 
-def test_a_streamed_chat_completion():
-    async def test(front):
+def test_a_streamed_chat_completion(run):
+    async def test(front, http):
         sent = {"messages": HI, "max_tokens": 3, "stream": True, "stream_options": {"include_usage": True}}
-        answer = await front.http.post("/v1/chat/completions", json=sent)
+        answer = await http.post("/v1/chat/completions", json=sent)
         assert answer.headers["content-type"].startswith("text/event-stream")
         *chunks, done = events(answer.text)
         assert done == "[DONE]"
         chunks = [json.loads(chunk) for chunk in chunks]
         assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
         assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
-        usage = {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+        usage = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
         assert [chunk["usage"] for chunk in chunks] == [None] * 4 + [usage]
         assert chunks[-1]["choices"] == []
         [choices] = zip(*(chunk["choices"] for chunk in chunks[:-1]), strict=True)
@@ -102,10 +102,10 @@ def test_a_streamed_chat_completion():
     run(test)
 
 
-def test_a_streamed_completion():
-    async def test(front):
+def test_a_streamed_completion(run):
+    async def test(front, http):
         sent = {"prompt": "1", "max_tokens": 2, "stream": True}
-        *chunks, done = events((await front.http.post("/v1/completions", json=sent)).text)
+        *chunks, done = events((await http.post("/v1/completions", json=sent)).text)
         assert done == "[DONE]"
         chunks = [json.loads(chunk) for chunk in chunks]
         assert not any("usage" in chunk for chunk in chunks)
@@ -118,14 +118,14 @@ def test_a_streamed_completion():
     run(test)
 
 
-def test_several_texts_of_several_prompts():
-    async def test(front):
+def test_several_texts_of_several_prompts(run):
+    async def test(front, http):
         sent = {"prompt": [[6], [6, 7]], "n": 2, "max_tokens": 2}
-        body = (await front.http.post("/v1/completions", json=sent)).json()
+        body = (await http.post("/v1/completions", json=sent)).json()
         assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
         assert {choice["text"] for choice in body["choices"]} == {words(2)}
         assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 8, "total_tokens": 11}
-        answer = await front.http.post("/v1/completions", json=sent | {"stream": True})
+        answer = await http.post("/v1/completions", json=sent | {"stream": True})
         texts = ["", "", "", ""]
         for chunk in events(answer.text)[:-1]:
             [choice] = json.loads(chunk)["choices"]
@@ -135,22 +135,22 @@ def test_several_texts_of_several_prompts():
     run(test)
 
 
-def test_a_text_ends_before_a_stop_sequence():
-    async def test(front):
+def test_a_text_ends_before_a_stop_sequence(run):
+    async def test(front, http):
         sent = {"prompt": "1", "stop": ["x", "98"], "max_tokens": 99}
-        body = (await front.http.post("/v1/completions", json=sent)).json()
+        body = (await http.post("/v1/completions", json=sent)).json()
         assert body["choices"][0]["text"] == "95 96 97 "
         assert body["choices"][0]["finish_reason"] == "stop"
-        assert front.engine.in_flight == 0
+        assert front.client.in_flight == 0
 
     run(test)
 
 
-def test_the_chat_template_is_told_its_arguments():
-    async def test(front):
-        sent = {"messages": HI, "chat_template_kwargs": {"thinking": 40}, "max_tokens": 1}
-        await front.http.post("/v1/chat/completions", json=sent)
-        assert front.engine.requests[0].input_token_ids == [15, 25, 35, 45]
+def test_the_chat_template_is_told_its_arguments(run):
+    async def test(front, http):
+        sent = {"messages": HI, "chat_template_kwargs": {"more": 40}, "max_tokens": 1}
+        await http.post("/v1/chat/completions", json=sent)
+        assert front.client.requests[-1].input_token_ids == [0, 15, 25, 35, 45]
 
     run(test)
 
@@ -164,123 +164,121 @@ async def error_of(answer, status):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_refused_is_told_in_openais_form(stream):
-    async def test(front):
+def test_what_is_refused_is_told_in_openais_form(run, stream):
+    async def test(front, http):
         sent = {"messages": HI, "temprature": 1, "stream": stream}
-        error = await error_of(await front.http.post("/v1/chat/completions", json=sent), 400)
+        error = await error_of(await http.post("/v1/chat/completions", json=sent), 400)
         assert error == {
             "message": "E1301 ParameterUnknown: There is no parameter temprature. Did you mean temperature.",
             "type": "invalid_request_error",
             "param": "temprature",
             "code": "E1301",
         }
-        error = await error_of(
-            await front.http.post("/v1/completions", json={"prompt": "", "stream": stream}), 400
-        )
+        error = await error_of(await http.post("/v1/completions", json={"prompt": "", "stream": stream}), 400)
         assert (error["code"], error["param"]) == ("E1001", "prompt")
 
     run(test)
 
 
-def test_another_model_is_not_there():
-    async def test(front):
+def test_another_model_is_not_there(run):
+    async def test(front, http):
         sent = {"prompt": "1", "model": "gpt-4o"}
-        error = await error_of(await front.http.post("/v1/completions", json=sent), 404)
+        error = await error_of(await http.post("/v1/completions", json=sent), 404)
         assert (error["code"], error["param"]) == ("model_not_found", "model")
         assert error["message"].startswith('E1303 ModelNotServed: The model "gpt-4o" does not exist here')
-        assert (await front.http.get("/v1/models/gpt-4o")).status_code == 404
+        assert (await http.get("/v1/models/gpt-4o")).status_code == 404
 
     run(test)
 
 
-def test_another_model_is_taken_where_a_setting_says_so():
-    async def test(front):
+def test_another_model_is_taken_where_a_setting_says_so(run):
+    async def test(front, http):
         sent = {"prompt": "1", "model": "gpt-4o"}
-        answer = await front.http.post("/v1/completions", json=sent)
+        answer = await http.post("/v1/completions", json=sent)
         assert answer.json()["model"] == "org/llama"
 
     run(test, ACCEPT_ANY_MODEL="true", SERVED_MODEL_NAME="org/llama")
 
 
-def test_the_model_is_listed_under_its_name():
-    async def test(front):
-        [model] = (await front.http.get("/v1/models")).json()["data"]
+def test_the_model_is_listed_under_its_name(run):
+    async def test(front, http):
+        [model] = (await http.get("/v1/models")).json()["data"]
         assert (model["id"], model["object"]) == ("org/llama", "model")
         for path in ("org/llama", "org%2Fllama"):
-            assert (await front.http.get(f"/v1/models/{path}")).json() == model
+            assert (await http.get(f"/v1/models/{path}")).json() == model
 
     run(test, SERVED_MODEL_NAME="org/llama")
 
 
-def test_a_key_is_needed_where_keys_are_set():
-    async def test(front):
+def test_a_key_is_needed_where_keys_are_set(run):
+    async def test(front, http):
         sent = {"prompt": "1"}
         for headers in ({}, {"Authorization": "Bearer wrong"}):
-            answer = await front.http.post("/v1/completions", json=sent, headers=headers)
+            answer = await http.post("/v1/completions", json=sent, headers=headers)
             error = await error_of(answer, 401)
             assert error["code"] == "invalid_api_key"
             assert error["message"].startswith("E1304 ApiKeyInvalid: ")
-        for path in ("/v1/models", "/v1/models/counter"):
-            assert (await front.http.get(path)).status_code == 401
-        assert (await front.http.post("/tokenize", json=sent)).status_code == 401
+        for path in ("/v1/models", "/v1/models/model"):
+            assert (await http.get(path)).status_code == 401
+        assert (await http.post("/tokenize", json=sent)).status_code == 401
         right = {"Authorization": "Bearer sk-1"}
-        assert (await front.http.post("/v1/completions", json=sent, headers=right)).status_code == 200
-        assert (await front.http.get("/version")).status_code == 200
+        assert (await http.post("/v1/completions", json=sent, headers=right)).status_code == 200
+        assert (await http.get("/version")).status_code == 200
 
     run(test, API_KEYS="sk-1")
 
 
-def test_an_engine_that_fails_in_the_middle_ends_the_stream_with_an_error():
-    async def test(front):
+def test_an_engine_that_fails_in_the_middle_ends_the_stream_with_an_error(run):
+    async def test(front, http):
         sent = {"prompt": [8], "max_tokens": 4}
-        error = await error_of(await front.http.post("/v1/completions", json=sent), 500)
+        error = await error_of(await http.post("/v1/completions", json=sent), 500)
         assert (error["type"], error["code"]) == ("server_error", "E2405")
-        *chunks, last = events((await front.http.post("/v1/completions", json=sent | {"stream": True})).text)
+        *chunks, last = events((await http.post("/v1/completions", json=sent | {"stream": True})).text)
         assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["95", " 96"]
         assert json.loads(last)["error"] == error
 
     run(test)
 
 
-def test_one_text_that_fails_ends_the_others():
-    async def test(front):
+def test_one_text_that_fails_ends_the_others(run):
+    async def test(front, http):
         sent = {"prompt": [[9], [8], [9]], "max_tokens": 4, "stream": True}
-        last = events((await front.http.post("/v1/completions", json=sent)).text)[-1]
+        last = events((await http.post("/v1/completions", json=sent)).text)[-1]
         assert json.loads(last)["error"]["code"] == "E2405"
-        assert front.engine.in_flight == 0
-        assert front.predictor.admission.count == 0
+        assert front.client.in_flight == 0
+        assert front.front.admission.count == 0
 
     run(test)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_goes_away_frees_the_engine(stream):
-    async def test(front):
+def test_a_client_that_goes_away_frees_the_engine(run, stream):
+    async def test(front, http):
         sent = {"prompt": "1", "max_tokens": 10**6, "stream": stream, "n": 2}
 
         async def ask():
-            async with front.http.stream("POST", "/v1/completions", json=sent) as answer:
+            async with http.stream("POST", "/v1/completions", json=sent) as answer:
                 async for _ in answer.aiter_bytes():
                     pass
 
         asking = asyncio.create_task(ask())
-        await until(lambda: front.engine.in_flight == 2)
+        await until(lambda: front.client.in_flight == 2)
         asking.cancel()
-        await until(lambda: front.engine.in_flight + front.predictor.admission.count == 0)
+        await until(lambda: front.client.in_flight + front.front.admission.count == 0)
 
     run(test)
 
 
-def test_tokens_of_a_prompt_and_of_messages_and_back():
-    async def test(front):
-        answer = await front.http.post("/tokenize", json={"prompt": "10 20"})
+def test_tokens_of_a_prompt_and_of_messages_and_back(run):
+    async def test(front, http):
+        answer = await http.post("/tokenize", json={"prompt": "10 20"})
         assert answer.json()["tokens"] == [15, 25]
         assert answer.json()["count"] == 2
-        answer = await front.http.post("/tokenize", json={"messages": HI})
-        assert answer.json()["tokens"] == [15, 25, 35]
-        answer = await front.http.post("/detokenize", json={"tokens": [15, 25]})
+        answer = await http.post("/tokenize", json={"messages": HI})
+        assert answer.json()["tokens"] == [0, 15, 25, 35]
+        answer = await http.post("/detokenize", json={"tokens": [15, 25]})
         assert answer.json() == {"prompt": "10 20"}
-        error = await error_of(await front.http.post("/tokenize", json={}), 400)
+        error = await error_of(await http.post("/tokenize", json={}), 400)
         assert error["param"] == "prompt"
 
     run(test)
