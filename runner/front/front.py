@@ -64,13 +64,16 @@ class Front:
             Store(settings.keep_predictions, settings.keep_seconds, time.monotonic),
             self._webhooks,
         )
-        self._cog.add_to(self.app)
-        self._keys = Keys.of(settings)
+        keys = Keys.of(settings)
+        self._cog.add_to(self.app, keys if settings.cog_api_needs_key else None)
         OpenAIApi(
-            self._loaded, settings.served_model_name, any_model=settings.accept_any_model, keys=self._keys
+            self._loaded, settings.served_model_name, any_model=settings.accept_any_model, keys=keys
         ).add_to(self.app)
         self.health.add_to(self.app)
-        self.app.router.add("GET", "/metrics", self._metrics)
+        metrics_keys = keys if settings.metrics_need_key else None
+        self.app.router.add(
+            "GET", "/metrics", metrics_keys.guard(self._metrics) if metrics_keys else self._metrics
+        )
         if settings.allow_shutdown:
             self.app.router.add("POST", "/shutdown", self._shutdown)
 
@@ -116,9 +119,9 @@ class Front:
         self.engine.check()
         return self.engine
 
-    async def _start(self, inputs: dict[str, Any], prediction_id: str) -> TextGeneration:
+    async def _start(self, inputs: dict[str, Any], prediction_id: str, key: str) -> TextGeneration:
         predictor = self._loaded().predictor
-        return await predictor.start(Inputs(**inputs).ask(), prediction_id=prediction_id)
+        return await predictor.start(Inputs(**inputs).ask(), key=key, prediction_id=prediction_id)
 
     async def _metrics(self, request: Request) -> None:
         # In a thread: Triton's own are fetched for it.

@@ -43,6 +43,7 @@ class Request:
         "_send",
         "_watcher",
         "headers",
+        "key",
         "limit",
         "method",
         "path",
@@ -56,6 +57,8 @@ class Request:
         self.scope = scope
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.key = ""
+        """The name of the API key that was sent, where one was needed."""
         self.variables: dict[str, str] = {}
         """What stands for the `{name}`s of the route."""
         self.headers: list[Header] = []

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from runner.front.http import Request
+    from runner.front.router import Handler
     from runner.settings import Settings
 
 log = structlog.get_logger()
@@ -80,6 +82,15 @@ class Keys:
         if found is None:
             raise ApiKeyInvalid(reason="The API key is not one of this runner")
         return found
+
+    def guard(self, handler: Handler) -> Handler:
+        """`handler`, for those with a key alone; `Request.key` is its name then. It raises E1304."""
+
+        async def handle(request: Request) -> None:
+            request.key = self.name_of(request.header(b"authorization"))
+            await handler(request)
+
+        return handle
 
     def _look(self) -> None:
         """Read the file again when it has changed; one that cannot be used changes nothing."""

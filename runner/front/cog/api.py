@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from runner.front.cog.store import Store
     from runner.front.cog.webhooks import Webhooks
     from runner.front.http import Request
+    from runner.front.keys import Keys
     from runner.prediction.generation import TextGeneration
 
-    Start = Callable[[dict[str, Any], str], Awaitable[TextGeneration]]
+    Start = Callable[[dict[str, Any], str, str], Awaitable[TextGeneration]]
 
 _INDEX = {
     "cog_version": "0.23.1",
@@ -41,15 +42,15 @@ class CogApi:
     """Predictions, as Cog's clients ask for them."""
 
     def __init__(self, schema: Schema, start: Start, store: Store, webhooks: Webhooks) -> None:
-        """`start(inputs, prediction_id)` begins a prediction, and raises coded errors."""
+        """`start(inputs, prediction_id, key)` begins a prediction, and raises coded errors."""
         self._schema = schema
         self._start = start
         self._store = store
         self._webhooks = webhooks
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add_to(self, app: App) -> None:
-        """Add its routes."""
+    def add_to(self, app: App, keys: Keys | None = None) -> None:
+        """Add its routes; `keys`: one of them has to be sent with what is about predictions."""
         for method, path, handler in (
             ("GET", "/", self._index),
             ("GET", "/openapi.json", self._openapi),
@@ -58,7 +59,8 @@ class CogApi:
             ("GET", "/predictions/{id}", self._get),
             ("POST", "/predictions/{id}/cancel", self._cancel),
         ):
-            app.router.add(method, path, handler)
+            guarded = keys is not None and path.startswith("/predictions")
+            app.router.add(method, path, keys.guard(handler) if keys and guarded else handler)
 
     async def close(self) -> None:
         """Cancel what runs without a client."""
@@ -135,7 +137,7 @@ class CogApi:
         try:
             generation: TextGeneration | CogTritonError
             try:
-                generation = await self._start(asked.inputs, prediction.id)
+                generation = await self._start(asked.inputs, prediction.id, request.key)
             except CogTritonError as error:
                 if is_busy(error):
                     raise

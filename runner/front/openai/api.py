@@ -26,8 +26,7 @@ from shared import VERSION
 from shared.errors import CogTritonError, ModelNotServed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
 
     from runner.front.app import App
     from runner.front.engine import LoadedEngine
@@ -76,13 +75,13 @@ class OpenAIApi:
             app.router.add(method, path, self._guarded(handler))
         app.router.add("GET", "/version", _version)
 
-    def _guarded(self, handler: Callable[[Request, str], Coroutine[Any, Any, None]]) -> Handler:
-        """`handler`, given the name of the key that was sent; errors are told in OpenAI's form."""
+    def _guarded(self, handler: Handler) -> Handler:
+        """`handler`, for those with a key where one is needed; errors are told in OpenAI's form."""
+        guarded = handler if self._keys is None else self._keys.guard(handler)
 
         async def handle(request: Request) -> None:
             try:
-                key = "" if self._keys is None else self._keys.name_of(request.header(b"authorization"))
-                await handler(request, key)
+                await guarded(request)
             except CogTritonError as error:
                 status = openai_status(status_of(error))
                 content = openai_error(error, status)
@@ -94,10 +93,10 @@ class OpenAIApi:
 
         return handle
 
-    async def _models(self, request: Request, _: str) -> None:
+    async def _models(self, request: Request) -> None:
         await request.respond_json(200, {"object": "list", "data": [self._description()]})
 
-    async def _one_model(self, request: Request, _: str) -> None:
+    async def _one_model(self, request: Request) -> None:
         self._check_model(unquote("/".join(request.variables.values())))
         await request.respond_json(200, self._description())
 
@@ -113,19 +112,19 @@ class OpenAIApi:
             "max_model_len": self._engine().predictor.preparation.limits.sequence,
         }
 
-    async def _completions(self, request: Request, key: str) -> None:
+    async def _completions(self, request: Request) -> None:
         parameters = await self._read(CompletionParameters, request)
-        await self._answer(request, COMPLETION, parameters, completion_asks(parameters), key)
+        await self._answer(request, COMPLETION, parameters, completion_asks(parameters))
 
-    async def _chat_completions(self, request: Request, key: str) -> None:
+    async def _chat_completions(self, request: Request) -> None:
         parameters = await self._read(ChatParameters, request)
-        await self._answer(request, CHAT, parameters, chat_asks(parameters), key)
+        await self._answer(request, CHAT, parameters, chat_asks(parameters))
 
     async def _answer(
-        self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask], key: str
+        self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]
     ) -> None:
         answer = Answer.of(form, self._model())
-        texts = Texts(self._engine().predictor, answer, asks, parameters.n or 1, key)
+        texts = Texts(self._engine().predictor, answer, asks, parameters.n or 1, request.key)
         options = parameters.stream_options
         with _while_connected(request):
             if parameters.stream:
@@ -133,7 +132,7 @@ class OpenAIApi:
             else:
                 await request.respond(200, await texts.whole(), JSON)
 
-    async def _tokenize(self, request: Request, _: str) -> None:
+    async def _tokenize(self, request: Request) -> None:
         parameters = await self._read(TokenizeParameters, request)
         predictor = self._engine().predictor
         if parameters.messages is not None:
@@ -150,7 +149,7 @@ class OpenAIApi:
         }
         await request.respond_json(200, content)
 
-    async def _detokenize(self, request: Request, _: str) -> None:
+    async def _detokenize(self, request: Request) -> None:
         parameters = await self._read(DetokenizeParameters, request)
         text = self._engine().predictor.preparation.tokenizer.decode(parameters.tokens)
         await request.respond_json(200, {"prompt": text})
