@@ -16,7 +16,7 @@ import structlog
 import uvloop
 
 from runner.front.front import Front
-from runner.front.server import listen, make_server
+from runner.front.server import listen, make_server, tls_files
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
 from runner.settings import Settings
 from shared.errors import CogTritonError, GenericError
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
     """Serve until the supervisor has gone, or a signal comes."""
     front = Front(settings)
-    server = make_server(front.app, settings.max_connections, settings.drain_seconds)
+    server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     control = await Connection.connect(control_path)
     obeying = asyncio.create_task(_obey(front, control, server))
     try:

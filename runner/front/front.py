@@ -19,7 +19,7 @@ from runner.front.cog.store import Store
 from runner.front.cog.webhooks import Webhooks
 from runner.front.engine import LoadedEngine
 from runner.front.health import Health
-from runner.front.keys import Keys
+from runner.front.keys import Keys, needs_key
 from runner.front.openai.api import OpenAIApi
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
@@ -70,10 +70,8 @@ class Front:
             self._loaded, settings.served_model_name, any_model=settings.accept_any_model, keys=keys
         ).add_to(self.app)
         self.health.add_to(self.app)
-        metrics_keys = keys if settings.metrics_need_key else None
-        self.app.router.add(
-            "GET", "/metrics", metrics_keys.guard(self._metrics) if metrics_keys else self._metrics
-        )
+        metrics = needs_key(self._metrics, keys if settings.metrics_need_key else None)
+        self.app.router.add("GET", "/metrics", metrics)
         if settings.allow_shutdown:
             self.app.router.add("POST", "/shutdown", self._shutdown)
 

@@ -60,6 +60,13 @@ class Keys:
     @classmethod
     def of(cls, settings: Settings) -> Self | None:
         """The keys that the settings name; None where they name none. Raises E4002."""
+        for setting, is_set in (
+            ("COG_API_NEEDS_KEY", settings.cog_api_needs_key),
+            ("METRICS_NEED_KEY", settings.metrics_need_key),
+        ):
+            if is_set and settings.api_keys is None and settings.api_keys_file is None:
+                reason = "neither API_KEYS nor API_KEYS_FILE is set"
+                raise SettingInvalid(setting=setting, value="true", reason=reason)
         fixed = (
             {} if settings.api_keys is None else parse_keys(settings.api_keys.get_secret_value(), "API_KEYS")
         )
@@ -83,15 +90,6 @@ class Keys:
             raise ApiKeyInvalid(reason="The API key is not one of this runner")
         return found
 
-    def guard(self, handler: Handler) -> Handler:
-        """`handler`, for those with a key alone; `Request.key` is its name then. It raises E1304."""
-
-        async def handle(request: Request) -> None:
-            request.key = self.name_of(request.header(b"authorization"))
-            await handler(request)
-
-        return handle
-
     def _look(self) -> None:
         """Read the file again when it has changed; one that cannot be used changes nothing."""
         now = time.monotonic()
@@ -112,6 +110,21 @@ class Keys:
         except (OSError, UnicodeDecodeError) as problem:
             reason = f"it cannot be read: {type(problem).__name__}"
             raise SettingInvalid(setting="API_KEYS_FILE", value=str(file), reason=reason) from None
+
+
+def needs_key(handler: Handler, keys: Keys | None) -> Handler:
+    """`handler`, for those alone who send one of the keys, where there are any.
+
+    `Request.key` is the key's name then. Others get E1304.
+    """
+    if keys is None:
+        return handler
+
+    async def handle(request: Request) -> None:
+        request.key = keys.name_of(request.header(b"authorization"))
+        await handler(request)
+
+    return handle
 
 
 def _version(file: Path) -> tuple[int, int]:

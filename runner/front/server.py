@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from runner.front.protocol import Bounds, bounded, raise_descriptor_limit
-from shared.errors import PortInUse
+from shared.errors import PortInUse, SettingInvalid
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runner.front.app import App
+    from runner.settings import Settings
 
 _BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 60
@@ -33,8 +37,31 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def make_server(app: App, max_connections: int, grace: float) -> uvicorn.Server:
+def tls_files(settings: Settings) -> tuple[Path, Path] | None:
+    """Certificate and private key; None where HTTP is spoken. Raises E4002 for what cannot be used."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None or key is None:
+        if certificate is not key:
+            missing = "TLS_CERTIFICATE" if certificate is None else "TLS_KEY"
+            raise SettingInvalid(setting=missing, value="not set", reason="only the other of the two is")
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ValueError) as problem:
+        reason = f"it cannot be used with TLS_KEY={key}: {problem}"
+        raise SettingInvalid(setting="TLS_CERTIFICATE", value=certificate, reason=reason) from None
+    return certificate, key
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def make_server(
+    app: App, max_connections: int, grace: float, tls: tuple[Path, Path] | None = None
+) -> uvicorn.Server:
     """What serves the application; at its end those who are answered have `grace` seconds."""
+    certificate, key = tls or (None, None)
     connections = raise_descriptor_limit(max_connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
@@ -46,6 +73,8 @@ def make_server(app: App, max_connections: int, grace: float) -> uvicorn.Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace)),

@@ -15,7 +15,7 @@ import uvloop
 from builder.engines.mock import counting_tokenizer
 from runner.front.front import Front
 from runner.front.protocol import Bounds, bounded
-from runner.front.server import listen, make_server
+from runner.front.server import listen, make_server, tls_files
 from runner.settings import Settings
 from tests.support.fake_engine_client import FakeEngineClient
 
@@ -37,7 +37,7 @@ def write_engine(directory, chat_template: str | None = None):
 class RunningFront:
     def __init__(self, front, client, server, port, loop):
         self.front, self.client, self.server, self.port, self.loop = front, client, server, port, loop
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http{'s' if server.config.is_ssl else ''}://127.0.0.1:{port}"
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ async def serving(directory, *, step_seconds=0.001, bounds=None, loaded=True, **
     front = Front(settings)
     client = FakeEngineClient(step_seconds=step_seconds)
     listener = listen("127.0.0.1", 0)
-    server = make_server(front.app, settings.max_connections, 1)
+    server = make_server(front.app, settings.max_connections, 1, tls_files(settings))
     if bounds:
         server.config.http = bounded(replace(Bounds(settings.max_connections), **bounds))
 

@@ -12,6 +12,7 @@ from runner.front.cog.prediction import Prediction
 from runner.front.cog.replay import Replay
 from runner.front.cog.schema import Refused
 from runner.front.http import JSON, refusal
+from runner.front.keys import needs_key
 from runner.front.statuses import is_busy
 from shared.errors import BodyNotRead, CogTritonError, PredictionIdTaken, PredictionNotFound
 
@@ -59,8 +60,8 @@ class CogApi:
             ("GET", "/predictions/{id}", self._get),
             ("POST", "/predictions/{id}/cancel", self._cancel),
         ):
-            guarded = keys is not None and path.startswith("/predictions")
-            app.router.add(method, path, keys.guard(handler) if keys and guarded else handler)
+            about_predictions = path.startswith("/predictions")
+            app.router.add(method, path, needs_key(handler, keys if about_predictions else None))
 
     async def close(self) -> None:
         """Cancel what runs without a client."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from runner.front.http import JSON, Disconnected
+from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
 from runner.front.openai.asks import chat_asks, completion_asks
 from runner.front.openai.errors import openai_error, openai_status
@@ -77,7 +78,7 @@ class OpenAIApi:
 
     def _guarded(self, handler: Handler) -> Handler:
         """`handler`, for those with a key where one is needed; errors are told in OpenAI's form."""
-        guarded = handler if self._keys is None else self._keys.guard(handler)
+        guarded = needs_key(handler, self._keys)
 
         async def handle(request: Request) -> None:
             try:

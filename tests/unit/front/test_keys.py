@@ -87,3 +87,9 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_keys_are_not_shown_with_the_settings():
     assert "sk-1" not in repr(Settings.from_environment({"API_KEYS": "sk-1"}))
+
+
+@pytest.mark.parametrize("setting", ["COG_API_NEEDS_KEY", "METRICS_NEED_KEY"])
+def test_a_key_that_is_needed_while_there_are_none_is_no_setting(setting):
+    with pytest.raises(SettingInvalid, match=setting):
+        keys(**{setting: "true"})

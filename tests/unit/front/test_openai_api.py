@@ -6,6 +6,10 @@ import json
 import httpx2
 import pytest
 
+from runner.front.server import tls_files
+from runner.settings import Settings
+from shared.errors import SettingInvalid
+from tests.support.files import CERTIFICATE
 from tests.support.front import serving, words
 
 HI = [{"role": "user", "content": "10 20 30"}]
@@ -282,3 +286,127 @@ def test_tokens_of_a_prompt_and_of_messages_and_back(run):
         assert error["param"] == "prompt"
 
     run(test)
+
+
+def test_cogs_api_and_the_metrics_need_a_key_where_settings_say_so(run):
+    right = {"Authorization": "Bearer sk-1"}
+    asked = {"input": {"prompt": "1", "max_tokens": 1}}
+
+    async def open_to_all(front, http):
+        assert (await http.post("/predictions", json=asked)).status_code == 200
+        assert (await http.get("/metrics")).status_code == 200
+
+    async def with_keys(front, http):
+        answer = await http.post("/predictions", json=asked)
+        assert answer.status_code == 401
+        assert answer.json()["detail"].startswith("E1304 ApiKeyInvalid: No API key was sent.")
+        for path in ("/predictions/x", "/metrics"):
+            assert (await http.get(path)).status_code == 401
+        for path in ("/health-check", "/health", "/health/live", "/version", "/openapi.json"):
+            assert (await http.get(path)).status_code == 200
+        assert (await http.post("/predictions", json=asked, headers=right)).status_code == 200
+        assert (await http.get("/metrics", headers=right)).status_code == 200
+
+    run(open_to_all, API_KEYS="sk-1")
+    run(with_keys, API_KEYS="sk-1", COG_API_NEEDS_KEY="true", METRICS_NEED_KEY="true")
+
+
+def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
+    async def test(front, http):
+        http.headers["Authorization"] = "Bearer sk-1"
+        hangs = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
+        await until(lambda: front.client.in_flight == 1)
+        answer = await http.post("/v1/completions", json={"prompt": "1", "stream": True})
+        error = await error_of(answer, 429)
+        assert (error["type"], error["code"]) == ("rate_limit_error", "E1305")
+        assert int(answer.headers["retry-after"]) > 0
+        http.headers["Authorization"] = "Bearer sk-2"
+        assert (await http.post("/v1/completions", json={"prompt": "1"})).status_code == 200
+        answer = await http.post("/v1/completions", json={"prompt": "1", "max_tokens": 100})
+        assert "tokens at work for your key would be 101" in (await error_of(answer, 429))["message"]
+        hangs.cancel()
+
+    run(test, API_KEYS="sk-1,sk-2", KEY_MAX_REQUESTS="1", KEY_MAX_TOKENS="100")
+
+
+def test_a_full_runner_says_so(run):
+    async def test(front, http):
+        hangs = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
+        await until(lambda: front.client.in_flight == 1)
+        answer = await http.post("/v1/completions", json={"prompt": "1"})
+        assert (await error_of(answer, 429))["code"] == "E2106"
+        hangs.cancel()
+
+    run(test, MAX_PREDICTIONS="1")
+
+
+def test_before_there_is_an_engine(engine_directory, run):
+    async def test(front, http):
+        for call in (http.get("/v1/models"), http.post("/v1/completions", json={"prompt": "1"})):
+            answer = await call
+            error = await error_of(answer, 503)
+            assert (error["type"], error["code"]) == ("server_error", "E2401")
+            assert int(answer.headers["retry-after"]) > 0
+        assert (await http.get("/health")).status_code == 503
+
+    run(test, loaded=False)
+
+
+def test_a_request_can_be_found_again(run):
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+    async def test(front, http):
+        sent = {"X-Request-Id": "r-1", "traceparent": parent, "tracestate": "a=b"}
+        for answer in (
+            await http.post("/v1/completions", json={"prompt": "1"}, headers=sent),
+            await http.post("/v1/completions", json={"prompt": "1", "stream": True}, headers=sent),
+            await http.post("/v1/completions", json={}, headers=sent),
+            await http.post("/predictions", json={}, headers=sent),
+            await http.get("/nowhere", headers=sent),
+        ):
+            assert {name: answer.headers[name] for name in sent} == sent
+        assert len((await http.get("/health")).headers["x-request-id"]) == 32
+
+    run(test)
+
+
+def test_log_lines_say_which_request_they_are_of(run, capsys):
+    async def test(front, http):
+        await http.post("/v1/completions", json={"prompt": [8]}, headers={"X-Request-Id": "r-1"})
+
+    run(test)
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "prediction failed" in line]
+    assert "request_id=r-1" in line
+    assert "prediction_id=cmpl-" in line
+
+
+def test_a_body_that_is_too_large(run):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json={"prompt": "1" * 2000})
+        assert (await error_of(answer, 413))["code"] == "E1320"
+
+    run(test, MAX_BODY_BYTES="1000")
+
+
+def test_https(run, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+
+    async def test(front, http):
+        assert front.url.startswith("https://")
+        assert (await http.get("/v1/models")).status_code == 200
+
+    run(test, TLS_CERTIFICATE=str(CERTIFICATE), TLS_KEY=str(CERTIFICATE))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"TLS_CERTIFICATE": str(CERTIFICATE)},
+        {"TLS_KEY": str(CERTIFICATE)},
+        {"TLS_CERTIFICATE": "nowhere.pem", "TLS_KEY": str(CERTIFICATE)},
+        {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": __file__},
+    ],
+)
+def test_certificates_that_cannot_be_used(files):
+    with pytest.raises(SettingInvalid, match="TLS_"):
+        tls_files(Settings.from_environment(files))
