@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
+import structlog
+
 from builder.sources.files import check_files
 from builder.sources.hub import HubModel
 from builder.sources.model import is_url, local_folder
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shared.progress import StepProgress
+
+_log = structlog.get_logger()
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -65,6 +69,7 @@ class Download:
     def run(self, build: Build, progress: StepProgress) -> None:
         """Raises E3100 to E3107."""
         if local := self.look():
+            _log.info("the model is a folder", model=self.model, folder=str(local.path))
             build.model = local
         elif is_url(self.model):
             fetch_model_tar(self.model, build.work_dir / "model", progress)

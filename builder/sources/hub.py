@@ -169,7 +169,8 @@ class HubModel:
             case httpx2.TimeoutException():
                 reason = "the hub did not answer in time"
             case OSError(errno=errno.ENOSPC):
-                reason = f"{_cache()} was full before all of {self.name} was there"
+                free = readable(shutil.disk_usage(_cache()).free) if _cache().is_dir() else "nothing"
+                reason = f"{_cache()} was full before all of {self.name} was there; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
             case OSError(strerror=str(text)):
                 reason = text

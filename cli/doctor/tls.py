@@ -54,7 +54,7 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
             if parts.scheme == "https":
                 context.wrap_socket(plain, server_hostname=host).close()
     except ssl.SSLCertVerificationError as refused:
-        return error(
+        return warning(
             f"The certificate of {host} is not trusted: {refused.verify_message}.",
             "Behind a company's proxy, set SSL_CERT_FILE to a file with its certificate.",
         )

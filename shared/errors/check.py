@@ -30,7 +30,7 @@ class ConfigHoldsSecret(CogTritonError):
     code = "E3009"
     fixed_by = FixedBy.OPERATOR
     message = "The key {key!r} holds a secret, and a config is copied into engine.tar."
-    remedy = "Remove it, and send the secret as an input."
+    remedy = "Remove it. A token is sent in HF_TOKEN (command line) or the input hf_token (API)."
 
 
 class ConfigCheckFailed(CogTritonError):

@@ -268,7 +268,7 @@ class TestTls:
 
     def test_not_trusted(self, site):
         severities, text = found(tls)
-        assert Severity.ERROR in severities
+        assert Severity.WARNING in severities
         assert "The certificate of 127.0.0.1 is not trusted: self" in text
 
     def test_not_there(self, monkeypatch):
