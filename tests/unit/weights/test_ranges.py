@@ -201,6 +201,7 @@ def test_an_answer_with_other_bytes_is_not_taken(fetch, monkeypatch, content_ran
 class RedirectingServer(FileServer):
     authorizations: list[tuple[str, str | None]]
     left: int
+    leads_to: str
 
 
 class Redirecting(files._Handler):
@@ -220,7 +221,7 @@ class Redirecting(files._Handler):
             self.server.left = 3
             self.send_response(302)
             self.send_header(
-                "Location", f"http://localhost:{self.server.server_port}/signed?signature=secret"
+                "Location", f"http://{self.server.leads_to}:{self.server.server_port}/signed?signature=secret"
             )
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -232,6 +233,7 @@ def redirecting(server, monkeypatch):
     monkeypatch.setattr("shared.http.reading.CONNECTIONS", 1)
     server.RequestHandlerClass = Redirecting
     server.authorizations = []
+    server.leads_to = "localhost"
     return server
 
 
@@ -247,6 +249,18 @@ def test_the_password_goes_to_its_own_host_only(fetch, redirecting):
     others = {value for path, value in redirecting.authorizations if path != "/engine.tar"}
     assert own == {"Basic bWU6cEBzcw=="}
     assert others == {None}
+
+
+def test_the_password_is_sent_wherever_its_own_host_leads_on_itself(fetch, redirecting):
+    redirecting.leads_to = "127.0.0.1"
+    assert_whole(fetch(redirecting.url.replace("//", "//me:p%40ss@")))
+    assert {value for _, value in redirecting.authorizations} == {"Basic bWU6cEBzcw=="}
+
+
+def test_no_proxy_is_used_for_hosts_that_are_excepted(fetch, server, monkeypatch):
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert_whole(fetch())
 
 
 def test_the_proxy_of_the_environment_is_used(fetch, server, monkeypatch):
