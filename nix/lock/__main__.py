@@ -1,4 +1,7 @@
-"""Write nix/locks: `python -m nix.lock [--upgrade]`; look at Debian's mirror: `... check-debian`."""
+"""Write nix/locks: `python -m nix.lock [--upgrade]`.
+
+`... fill` writes unknown hashes alone, where they can be had; `... check-debian` looks at Debian's mirror.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,20 @@ class Locks:
 
     def publishers(self) -> None:
         write(self._publishers, publishers.check(read(self._publishers)))
+
+    def fill(self) -> None:
+        """Write the hashes that were unknown; raises LockProblem for those that cannot be had, after that."""
+        document, problems = publishers.fill(read(self._publishers))
+        known = {row["file"]: row for row in document["artifacts"]}
+        for path in self._wheels.glob("*.json"):
+            lock = read(path)
+            for row in lock["wheels"]:
+                if row["sha256"] is None:
+                    row["sha256"] = known[row["file"]]["sha256"]
+            write(path, lock)
+        write(self._publishers, document)
+        if problems:
+            raise LockProblem("\n".join(problems))
 
     def wheels(self) -> None:
         published = read(self._publishers)
@@ -81,14 +98,16 @@ class Locks:
 
 def main(arguments: list[str] | None = None, checkout: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m nix.lock", description=__doc__)
-    parser.add_argument("command", nargs="?", choices=["check-debian"])
+    parser.add_argument("command", nargs="?", choices=["fill", "check-debian"])
     parser.add_argument("--upgrade", action="store_true", help="take newer Debian packages")
     options = parser.parse_args(arguments)
     locks = Locks(checkout)
     steps: list[Callable[[], None]] = [locks.publishers, locks.wheels]
     steps.append(lambda: locks.debian(upgrade=options.upgrade))
+    if options.command:
+        steps = [locks.fill if options.command == "fill" else locks.check_debian]
     failed = False
-    for step in [locks.check_debian] if options.command else steps:
+    for step in steps:
         try:
             step()
         except LockProblem as problem:

@@ -43,6 +43,20 @@ def check(document: Document) -> Document:
     return {**document, "artifacts": rows}
 
 
+def fill(document: Document) -> tuple[Document, list[str]]:
+    """The same document with those unknown hashes that can be had now, and why the others cannot."""
+    rows, problems = [], []
+    for row in document["artifacts"]:
+        known = row
+        if row["sha256"] is None:
+            try:
+                known = check({"artifacts": [row]})["artifacts"][0]
+            except LockProblem as problem:
+                problems.append(str(problem))
+        rows.append(known)
+    return {**document, "artifacts": rows}, problems
+
+
 def wheel_rows(document: Document, environment: str) -> list[Row]:
     """The publishers' wheels of one environment, as rows of nix/locks/wheels."""
     columns = ("name", "version", "file", "sha256", "size", "index")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tests.docs.pages import Block, blocks
 from tests.support.hub import Hub, Repository
+from tests.support.images import NIX_WITH_GITHUB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +37,6 @@ case $verb in
 run) exec $podman run --network=host --ulimit=nofile=10000:10000 --ulimit=nproc=10000:10000 "$@" ;;
 *) exec $podman "$verb" "$@" ;;
 esac
-"""
-# Where GitHub is at hand, nixpkgs comes from there.
-NIX = """#!/bin/bash
-if [[ " $* " = *" --override-input "* ]]; then exec /usr/bin/nix "$@"; fi
-exec /usr/bin/nix "$@" --override-input nixpkgs path:{nixpkgs} --no-write-lock-file \\
-    --option sandbox false --option build-users-group '' --option substituters ''
 """
 REGISTRIES = ("r8.im", "ghcr.io")
 START = """set -eo pipefail
@@ -88,7 +83,7 @@ def main() -> int:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with tempfile.TemporaryDirectory() as folder, Hub() as hub, registry(Path(folder)) as certificate:
         hub.repositories.update({name: Repository(Path("demo/model").resolve()) for name in HUB_MODELS})
-        for name, text in {"docker": DOCKER, "nix": NIX}.items():
+        for name, text in {"docker": DOCKER, "nix": NIX_WITH_GITHUB}.items():
             program = Path(folder, "bin", name)
             program.parent.mkdir(exist_ok=True)
             program.write_text(

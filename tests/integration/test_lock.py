@@ -120,6 +120,19 @@ def test_the_lock_of_the_environment_takes_the_filled_hashes(checkout):
     assert [(row["name"], row["sha256"]) for row in rows] == [("tensorrt_llm", HASH), ("torch", HASH)]
 
 
+def test_what_can_be_filled_is_filled_when_other_indexes_are_out_of_reach(checkout, capsys):
+    rows = published(checkout)
+    rows[2]["address"] = "http://127.0.0.1:1/{file}"
+    write(checkout / "nix/locks/publishers.json", {"artifacts": rows})
+    lock = checkout / "nix/locks/wheels/engine-tensorrt-llm.json"
+    other = {"name": "other", "file": "other.whl", "sha256": OTHER}
+    write(lock, {"wheels": [other, {"name": "tensorrt_llm", "file": WHEEL, "sha256": None}]})
+    assert main(["fill"], checkout) == 1
+    assert "http://127.0.0.1:1/v1%2B2.tar.gz cannot be reached" in capsys.readouterr().err
+    assert [row["sha256"] for row in published(checkout)] == [HASH, HASH, None]
+    assert [row["sha256"] for row in read(lock)["wheels"]] == [OTHER, HASH]
+
+
 def test_the_pages_of_an_alternative_set_are_read_too(checkout, site):
     folder, address = site
     stand_ins.write_set(folder / "set")

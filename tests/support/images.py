@@ -16,6 +16,25 @@ BUILDER = "cog-triton-builder"
 READY_SECONDS = 120
 # Works in virtual machines without systemd, too.
 PODMAN = ["podman", "--cgroup-manager=cgroupfs", "--events-backend=file", "--runtime=runc"]
+# Plays a Nix on a machine that reaches GitHub: nixpkgs, named in the lock, is the directory {nixpkgs}. There, nothing
+# is overridden, and the flake knows its commit.
+NIX_WITH_GITHUB = """#!/bin/bash
+if [[ " $* " = *" --override-input "* ]]; then exec /usr/bin/nix "$@"; fi
+lock=--no-write-lock-file
+if [[ " $* " = *" flake update "* ]]; then lock=; fi
+words=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    words+=("$1")
+    shift
+done
+if [ -z "$(git status --porcelain --untracked-files=no)" ]; then
+    COG_TRITON_REVISION=$(git rev-parse HEAD)
+    export COG_TRITON_REVISION
+    words+=(--impure)
+fi
+exec /usr/bin/nix "${{words[@]}}" --override-input nixpkgs path:{nixpkgs} $lock \\
+    --option sandbox false --option build-users-group '' --option substituters '' "$@"
+"""
 LIMITS = ["--ulimit=nofile=10000:10000", "--ulimit=nproc=10000:10000"]
 
 
