@@ -28,6 +28,8 @@ _INDEXES = {
 }
 _MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|/)")
+_BASE_NAME = "org.opencontainers.image.base.name"
+_BASE_DIGEST = "org.opencontainers.image.base.digest"
 _DIRECTORY_VERSION = "Directory Transport Version: 1.1\n"  # of containers/image's `dir:`
 
 
@@ -65,7 +67,9 @@ def model_environment(section: Instantiate, source: str) -> dict[str, str]:
 
 def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
     """Push `base` with other environment variables to `dest`; return the digest. Raises E3301."""
-    manifest = json.loads(_skopeo(["inspect", "--raw"], [base], dest))
+    told = _skopeo(["inspect", "--raw"], [base], dest)
+    base_digest = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
+    manifest = json.loads(told)
     if manifest.get("mediaType") in _INDEXES:
         raise ModelImageFailed(
             dest=dest, reason=f"{base} is a list of images; name one of them by its digest"
@@ -73,6 +77,8 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
     config = with_environment(
         json.loads(_skopeo(["inspect", "--config", "--raw"], [base], dest)), environment
     )
+    labels = config["config"].get("Labels") or {}
+    config["config"]["Labels"] = {**labels, _BASE_NAME: base, _BASE_DIGEST: base_digest}
     content = json.dumps(config).encode()
     digest = hashlib.sha256(content).hexdigest()
     manifest["config"].update(digest=f"sha256:{digest}", size=len(content))
@@ -88,8 +94,9 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
         except ModelImageFailed as failed:
             if "no such file" not in str(failed):
                 raise
-            # The layers are not in this repository yet, and it is not known where else: they travel once.
-            _skopeo(copy, [base, dest], dest)
+            # The layers are not in this repository yet, and it is not known where else: they travel once. The
+            # tag, which may be live, moves last.
+            _skopeo(copy, [base, f"{_repository(dest)}@{base_digest}"], dest)
             _skopeo(copy, [directory, dest], dest)
     return f"sha256:{hashlib.sha256(described).hexdigest()}"
 
@@ -100,6 +107,11 @@ def with_environment(config: dict[str, Any], environment: Mapping[str, str]) -> 
     kept = [line for line in own.get("Env") or [] if line.partition("=")[0] not in environment]
     own["Env"] = kept + [f"{name}={value}" for name, value in environment.items()]
     return config
+
+
+def _repository(reference: str) -> str:
+    """An image reference without its tag and digest; a port is no tag."""
+    return re.sub(r":[^/:]*$", "", reference.partition("@")[0])
 
 
 def _skopeo(command: Sequence[str], places: Sequence[str | Path], dest: str) -> str:

@@ -1,10 +1,13 @@
-"""Fetch one file: python3 fetch.py OUTPUT URL...; the first address that has it wins.
+"""Fetch one file: python3 fetch.py OUTPUT SHA256 URL...; the first address that has it wins.
+
+An address that has something else, as a mirror that was attacked or is half updated does, is passed over.
 
 mirror://debian/ and mirror://debian-security/ stand for the mirrors that this machine's apt uses.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import sys
@@ -35,7 +38,7 @@ def addresses(url: str) -> list[str]:
     return [f"{mirror}/{path}" for mirror in mirrors(archive)]
 
 
-def fetch(url: str, output: Path) -> str:
+def fetch(url: str, sha256: str, output: Path) -> str:
     """Fetch to `output`; return what went wrong, or nothing."""
     for attempt in range(ATTEMPTS):
         time.sleep(attempt)
@@ -48,17 +51,24 @@ def fetch(url: str, output: Path) -> str:
         except OSError as error:
             problem = f"{url}: {error}"
         else:
-            return ""
+            return differs(url, sha256, output)
     return problem
 
 
+def differs(url: str, sha256: str, output: Path) -> str:
+    with output.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    return "" if found == sha256 else f"{url}: holds other bytes, with the sha256 {found}"
+
+
 def main() -> int:
-    output = Path(sys.argv[1])
+    output, sha256 = Path(sys.argv[1]), sys.argv[2]
     problems = []
-    for url in (address for given in sys.argv[2:] for address in addresses(given)):
-        if not (problem := fetch(url, output)):
+    for url in (address for given in sys.argv[3:] for address in addresses(given)):
+        if not (problem := fetch(url, sha256, output)):
             return 0
         problems.append(problem)
+    output.unlink(missing_ok=True)
     sys.stderr.write("\n".join(problems) or "apt names no mirror of Debian's archive.")
     sys.stderr.write("\n")
     return 1

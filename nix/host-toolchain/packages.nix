@@ -58,7 +58,7 @@ in
         "no_proxy"
         "SSL_CERT_FILE"
       ];
-    } ''python3 -IB ${./fetch.py} "$out" ${toString urls}'';
+    } ''python3 -IB ${./fetch.py} "$out" ${sha256} ${toString urls}'';
 
   nixfmt =
     runCommand "nixfmt" { }

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from tests.support.images import CPU, ROOT, build_image, registry, run, stored_b
 
 CODE_CHANGE_BYTES = 300_000
 MODEL_BYTES = 20_000
+INSPECT = ["inspect", "--config", "--tls-verify=false"]
 # bcrypt of "secret"
 HTPASSWD = "user:$2y$05$jgidEhSlbjN.X7B/4QQ22u7neymJrqcxSRi3GtG/ihF9m81vMIJTq\n"
 
@@ -136,6 +138,24 @@ def test_a_models_image_is_pushed_as_a_config(host, directory, tmp_path):
     base = json.loads(pulled_manifest(f"{host}/runner:1"))
     assert manifest["layers"] == base["layers"]
     assert stored_bytes(directory) - before < MODEL_BYTES
-    inspected = ["skopeo", "inspect", "--config", "--tls-verify=false", f"docker://{host}/model:1"]
-    environment = json.loads(run(*inspected).stdout)["config"]["Env"]
+    inspected = run("skopeo", *INSPECT, f"docker://{host}/model:1").stdout
+    environment = json.loads(inspected)["config"]["Env"]
     assert {"COG_WEIGHTS=https://example.com/engine.tar", "SYSTEM_PROMPT=Be brief."} < set(environment)
+
+
+def test_the_tag_of_a_models_image_never_names_the_bare_base(cpu, host, tmp_path):
+    """In a registry that has no layer of it yet."""
+    section = {"weights": "https://example.com/engine.tar"}
+    config = {"engine": "ctranslate2", "model": "owner/name", "instantiate": section}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    base = run(cpu, "digest").stdout.strip()
+    with registry(tmp_path) as other:
+        names = ["--base", f"{host}/runner:1", "--dest", f"{other}/model:live"]
+        run(".venv/bin/cog-triton", "instantiate", tmp_path / "config.yaml", *names)
+        labels = json.loads(run("skopeo", *INSPECT, f"docker://{other}/model:live").stdout)["config"][
+            "Labels"
+        ]
+    put = re.findall(r'"PUT /v2/model/manifests/(\S+) ', (tmp_path / "registry.log").read_text())
+    assert put == [base, "live"]
+    assert labels["org.opencontainers.image.base.name"] == f"{host}/runner:1"
+    assert labels["org.opencontainers.image.base.digest"] == base
