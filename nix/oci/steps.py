@@ -14,7 +14,7 @@ from . import debian, native, wheel
 from .problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .tree import Tree
 
@@ -108,8 +108,9 @@ def _loader_cache(tree: Tree, packages: list[str]) -> None:
 def _prune(tree: Tree, program: str, options: list[str], place: str, version: str) -> list[dict[str, Any]]:
     """Remove the device code of other GPUs from the environment at `place`.
 
-    Returns a row for each library with device code and each file removed: its `path` below site-packages, its
-    `size` and its `device` code in bytes, [before, after], and the `reason` if it was refused.
+    Returns a row for each library with device code and each file that was left out, or a folder of them:
+    its `path` below site-packages, its `size` and its `device` code in bytes, [before, after], and the
+    `reason` if it was refused.
     """
     site = tree.root / wheel.site_packages(place, version)
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -120,7 +121,7 @@ def _prune(tree: Tree, program: str, options: list[str], place: str, version: st
     (report,) = json.loads(done.stdout)
     return [
         {"path": path, "size": [size, 0], "device": [0, 0], "reason": ""}
-        for path, size in report["removed"].items()
+        for path, size in _by_folder({**report["removed"], **report["linked"]})
     ] + [
         {
             "path": library["path"],
@@ -131,6 +132,16 @@ def _prune(tree: Tree, program: str, options: list[str], place: str, version: st
         for library in report["libraries"]
         if library["device_before"] or library["outcome"] == "refused"
     ]
+
+
+def _by_folder(sizes: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Thousands of headers as one row: files of a folder two levels deep are counted together."""
+    folders: dict[str, list[str]] = {}
+    for path in sizes:
+        folders.setdefault("/".join(path.split("/")[:2]), []).append(path)
+    for folder, paths in folders.items():
+        name = paths[0] if len(paths) == 1 else f"{folder} ({len(paths)} files)"
+        yield name, sum(sizes[path] for path in paths)
 
 
 _STEPS: dict[str, Callable[..., list[dict[str, Any]] | None]] = {

@@ -82,6 +82,8 @@ def _prune(arguments: list[str]) -> int:
 def _show(report: TreeReport) -> None:
     for path, size in report.removed.items():
         print(f"{size / _MB:9.1f} -> {0:9.1f} MB  {path}: removed")
+    for path, size in report.linked.items():
+        print(f"{size / _MB:9.1f} -> {0:9.1f} MB  {path}: a copy, now a link")
     for library in report.libraries:
         print(f"{library.size_before / _MB:9.1f} -> {library.size_after / _MB:9.1f} MB  {_line(library)}")
 

@@ -44,6 +44,7 @@ class TreeReport:
     sm: int | None
     libraries: list[LibraryReport] = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
+    linked: dict[str, int] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from .library import is_library, prune_library, replace_file
 from .report import Outcome, TreeReport
-from .unneeded import builder_resources, of_others
+from .unneeded import builder_resources, copies, for_compilers, of_newer_gpus, of_others
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 
 def prune_wheel_tree(
@@ -33,17 +33,23 @@ def prune_wheel_tree(
     """Prune every shared library below `root` for `sm` (None: none of them), and rewrite RECORD.
 
     Files that are not needed are removed: TensorRT's builder resources, except what the `builder` of engines
-    for these architectures needs; with an `sm`, what is for another version of CUDA or for AMD's GPUs. Raises
-    Refused when there is no builder resource for one of them, and OSError.
+    for these architectures needs; with an `sm`, what is for another version of CUDA, for AMD's GPUs or for
+    newer ones, and what only compilers read. Copies of a library become links. Raises Refused when there is
+    no builder resource for one of them, and OSError.
     """
     report = TreeReport(sm)
     files = {path.relative_to(root).as_posix(): path for path in sorted(_files(root))}
-    unneeded = builder_resources(files, builder) | (set() if sm is None else of_others(files))
+    unneeded = builder_resources(files, builder)
+    if sm is not None:
+        unneeded |= of_others(files) | of_newer_gpus(files, sm) | for_compilers(files)
     removed = {files.pop(name) for name in sorted(unneeded)}
     for path in sorted(removed):
         report.removed[path.relative_to(root).as_posix()] = path.stat().st_size
         if not dry_run:
             _remove(path, root)
+    if sm is not None:
+        for name in _link_copies(files, dry_run=dry_run):
+            report.linked[name] = files.pop(name).stat().st_size
     changed = set()
     for path in files.values():
         if sm is None or not is_library(path):
@@ -71,6 +77,21 @@ def _files(root: Path) -> Iterator[Path]:
                 yield path
 
 
+def _link_copies(files: Mapping[str, Path], *, dry_run: bool) -> list[str]:
+    """Make links of copies, to the one with the longest name; return what is a link now."""
+    linked = []
+    for group in copies({name: path.stat().st_size for name, path in files.items()}):
+        kept = max(group, key=len)
+        content = _digest(files[kept])
+        for name in group:
+            if name != kept and _digest(files[name]) == content:
+                linked.append(name)
+                if not dry_run:
+                    files[name].unlink()
+                    files[name].symlink_to(files[kept].name)
+    return linked
+
+
 def _remove(path: Path, root: Path) -> None:
     """Remove a file, and the folders that are empty then."""
     path.unlink()
@@ -86,6 +107,8 @@ def _rewrite_record(record: Path, changed: set[Path], removed: set[Path]) -> boo
     differs = False
     for row in csv.reader(io.StringIO(record.read_text(encoding="utf-8"), newline="")):
         path = Path(os.path.normpath(root / row[0])) if row else None
+        if path and path.is_symlink():
+            path = path.parent / path.readlink()
         if path in removed:
             differs = True
         elif path in changed:

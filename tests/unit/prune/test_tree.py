@@ -169,3 +169,59 @@ def test_what_is_for_another_cuda_stays_where_nothing_else_is(tmp_path):
 def test_nothing_goes_that_is_for_no_gpu_in_particular(tmp_path):
     installed(tmp_path, [*FLAVOURS, *AMD])
     assert prune_wheel_tree(tmp_path, None).removed == {}
+
+
+NOT_LOADED = [
+    "torch/include/ATen/Tensor.h",
+    "include/cudnn_frontend/graph.h",
+    "flashinfer/data/cccl/thrust/vector",
+    "tilelang/3rdparty/tvm/src/runtime.cc",
+    "tilelang/src/op/gemm.cc",
+    "triton/backends/nvidia/lib/cupti/libcupti_static.a",
+    "samples/tutorial.ipynb",
+]
+LOADED = [
+    "triton/backends/nvidia/include/cuda.h",
+    "nvidia/cu13/include/cuda_fp16.h",
+    "nvidia/cu13/lib/libcudadevrt.a",
+    "tilelang/src/tl_templates/cuda/gemm.h",
+    "flashinfer/jit/core.py",
+    "torch/lib/libtorch.so",
+]
+
+
+def test_what_only_compilers_read_goes(tmp_path):
+    installed(tmp_path, [*NOT_LOADED, *LOADED])
+    assert set(prune_wheel_tree(tmp_path, 90).removed) == set(NOT_LOADED)
+    assert all((tmp_path / name).exists() for name in LOADED)
+
+
+@pytest.mark.parametrize(
+    ("sm", "gone"), [(86, {"deep_gemm", "tokenspeed"}), (90, {"tokenspeed"}), (100, set())]
+)
+def test_what_newer_gpus_run_goes(tmp_path, sm, gone):
+    names = {
+        "deep_gemm": ["vllm/third_party/deep_gemm/include/a.cuh"],
+        "tokenspeed": [
+            "tokenspeed_mla/a.py",
+            "tokenspeed_triton/libtriton.so",
+            "vllm/third_party/fmha_sm100/csrc/a.cu",
+        ],
+    }
+    installed(tmp_path, [name for group in names.values() for name in group])
+    wanted = {name for key in gone for name in names[key]}
+    assert set(prune_wheel_tree(tmp_path, sm).removed) == wanted
+
+
+def test_copies_of_a_library_become_links(tmp_path):
+    codec = [f"{DSL}/libavcodec.so{end}" for end in ("", ".", ".62", ".62.28.101")]
+    installed(tmp_path, codec)
+    (tmp_path / DSL / "libavcodec_other.so").write_bytes(LIBRARY)
+    report = prune_wheel_tree(tmp_path, 90)
+    assert set(report.linked) == set(codec[:3])
+    assert {(tmp_path / name).readlink().as_posix() for name in codec[:3]} == {"libavcodec.so.62.28.101"}
+    rows = (tmp_path / f"{DSL}-4.6.0.dist-info/RECORD").read_text().splitlines()
+    content = (tmp_path / codec[3]).read_bytes()
+    assert rows == [f"{name},{digest(content)},{len(content)}" for name in codec]
+    assert content != LIBRARY
+    assert prune_wheel_tree(tmp_path, 90).linked == {}
