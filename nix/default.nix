@@ -15,6 +15,9 @@ let
     86
     90
   ];
+  version = builtins.head (
+    builtins.match ".*VERSION = \"([^\"]+)\".*" (builtins.readFile ../shared/__init__.py)
+  );
   steps = import ./steps.nix { inherit fetch sources tools; };
   parts = import ./layers.nix {
     inherit
@@ -23,6 +26,7 @@ let
       sources
       steps
       tools
+      version
       ;
   };
   inherit (import ./image.nix { inherit pkgs tools revision; }) mkImage mkModel;
@@ -32,6 +36,7 @@ let
       mkImage
       parts
       sms
+      version
       ;
   };
 in

@@ -88,6 +88,13 @@ let
           mv downloaded/* "$out"
         '';
 
+  # As in package URLs: debian-13.
+  distro =
+    let
+      release = builtins.head (filter (package: package.name == "base-files") debian.packages);
+    in
+    "debian-${builtins.head (builtins.match "([0-9]+).*" release.version)}";
+
   # nixpkgs knows the mirrors of Debian's main archive; the host's toolchain those of updates, too.
   mirrors = pkgs.debianMirrors or [ "debian" ];
 
@@ -131,7 +138,8 @@ in
       quoted = builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file;
       url = builtins.replaceStrings [ "{file}" ] [ quoted ] locked.address;
     in
-    described "source" locked (
+    { inherit (locked) address; }
+    // described "source" locked (
       if locked.sha256 == null then
         unknown locked.file
       else
@@ -145,7 +153,7 @@ in
   # The Debian packages of one set.
   debian =
     set:
-    map (locked: described "debian" locked (fetchDebian locked)) (
+    map (locked: { inherit distro; } // described "debian" locked (fetchDebian locked)) (
       filter (package: package.set == set) debian.packages
     );
 }

@@ -12,31 +12,34 @@ let
       name,
       layers,
       config,
+      base ? null,
     }:
     let
       result = tools.run {
-        inherit name;
+        inherit name spec;
         module = "image";
-        spec = {
-          inherit name created;
-          layers = map toString layers;
-          config = config // {
-            # "NAME=value", as OCI has it
-            Env = map (key: "${key}=${config.Env.${key}}") (builtins.attrNames config.Env);
-            Labels =
-              config.Labels
-              // {
-                "org.opencontainers.image.created" = created;
-              }
-              // (if revision == null then { } else { "org.opencontainers.image.revision" = revision; });
-          };
-          python = "${tools.python}/bin/python3";
-          skopeo = "${pkgs.skopeo}/bin/skopeo";
-        };
         arguments = tools.library;
       };
+      spec = {
+        inherit name created;
+        # The image that this one was made from, if it was.
+        base = if base == null then null else base.spec;
+        layers = map toString layers;
+        config = config // {
+          # "NAME=value", as OCI has it
+          Env = map (key: "${key}=${config.Env.${key}}") (builtins.attrNames config.Env);
+          Labels =
+            config.Labels
+            // {
+              "org.opencontainers.image.created" = created;
+            }
+            // (if revision == null then { } else { "org.opencontainers.image.revision" = revision; });
+        };
+        python = "${tools.python}/bin/python3";
+        skopeo = "${pkgs.skopeo}/bin/skopeo";
+      };
     in
-    result // { inherit layers config; };
+    result // { inherit layers config spec; };
 in
 {
   inherit mkImage;
@@ -52,6 +55,7 @@ in
     mkImage {
       inherit name;
       inherit (runner) layers;
+      base = runner;
       config = runner.config // {
         Env = runner.config.Env // builtins.mapAttrs (_: toString) env;
         Labels = runner.config.Labels // labels;

@@ -4,13 +4,12 @@
   mkImage,
   parts,
   sms,
+  version,
 }:
 let
-  version = builtins.head (
-    builtins.match ".*VERSION = \"([^\"]+)\".*" (builtins.readFile ../shared/__init__.py)
-  );
   runner = fetch.wheels "runner";
   cog = builtins.head (builtins.filter (package: package.name == "cog") runner.packages);
+  source = "https://github.com/replicate/cog-triton";
   description = "Turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
 
   imageConfig =
@@ -70,6 +69,9 @@ let
         "org.opencontainers.image.title" = name;
         "org.opencontainers.image.description" = description;
         "org.opencontainers.image.version" = version;
+        "org.opencontainers.image.source" = source;
+        # Of our own part; `./result sbom` has those of everything.
+        "org.opencontainers.image.licenses" = "Apache-2.0";
         "run.cog.version" = cog.version;
         "run.cog.has_init" = "true";
         "run.cog.config" = builtins.toJSON {

@@ -6,6 +6,7 @@
   sources,
   steps,
   tools,
+  version,
 }:
 let
   inherit (steps)
@@ -139,6 +140,10 @@ rec {
 
   bridge = mkLayer {
     name = "bridge";
+    own = {
+      name = "cog-triton-engine-bridge";
+      inherit version;
+    };
     steps = [ (files tools.bridge "${home}/bridge") ];
   };
 
@@ -192,6 +197,10 @@ rec {
     predictor:
     mkLayer {
       name = "application-${predictor}";
+      own = {
+        name = "cog-triton";
+        inherit version;
+      };
       steps = [
         (files sources.application "src")
         (files "${sources.files}/application" "")

@@ -22,7 +22,7 @@ in
   # The programs that make layers, and all of them: another verb does not make layers anew.
   layerPrograms =
     select "layer-programs" "nix|nix/oci"
-      "nix/oci/(__init__|compile_modules|compress|debian|layer|native|problem|steps|tar|tree|wheel)[.]py"
+      "nix/oci/(__init__|compile_modules|compress|debian|facts|layer|licences|native|problem|steps|tar|tree|wheel)[.]py"
     + "/nix";
   programs = select "programs" "nix|nix/oci" "nix/oci/[^/]+[.]py" + "/nix";
   prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";

@@ -11,6 +11,7 @@ rec {
       steps,
       packages ? [ ],
       attributes ? { },
+      own ? null,
     }:
     let
       unknown = builtins.filter (package: package.sha256 == "") packages;
@@ -24,8 +25,13 @@ rec {
         module = "layer";
         programs = sources.layerPrograms;
         spec = {
-          inherit name steps attributes;
-          packages = map (package: removeAttrs package [ "path" ]) packages;
+          inherit
+            name
+            steps
+            attributes
+            own
+            ;
+          packages = map (package: package // { path = "${package.path}"; }) packages;
         };
       };
 

@@ -77,8 +77,9 @@ def write_small_files(image: Image, directory: Path) -> None:
 
 
 def write_blob(record: dict[str, object], directory: Path) -> None:
+    """Make the layer of a record; a plain tar where that is what the record's digest is of (Image.plain)."""
     with (directory / blob_path(str(record["digest"]))).open("wb") as blob:
-        layer.make_again(record, _writer(blob))
+        layer.make_again(record, _writer(blob), plain=record["digest"] == record["diff_id"])
 
 
 def _writer(output: IO[bytes]) -> Callable[[bytes], None]:

@@ -45,7 +45,7 @@ def merge_usr(tree: Tree) -> None:
 
 def unpack(package: Path, tree: Tree) -> None:
     """Add the files of a package, and its control data where scanners look for it (status.d)."""
-    for name, data in _members(package):
+    for name, data in members(package):
         kind = name.partition(".tar")[0]
         if kind not in {"control", "data"}:
             continue
@@ -56,7 +56,8 @@ def unpack(package: Path, tree: Tree) -> None:
                 _add(archive, tree)
 
 
-def _members(package: Path) -> Iterator[tuple[str, bytes]]:
+def members(package: Path) -> Iterator[tuple[str, bytes]]:
+    """The members of the ar archive, with their contents. Raises Problem when it is none."""
     with package.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise Problem(f"{package.name} is not a Debian package.")

@@ -3,8 +3,8 @@
     python3 -m oci.image SPEC RESULT LIBRARY...
 
 SPEC is JSON: {"name", "layers" (paths of records), "config" (the `config` of the OCI image config),
-"created", "python" and "skopeo" (programs)}. RESULT becomes an executable file with the verbs of verbs.py;
-LIBRARY are the folders that it imports them from.
+"created", "python" and "skopeo" (programs), "base" (the SPEC of the image that it was made from, or null)}.
+RESULT becomes an executable file with the verbs of verbs.py; LIBRARY are the folders that it imports.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 _CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_BASE_NAME = "org.opencontainers.image.base.name"
+_BASE_DIGEST = "org.opencontainers.image.base.digest"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 _PROGRAM = """#!{python} -IB
@@ -53,13 +55,17 @@ class Image:
     @classmethod
     def of(cls, spec: dict[str, Any]) -> Image:
         layers = [json.loads(Path(path).read_text()) for path in spec["layers"]]
+        own = spec["config"]
+        if base := spec.get("base"):
+            labels = {_BASE_NAME: base["name"], _BASE_DIGEST: cls.of(base).manifest.digest}
+            own = {**own, "Labels": {**own["Labels"], **labels}}
         config = Blob(
             _json(
                 {
                     "architecture": "amd64",
                     "os": "linux",
                     "created": spec["created"],
-                    "config": spec["config"],
+                    "config": own,
                     "rootfs": {"type": "layers", "diff_ids": [layer["diff_id"] for layer in layers]},
                     "history": [
                         {"created": spec["created"], "created_by": layer["name"], "comment": "cog-triton"}
@@ -73,10 +79,20 @@ class Image:
             "mediaType": MANIFEST,
             "config": config.described(_CONFIG),
             "layers": [
-                {"mediaType": _LAYER, "digest": layer["digest"], "size": layer["size"]} for layer in layers
+                {"mediaType": f"{_LAYER}+gzip", "digest": layer["digest"], "size": layer["size"]}
+                for layer in layers
             ],
         }
         return cls(spec["name"], layers, config, Blob(_json(manifest)), spec["skopeo"])
+
+    def plain(self) -> Image:
+        """The same image over plain tars: with this config, but with a manifest that is never pushed."""
+        layers = [{**layer, "digest": layer["diff_id"], "size": layer["tar_size"]} for layer in self.layers]
+        manifest = json.loads(self.manifest.content)
+        manifest["layers"] = [
+            {"mediaType": _LAYER, "digest": layer["digest"], "size": layer["size"]} for layer in layers
+        ]
+        return replace(self, layers=layers, manifest=Blob(_json(manifest)))
 
     def index(self) -> bytes:
         """The index.json of an OCI layout that holds this image."""

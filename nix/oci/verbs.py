@@ -6,8 +6,6 @@ import argparse
 import errno
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 from .archive import stream, write_layout
 from .attachments import PROVENANCE, SBOM, attach
 from .image import Image
+from .load import load
 from .problem import Problem
 from .push import push
 from .sbom import spdx
@@ -28,7 +27,7 @@ def main(spec: dict[str, Any]) -> None:
     try:
         match arguments.verb:
             case "load":
-                _load(image)
+                load(image, _tell)
             case "push":
                 push(image, arguments.reference, spec["skopeo"], _tell)
                 print(image.manifest.digest)
@@ -101,26 +100,6 @@ def _attach(image: Image, created: str, reference: str, provenance: Path | None)
         documents[PROVENANCE] = provenance.read_bytes()
     for kind, document in documents.items():
         _tell(f"{kind}: {attach(image, reference, kind, document)}")
-
-
-def _load(image: Image) -> None:
-    program = _container_engine()
-    with subprocess.Popen([program, "load"], stdin=subprocess.PIPE) as loading:
-        assert loading.stdin is not None
-        with loading.stdin as pipe:
-            stream(image, pipe, _tell)
-    if loading.returncode:
-        raise Problem(f"`{program} load` failed; it has said why above.")
-
-
-def _container_engine() -> str:
-    if shutil.which("docker"):
-        server = subprocess.run(["docker", "version"], capture_output=True, check=False)
-        if server.returncode == 0:
-            return "docker"
-    if shutil.which("podman"):
-        return "podman"
-    raise Problem("Neither a running docker nor podman is there: install one, or use the verb `layout`.")
 
 
 def _inspect(image: Image, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import venv
 
 import pytest
 
@@ -53,3 +54,13 @@ def stand_in_locks(tmp_path_factory):
     directory = tmp_path_factory.mktemp("stand-ins")
     run(sys.executable, "-m", "nix.lock.stand_ins", directory, cwd=ROOT)
     return directory / "locks"
+
+
+@pytest.fixture(scope="session")
+def judges(tmp_path_factory):
+    """The folder of the programs that images are judged by."""
+    place = tmp_path_factory.mktemp("judges")
+    venv.create(place, with_pip=True)
+    lock = ROOT / "requirements/judges.txt"
+    run(place / "bin/pip", "install", "--quiet", "--no-deps", "--require-hashes", "--requirement", lock)
+    return place / "bin"

@@ -113,6 +113,11 @@ def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
     own, base = (json.loads(run(result, "inspect", "--json").stdout) for result in (model, cpu))
     assert own["layers"] == base["layers"]
     assert own["digest"] != base["digest"]
+    run(model, "layout", tmp_path / "layout")
+    inspected = run("skopeo", "inspect", "--config", f"oci:{tmp_path / 'layout'}").stdout
+    labels = json.loads(inspected)["config"]["Labels"]
+    assert labels["org.opencontainers.image.base.name"] == CPU
+    assert labels["org.opencontainers.image.base.digest"] == base["digest"]
 
 
 def git(*arguments, cwd):

@@ -1,5 +1,7 @@
 """The CPU's runner in a container, from the demo's engine to streamed text."""
 
+import json
+import re
 import ssl
 import tarfile
 
@@ -7,7 +9,7 @@ import pytest
 
 from demo.cog_client import PredictionClient
 from tests.support.files import CERTIFICATE, FileServer
-from tests.support.images import CPU, LIMITS, container, podman, run, shared_directory
+from tests.support.images import CPU, LIMITS, build_image, container, podman, run, shared_directory
 
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -16,6 +18,30 @@ BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 def image(cpu):
     run(cpu, "load")
     return CPU
+
+
+def test_loading_makes_only_what_podman_lacks(cpu, checkout, tmp_path, image):
+    """And no gzip: podman gets the tars that the image's config names."""
+    again = run(cpu, "load").stderr.splitlines()
+    assert [line for line in again if "sending" in line] == []
+    module = checkout / "runner/__init__.py"
+    module.write_text(module.read_text() + "\n# changed\n")
+    changed = build_image(CPU, tmp_path / "changed", root=checkout)
+    told = run(changed, "load").stderr
+    assert re.findall(r"^(\S+): sending", told, re.MULTILINE) == ["application-runner"]
+    run(cpu, "load")
+    names = json.loads(podman("image", "inspect", image).stdout)[0]["RepoTags"]
+    assert names == [f"docker.io/library/{CPU}:latest"]
+    assert podman("image", "inspect", image, "--format={{.Id}}").stdout.strip() == config_digest(
+        cpu, tmp_path
+    )
+
+
+def config_digest(result, tmp_path):
+    run(result, "layout", tmp_path / "layout")
+    digest = json.loads((tmp_path / "layout/index.json").read_text())["manifests"][0]["digest"]
+    manifest = json.loads((tmp_path / "layout/blobs" / digest.replace(":", "/")).read_text())
+    return manifest["config"]["digest"].removeprefix("sha256:")
 
 
 def answer(server, demo):

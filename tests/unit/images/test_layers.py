@@ -42,10 +42,10 @@ def tar_bytes(files):
     return buffer.getvalue()
 
 
-def make_deb(path, files):
+def make_deb(path, files, control="Package: some\nVersion: 1~2\nDescription: a\n b: c\n"):
     members = {
         "debian-binary": b"2.0\n",
-        "control.tar.xz": tar_bytes({"control": b"Package: some\nVersion: 1~2\nDescription: a\n b: c\n"}),
+        "control.tar.xz": tar_bytes({"control": control.encode()}),
         "data.tar.xz": tar_bytes(files),
     }
     with path.open("wb") as archive:

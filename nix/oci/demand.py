@@ -1,0 +1,64 @@
+"""Copy an image with a program that opens a layer only when it is not there yet: only then is it made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from .archive import write_blob
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from .image import Image
+
+_MISSING = re.compile(r"blobs/(sha256)/([0-9a-f]{64}): no such file")
+
+
+def copy_on_demand(
+    image: Image,
+    layout: Path,
+    command: list[str],
+    *,
+    known: Collection[str] | None = None,
+    explain: Callable[[str], str],
+    tell: Callable[[str], None],
+) -> None:
+    """Run a command that copies from the OCI layout, which holds no layer yet, until it has what it asks for.
+
+    Where it is known which layers are there (diff_ids), the others are made at once. Raises Problem, with
+    what `explain` makes of the command's complaint.
+    """
+    sent: set[str] = set()
+
+    def make(record: dict[str, object]) -> None:
+        tell(f"{record['name']}: sending {float(str(record['size'])) / 1e6:.1f} MB")
+        write_blob(record, layout)
+        sent.add(str(record["digest"]))
+
+    layers = {record["digest"]: record for record in image.layers}
+    if known is not None:
+        for record in image.layers:
+            if record["diff_id"] not in known:
+                make(record)
+    while complaint := run(command):
+        missing = _MISSING.search(complaint)
+        digest = ":".join(missing.groups()) if missing else ""
+        if digest not in layers or digest in sent:
+            raise Problem(explain(complaint))
+        make(layers[digest])
+    for digest, record in layers.items():
+        if digest not in sent:
+            tell(f"{record['name']}: was there")
+
+
+def run(command: list[str]) -> str:
+    """What a command complains of; empty when it succeeds. Raises Problem when it is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Problem(f"{command[0]} is not there: install it.") from None
+    return (done.stderr.strip() or f"it ended with status {done.returncode}") if done.returncode else ""

@@ -1,0 +1,79 @@
+"""Load an image into docker or podman, whichever is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .archive import stream, write_small_files
+from .demand import copy_on_demand
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .image import Image
+
+
+def load(image: Image, tell: Callable[[str], None]) -> None:
+    """Load under the image's name, tagged `latest`. Raises Problem when there is nothing to load it into."""
+    if shutil.which("docker") and not _failed(["docker", "version"]):
+        _into_docker(image, tell)
+    elif shutil.which("podman"):
+        _into_podman(image, tell)
+    else:
+        raise Problem("Neither a running docker nor podman is there: install one, or use the verb `layout`.")
+
+
+def _into_docker(image: Image, tell: Callable[[str], None]) -> None:
+    """As an archive, which is all that docker takes."""
+    with subprocess.Popen(["docker", "load"], stdin=subprocess.PIPE) as loading:
+        assert loading.stdin is not None
+        with loading.stdin as pipe:
+            stream(image, pipe, tell)
+    if loading.returncode:
+        raise Problem("`docker load` failed; it has said why above.")
+
+
+def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
+    """As plain tars, of which only those are made that podman lacks."""
+    plain = image.plain()
+    with tempfile.TemporaryDirectory(prefix="load-") as scratch:
+        layout = Path(scratch)
+        write_small_files(plain, layout)
+        copy_on_demand(
+            plain,
+            layout,
+            ["podman", "pull", "--quiet", f"oci:{layout}"],
+            known=_known_to_podman(),
+            explain=lambda complaint: f"podman could not load it: {complaint.splitlines()[-1]}",
+            tell=tell,
+        )
+        identity = image.config.digest.removeprefix("sha256:")
+        name = f"docker.io/library/{image.name}:latest"
+        if _failed(["podman", "tag", identity, name]):
+            raise Problem(f"podman has loaded {identity}, but could not name it {name}.")
+        # It was named after the folder that it came from.
+        _failed(["podman", "untag", identity, f"localhost{layout}:latest"])
+    tell(f"{name} is loaded.")
+
+
+def _known_to_podman() -> set[str]:
+    """The diff_ids of the layers of all images that it has."""
+    images = _output(["podman", "images", "--quiet", "--no-trunc"]).split()
+    if not images:
+        return set()
+    inspected = json.loads(_output(["podman", "image", "inspect", *sorted(set(images))]) or "[]")
+    return {layer for image in inspected for layer in image["RootFS"]["Layers"]}
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _failed(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode != 0
