@@ -157,7 +157,7 @@ rec {
     mkEngineLayer "vllm" sm (environment {
       name = "engine-vllm";
       place = "${home}/engines/vllm";
-      # A fifth of the layer's bytecode, of which a start loads little or nothing.
+      # A third of the layer's bytecode, of which a start loads little or nothing.
       seldom = [
         "anthropic"
         "cudnn"
