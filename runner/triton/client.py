@@ -206,8 +206,13 @@ class EngineClient:
     async def _connect_once(self) -> CogTritonError:
         """Connect, and serve the connection until it ends. Raises OSError when nobody listens."""
         loop = asyncio.get_running_loop()
-        _, feed = await loop.create_unix_connection(lambda: _Feed(self._take), str(self._feed_path))
-        connection = self._connection = _Connection(feed)
+        # The first frames may come before this returns: under uvloop they do.
+        connection = self._connection = _Connection(feed := _Feed(self._take))
+        try:
+            await loop.create_unix_connection(lambda: feed, str(self._feed_path))
+        except OSError:
+            self._connection = None
+            raise
         streaming = asyncio.create_task(self._stream_requests(connection))
         try:
             ends: list[asyncio.Future[Any]] = [feed.ended, streaming]
