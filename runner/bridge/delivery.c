@@ -196,12 +196,14 @@ void delivery_fail_all(struct delivery *delivery, const char *coded_error) {
 void delivery_send_feeds(struct delivery *delivery) {
   for (unsigned i = 0; i < delivery->feeds.count; i++) {
     struct feed *feed = delivery->feeds.feeds[i];
-    bool gathers = feed_is_idle(feed) && feed->waiting > 0;
-    for (uint32_t place = 0; gathers && place < delivery->requests.in_use; place++) {
+    feed_send(feed, delivery->feeds.patience);
+    if (!feed_is_idle(feed) || feed->waiting == 0) continue;
+    for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
       struct request *request = delivery->requests.requests[place];
       if (request != NULL && request->feed == feed && request->output.length > 0) flush(request, NOT_FINISHED);
     }
-    feed_send(feed);
+    feed_finish_frame(feed);
+    feed_send(feed, delivery->feeds.patience);
   }
 }
 

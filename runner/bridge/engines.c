@@ -55,7 +55,7 @@ static TRITONSERVER_Error *engine_start(struct settings settings, struct engine 
   pthread_mutex_init(&engine->lock, NULL);
   pthread_cond_init(&engine->start_ends, NULL);
   if (!queue_open(&engine->queue) || !watch_owner(engine) ||
-      !feeds_open(&engine->delivery.feeds, settings.feed_path) ||
+      !feeds_open(&engine->delivery.feeds, settings.feed_path, settings.feed_timeout_seconds) ||
       !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));

@@ -14,8 +14,7 @@
 #include "constants.h"
 #include "triton.h"
 
-#define READ_PATIENCE (30 * SECOND)       // a client that reads nothing for so long is given up
-#define CLOSE_PATIENCE (200 * MILLISECOND)
+#define CLOSE_PATIENCE (200 * MILLISECOND)  // for what is not sent yet
 #define STATISTICS_PAUSE SECOND
 
 enum {
@@ -34,14 +33,14 @@ static void append_frame(struct buffer *buffer, int type, const void *body, size
 }
 
 static void feed_tell(struct feed *feed, const struct buffer *frame) {
-  if (feed->out.length == 0) feed->read_by = now_ns() + READ_PATIENCE;
+  if (feed->out.length == 0) feed->read_at = now_ns();
   buffer_append(&feed->out, frame->data, frame->length);
 }
 
 // ---- who is there
 
-bool feeds_open(struct feeds *feeds, const char *path) {
-  *feeds = (struct feeds){.listener = -1, .path = path};
+bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds) {
+  *feeds = (struct feeds){.listener = -1, .path = path, .patience = (uint64_t)(patience_seconds * (double)SECOND)};
   if (path == NULL) return true;
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
@@ -84,7 +83,7 @@ void feeds_accept(struct feeds *feeds) {
     uint32_t version;
     uint64_t number;
   } opened = {PROTOCOL_VERSION, feed->number};
-  feed->read_by = now_ns() + READ_PATIENCE;
+  feed->read_at = now_ns();
   append_frame(&feed->out, FEED_OPENED, &opened, sizeof opened);
   feed_tell(feed, &feeds->engine);
   feed_tell(feed, &feeds->statistics);
@@ -113,7 +112,8 @@ void feeds_close_all(struct feeds *feeds) {
   while (feeds->count > 0) {
     struct feed *feed = feeds->feeds[0];
     for (uint64_t now = now_ns(); feed->waiting + feed->out.length > 0 && !feed->broken && now < until; now = now_ns()) {
-      feed_send(feed);
+      feed_send(feed, feeds->patience);
+      if (feed_is_idle(feed)) feed_finish_frame(feed);
       struct pollfd socket = {.fd = feed->socket, .events = POLLOUT};
       if (feed->out.length > 0) poll(&socket, 1, (int)((until - now) / MILLISECOND) + 1);
     }
@@ -187,8 +187,8 @@ void feed_add(struct feed *feed, uint64_t request, int finish, int extras, uint3
 
 bool feed_is_idle(const struct feed *feed) { return feed->out.length == 0 && feed->broken == NULL; }
 
-// The frame that is being made is complete.
-static void finish_frame(struct feed *feed) {
+void feed_finish_frame(struct feed *feed) {
+  if (feed->outputs == 0) return;
   struct __attribute__((packed)) {
     uint32_t length;
     uint8_t type;
@@ -200,21 +200,20 @@ static void finish_frame(struct feed *feed) {
   feed->frame = empty;
   feed->outputs = 0;
   feed->waiting = 0;
-  feed->read_by = now_ns() + READ_PATIENCE;
+  feed->read_at = now_ns();
 }
 
-void feed_send(struct feed *feed) {
-  if (feed_is_idle(feed) && feed->outputs > 0) finish_frame(feed);
+void feed_send(struct feed *feed, uint64_t patience) {
   if (feed->broken == NULL && feed->waiting > MOST_WAITING) feed->broken = "its client is too far behind";
   if (feed->broken != NULL || feed->out.length == 0) return;
   ssize_t size = send(feed->socket, feed->out.data + feed->sent, feed->out.length - feed->sent, MSG_NOSIGNAL);
   if (size > 0) {
     feed->sent += (size_t)size;
-    feed->read_by = now_ns() + READ_PATIENCE;
+    feed->read_at = now_ns();
     if (feed->sent == feed->out.length) feed->out.length = feed->sent = 0;
   } else if (errno != EAGAIN && errno != EINTR) {
     feed->broken = "its client is gone";
-  } else if (now_ns() >= feed->read_by) {
+  } else if (now_ns() - feed->read_at >= patience) {
     feed->broken = "its client does not read";
   }
 }

@@ -15,7 +15,7 @@ struct feed {
   struct buffer in;     // from the client: what is left of it
   struct buffer out;    // whole frames
   size_t sent;          // of `out`
-  uint64_t read_by;     // ns; while `out` holds something: the client is given up then
+  uint64_t read_at;     // ns; while `out` holds something: when the client last read
   struct buffer frame;  // a FEED_STEP frame in the making, for when all of `out` is sent
   uint32_t outputs;     // in it
   size_t waiting;       // bytes of output in it, or kept by requests of this feed
@@ -27,6 +27,7 @@ struct feed {
 struct feeds {
   int listener;  // -1: none
   const char *path;
+  uint64_t patience;   // ns; a client that reads nothing for so long is given up
   uint64_t listen_at;  // ns; before it nobody is let in
   struct feed *feeds[MOST_FEEDS];
   unsigned count;
@@ -36,7 +37,7 @@ struct feeds {
 };
 
 // Listens at `path`; NULL: nowhere. False, with errno, when that cannot be done.
-bool feeds_open(struct feeds *feeds, const char *path);
+bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds);
 void feeds_accept(struct feeds *feeds);
 struct feed *feeds_find(const struct feeds *feeds, uint64_t number);  // NULL: there is none
 void feeds_close(struct feeds *feeds, struct feed *feed);
@@ -51,11 +52,12 @@ void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_
 void feed_add(struct feed *feed, uint64_t request, int finish, int extras, uint32_t count, const void *data,
               size_t size);
 
-// Whether the frame that is being made, now complete, could go.
+// Whether all is sent, so that the frame that is being made can go when it is finished.
 bool feed_is_idle(const struct feed *feed);
+void feed_finish_frame(struct feed *feed);
 
-// Sends what may go, and sees whether the client still reads.
-void feed_send(struct feed *feed);
+// Sends what may go. A client that takes nothing for `patience` ns breaks its feed.
+void feed_send(struct feed *feed, uint64_t patience);
 
 // Reads what the client sent; feed_next_cancel takes from it the requests that are to be cancelled.
 void feed_receive(struct feed *feed);

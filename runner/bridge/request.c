@@ -91,6 +91,7 @@ static TRITONSERVER_Error *read_outputs(struct request *request) {
 
 static TRITONSERVER_Error *read_parameters(struct request *request) {
   uint32_t count;
+  bool numbered = false;
   TRITONSERVER_Error *error = TRITONBACKEND_RequestParameterCount(request->triton, &count);
   for (uint32_t i = 0; error == NULL && i < count; i++) {
     const char *key;
@@ -111,8 +112,10 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
       request->feed_number = (uint64_t)number;
     } else {
       request->feed_request = (uint64_t)number;
+      numbered = true;
     }
   }
+  if (error == NULL && numbered != (request->feed_number != 0)) return malformed("feed and feed_request go together");
   return error;
 }
 

@@ -52,18 +52,22 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
   }
 
   char *start_timeout = parameter_value(config, "start_timeout_seconds");
+  char *feed_timeout = parameter_value(config, "feed_timeout_seconds");
   char *max_restarts = parameter_value(config, "max_restarts");
   char *owner_pid = parameter_value(config, "owner_pid");
   double restarts = 5, owner = 0;
   settings->start_timeout_seconds = 600;
+  settings->feed_timeout_seconds = 30;
   bool valid = read_number(start_timeout, 0.001, &settings->start_timeout_seconds) &&
+               read_number(feed_timeout, 0.001, &settings->feed_timeout_seconds) &&
                read_number(max_restarts, 0, &restarts) && read_number(owner_pid, 1, &owner);
   settings->max_restarts = (long)restarts;
   settings->owner_pid = (pid_t)owner;
   free(start_timeout);
+  free(feed_timeout);
   free(max_restarts);
   free(owner_pid);
-  return valid ? NULL : misconfigured("start_timeout_seconds, max_restarts or owner_pid is no number in its range");
+  return valid ? NULL : misconfigured("a parameter that must be a number is none, or out of its range");
 }
 
 TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings) {

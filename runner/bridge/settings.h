@@ -14,6 +14,7 @@ struct settings {
   char *engine_path;
   char *status_path;  // NULL: no status page
   char *feed_path;    // NULL: no feeds
+  double feed_timeout_seconds;  // in which a feed's client must read something
   double start_timeout_seconds;
   long max_restarts;
   pid_t owner_pid;  // 0: none

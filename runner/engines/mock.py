@@ -1,7 +1,8 @@
 """The mock engine: a fixed token rate per stream, for load tests; errors and crashes on request.
 
 `engine_dir/config.json` may hold `tokens_per_second` (of each stream; 0 or none: as fast as they are taken)
-and `time_to_first_token` (s). `engine_dir/engine/mock.json` says which tokens:
+and `time_to_first_token` (s). With `step_seconds` tokens come as a real engine's do: in steps of so many
+seconds for all streams together, one token for each. `engine_dir/engine/mock.json` says which tokens:
 
     {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null}
 
@@ -99,6 +100,7 @@ class MockEngine:
             self._script = _Script(**json.loads((engine_dir / "engine/mock.json").read_text()))
             self._rate = float(config.get("tokens_per_second") or 0) or inf
             self._first_token_delay = float(config.get("time_to_first_token") or 0)
+            self._step_seconds = float(config.get("step_seconds") or 0)
             sequence = int(config.get("max_seq_len") or MOST_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not right") from error
@@ -151,7 +153,7 @@ class MockEngine:
         last_step = -inf
         while True:
             with self._changed:
-                now = self._wait(last_step + _TICK if self._rate < inf else -inf)
+                now = self._wait(self._next_step(last_step))
                 if self._shut_down:
                     return
                 outputs = [Output(request_id, (), FinishReason.CANCELLED) for request_id in self._cancelled]
@@ -165,6 +167,13 @@ class MockEngine:
             if any(stream.crashes for stream in streams):
                 os._exit(1)
             last_step = now
+
+    def _next_step(self, last_step: float) -> float:
+        """The time before which there is no step."""
+        if self._step_seconds:
+            # Steps are at multiples, so that late ones do not shift those that follow.
+            return (int(last_step / self._step_seconds) + 1) * self._step_seconds if last_step > 0 else -inf
+        return last_step + _TICK if self._rate < inf else -inf
 
     def _wait(self, not_before: float) -> float:
         """Sleep until there is something to do; return the time."""
@@ -190,12 +199,14 @@ class MockEngine:
     def _advance(self, stream: _Stream, now: float) -> Iterator[Output]:
         """Give the stream the tokens that are due, and say when it gets the next one."""
         end = stream.length // 2 if stream.fails else stream.length
-        count = min(self._due_tokens(now - stream.start) - stream.sent, end - stream.sent, _MOST_TOKENS)
+        due = 1 if self._step_seconds else self._due_tokens(now - stream.start) - stream.sent
+        count = min(due, end - stream.sent, _MOST_TOKENS)
         first = stream.sent % self._script.token_count
         tokens = self._cycle[first : first + count]
         stream.sent += count
         if stream.sent < end:
-            heappush(self._due, (stream.start + stream.sent / self._rate, stream.request_id))
+            due_at = now if self._step_seconds else stream.start + stream.sent / self._rate
+            heappush(self._due, (due_at, stream.request_id))
             yield Output(stream.request_id, tokens)
             return
         del self._streams[stream.request_id]

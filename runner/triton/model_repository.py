@@ -37,6 +37,7 @@ class BridgeParameters:
     max_restarts: int | None = None
     status_path: Path | None = None
     feed_path: Path | None = None
+    feed_timeout_seconds: float | None = None
     owner_pid: int | None = None
 
 

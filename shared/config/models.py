@@ -143,6 +143,14 @@ class MockConfig(EngineConfig):
     time_to_first_token: float = Field(
         0.0, ge=0, le=3600, allow_inf_nan=False, description="Seconds from a request to its first token."
     )
+    step_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="Seconds from one engine step to the next, each with one token for every request, "
+        "instead of `tokens_per_second`; 0: each request has its own clock.",
+    )
     max_seq_len: SequenceLength = Field(4096, description="Most tokens of prompt and output together.")
 
 

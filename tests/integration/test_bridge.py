@@ -215,8 +215,10 @@ def test_triton_ends_with_its_owner(serve):
         ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 127"),
         ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process did not become ready: it was not ready in time"),
         ({"engine_kind": "tensorrt_llm"}, "E2407 EngineStartFailed: The engine process did not become ready: config.json of the engine cannot be read"),
-        ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: start_timeout_seconds, max_restarts"),
+        ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: a parameter that must be a number"),
         ({"engine_path": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_path"),
+        ({"feed_path": "/nowhere/feed"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
+        ({"feed_path": "/" + 200 * "f"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: File name too long"),
         ({"status_path": "/nowhere/status"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
     ],
 )  # fmt: skip

@@ -12,10 +12,20 @@ FIRST, COUNT = 100, 50
 CRASH, FAIL, HANG = 7, 8, 9
 
 
-def write_mock(directory: Path, *, tokens_per_second: float = 0, time_to_first_token: float = 0) -> Path:
+def write_mock(
+    directory: Path,
+    *,
+    tokens_per_second: float = 0,
+    time_to_first_token: float = 0,
+    step_seconds: float = 0,
+) -> Path:
     """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang."""
     (directory / "engine").mkdir(parents=True)
-    config = {"tokens_per_second": tokens_per_second, "time_to_first_token": time_to_first_token}
+    config = {
+        "tokens_per_second": tokens_per_second,
+        "time_to_first_token": time_to_first_token,
+        "step_seconds": step_seconds,
+    }
     (directory / "config.json").write_text(json.dumps(config))
     script = {
         "first_token_id": FIRST,

@@ -57,6 +57,23 @@ def test_a_stream_has_its_rate_and_its_time_to_first_token(start):
     assert 0.1 + 40 / 200 <= time.monotonic() - began < 5
 
 
+def test_steps_are_for_all_streams_together(start):
+    engine = start(step_seconds=0.02)
+    for number in range(50):
+        engine.submit(Request(number, [1], 5))
+        time.sleep(0.001)
+    steps, ended = [], 0
+    for step in engine.steps():
+        steps.append((time.monotonic(), step))
+        assert all(len(output.tokens) == 1 for output in step)
+        ended += sum(output.finish_reason is FinishReason.LENGTH for output in step)
+        if ended == 50:
+            break
+    assert len(steps) == 5
+    assert all(len(step) == 50 for _, step in steps)
+    assert steps[-1][0] - steps[0][0] >= 0.05
+
+
 def test_a_late_step_makes_up_for_it(start):
     engine = start(tokens_per_second=1000)
     engine.submit(Request(1, [1], 1000))

@@ -1,0 +1,126 @@
+"""A feed driven by hand, over its own socket, and requests that name it."""
+
+from __future__ import annotations
+
+import socket
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from runner.protocol.engine import FinishReason, Output
+from runner.protocol.feed import (
+    FEED_PARAMETER,
+    REQUEST_PARAMETER,
+    EngineStatus,
+    FeedReader,
+    Opened,
+    encode_cancel,
+)
+from tests.support.triton import message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from runner.protocol.engine import Request
+    from tests.support.triton import Triton
+
+NO_END = Output(0, (), FinishReason.NOT_FINISHED)
+
+
+class Feed:
+    """One connection to the bridge's socket, and what has come over it."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        self.socket.connect(str(path))
+        self._messages = self._read()
+        self.tokens: dict[int, list[int]] = defaultdict(list)
+        self.ends: dict[int, list[Output]] = defaultdict(list)
+        self.statuses: list[EngineStatus] = []
+        self.steps = 0
+        try:
+            opened = next(self._messages)
+            assert isinstance(opened, Opened)
+        except BaseException:
+            self.socket.close()
+            raise
+        self.number = opened.feed
+
+    def _read(self) -> Iterator:
+        reader = FeedReader()
+        while data := self.socket.recv(1 << 16):
+            yield from reader.messages(data)
+
+    def next_step(self) -> list[Output]:
+        """Take what comes up to the next step, with it."""
+        for it in self._messages:
+            if isinstance(it, EngineStatus):
+                self.statuses.append(it)
+            if isinstance(it, list):
+                self._take(it)
+                return it
+        raise EOFError
+
+    def wait_status(self, condition) -> None:
+        """Take what comes, until a status of the engine is as `condition` wants it."""
+        for it in self._messages:
+            if isinstance(it, list):
+                self._take(it)
+            elif isinstance(it, EngineStatus):
+                self.statuses.append(it)
+                if condition(it):
+                    return
+        raise EOFError
+
+    def _take(self, step: list[Output]) -> None:
+        self.steps += 1
+        for output in step:
+            number = output.request_id
+            assert number not in self.ends, f"{output} after {self.ends[number]}"
+            self.tokens[number] += output.tokens
+            if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
+                self.ends[number].append(output)
+
+    def wait_ends(self, numbers: Iterable[int]) -> None:
+        """Take steps until all of these requests have ended."""
+        numbers = set(numbers)
+        while not numbers <= self.ends.keys():
+            self.next_step()
+
+    def read_to_the_end(self) -> None:
+        """Take what comes, until the bridge closes the feed."""
+        with suppress(EOFError, ConnectionError):
+            while True:
+                self.next_step()
+
+    def cancel(self, number: int) -> None:
+        self.socket.sendall(encode_cancel(number))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def feed_message(feed: int, number: int, request: Request):
+    """The request for Triton, with its outputs for this feed, under this number."""
+    made = message(request)
+    made.id = str(number)
+    made.parameters[FEED_PARAMETER].int64_param = feed
+    made.parameters[REQUEST_PARAMETER].int64_param = number
+    return made
+
+
+def submit(server: Triton, feed: int, requests: dict[int, Request]):
+    """One gRPC stream with these requests, to be read; keeps open until its requests have ended."""
+    messages = [feed_message(feed, number, request) for number, request in requests.items()]
+    return server.stub.ModelStreamInfer(iter(messages), timeout=120)
+
+
+@contextmanager
+def feed(server: Triton) -> Iterator[Feed]:
+    it = Feed(server.feed_path)
+    try:
+        yield it
+    finally:
+        it.close()
