@@ -53,7 +53,6 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
             engine_kind=kind,
             engine_dir=engine.path,
             engine_path=PROJECT_ROOT,
-            feed_path=feed,
             start_timeout_seconds=settings.engine_start_timeout,
             feed_path=feed,
         ),
