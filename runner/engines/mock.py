@@ -101,6 +101,7 @@ class MockEngine:
             self._rate = float(config.get("tokens_per_second") or 0) or inf
             self._first_token_delay = float(config.get("time_to_first_token") or 0)
             self._step_seconds = float(config.get("step_seconds") or 0)
+            self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
             sequence = int(config.get("max_seq_len") or MOST_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not right") from error
@@ -153,7 +154,7 @@ class MockEngine:
         last_step = -inf
         while True:
             with self._changed:
-                now = self._wait(self._next_step(last_step))
+                now = self._wait(last_step + self._pause)
                 if self._shut_down:
                     return
                 outputs = [Output(request_id, (), FinishReason.CANCELLED) for request_id in self._cancelled]
@@ -166,14 +167,8 @@ class MockEngine:
             yield outputs
             if any(stream.crashes for stream in streams):
                 os._exit(1)
-            last_step = now
-
-    def _next_step(self, last_step: float) -> float:
-        """The time before which there is no step."""
-        if self._step_seconds:
-            # Steps are at multiples, so that late ones do not shift those that follow.
-            return (int(last_step / self._step_seconds) + 1) * self._step_seconds if last_step > 0 else -inf
-        return last_step + _TICK if self._rate < inf else -inf
+            # Steps that are a little late do not shift those that follow.
+            last_step = max(last_step + self._step_seconds, now - self._step_seconds)
 
     def _wait(self, not_before: float) -> float:
         """Sleep until there is something to do; return the time."""
