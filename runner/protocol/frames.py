@@ -44,6 +44,9 @@ DATATYPES = (
 _HEAD = struct.Struct("<IB")
 _ID = struct.Struct("<Q")
 _VERSION = struct.Struct("<I")
+_REQUEST_HEAD = struct.Struct("<QBH")
+_TENSOR_COUNT = struct.Struct("<H")
+_SHAPES = tuple(struct.Struct(f"<{rank}qI") for rank in range(4))  # with the size of the data
 _STATISTICS = struct.Struct(f"<{len(fields(Statistics))}I")
 _READ_BYTES = 1 << 18
 
@@ -221,41 +224,22 @@ def _encode_request(frame: RequestFrame) -> bytes:
     return b"".join(parts)
 
 
-class _Body:
-    """Reads a frame's body from its start to its end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def unpack(self, layout: str) -> tuple[int, ...]:
-        values: tuple[int, ...] = struct.unpack_from("<" + layout, self._data, self._at)
-        self._at += struct.calcsize("<" + layout)
-        return values
-
-    def take(self, count: int) -> bytes:
-        data = self._data[self._at : self._at + count]
-        if len(data) != count:
-            raise IndexError
-        self._at += count
-        return data
-
-    def end(self) -> None:
-        if self._at != len(self._data):
-            raise IndexError
-
-
 def _decode_request(data: bytes) -> RequestFrame:
-    body = _Body(data)
-    request_id, interface, length = body.unpack("QBH")
-    triton_id = body.take(length).decode(errors="replace")
-    (tensor_count,) = body.unpack("H")
+    request_id, interface, length = _REQUEST_HEAD.unpack_from(data)
+    at = _REQUEST_HEAD.size
+    triton_id = data[at : (at := at + length)].decode(errors="replace")
+    (tensor_count,) = _TENSOR_COUNT.unpack_from(data, at)
+    at += _TENSOR_COUNT.size
     tensors = []
     for _ in range(tensor_count):
-        (length,) = body.unpack("B")
-        name = body.take(length).decode(errors="replace")
-        datatype, rank = body.unpack("BB")
-        *shape, size = body.unpack(f"{rank}qI")
-        tensors.append(Tensor(name, DATATYPES[datatype], tuple(shape), body.take(size)))
-    body.end()
+        length = data[at]
+        name = data[at + 1 : (at := at + 1 + length)].decode(errors="replace")
+        datatype, rank = data[at], data[at + 1]
+        layout = struct.Struct(f"<{rank}qI") if rank >= len(_SHAPES) else _SHAPES[rank]
+        *shape, size = layout.unpack_from(data, at + 2)
+        at += 2 + layout.size
+        contents = data[at : (at := at + size)]
+        tensors.append(Tensor(name, DATATYPES[datatype], tuple(shape), contents))
+    if at != len(data):  # nor has anything been cut: a slice that is too short leaves `at` beyond the end
+        raise IndexError
     return RequestFrame(request_id, triton_id, tuple(tensors), Interface(interface))

@@ -84,6 +84,10 @@ class InputTable:
     def _by_name(self) -> dict[str, TensorSpec]:
         return {spec.name: spec for spec in self.inputs}
 
+    @cached_property
+    def _neutral(self) -> dict[str, tuple[float, ...]]:
+        return {spec.name: values for spec, values in self.unsupported.items()}
+
     def read(self, frame: RequestFrame) -> dict[str, tuple[Any, ...]]:
         """The values of a request's inputs by name: numbers, or texts.
 
@@ -93,10 +97,10 @@ class InputTable:
         for tensor in frame.tensors:
             if tensor.name not in self._by_name:
                 raise MalformedRequest(reason=f"there is no input {tensor.name!r}")
-            given[tensor.name] = _values(tensor, self._by_name[tensor.name])
-        for spec, neutral in self.unsupported.items():
-            if any(value != "" and value not in neutral for value in given.get(spec.name, ())):
-                raise TensorNotSupported(tensor=spec.name)
+            given[tensor.name] = values = _values(tensor, self._by_name[tensor.name])
+            neutral = self._neutral.get(tensor.name)
+            if neutral is not None and any(value != "" and value not in neutral for value in values):
+                raise TensorNotSupported(tensor=tensor.name)
         for spec in self.supported:
             if not spec.optional and not given.get(spec.name):
                 raise MalformedRequest(reason=f"{spec.name} is missing or empty")
