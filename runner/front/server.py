@@ -69,6 +69,7 @@ def make_server(
         http=bounded(Bounds(connections)),
         loop="uvloop",
         ws="none",
+        proxy_headers=False,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -77,6 +77,8 @@ class StopMatcher:
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self.stopped = False
         self._root = self._state = _automaton(stops)
+        self.empty = not self._root.following
+        """Whether there is nothing to stop at."""
         self._held = ""  # not sent yet; it ends in what `_state` stands for
         self._match: int | None = None  # where in it the first stop sequence begins, unless one does before
 
@@ -84,7 +86,7 @@ class StopMatcher:
         """The text that is now safe to send; none once `stopped`."""
         if self.stopped:
             return ""
-        if not self._root.following:
+        if self.empty:
             return text
         held = self._held + text
         match, state = self._match, self._state

@@ -29,6 +29,9 @@ class TextStream:
 
     def push(self, tokens: Sequence[int]) -> str:
         """The text that can be sent now, perhaps none. The same however the tokens are cut into pushes."""
+        if self._stops.empty:
+            self.token_count += len(tokens)
+            return self._detokenizer.push(tokens)
         sent = []
         for token in tokens:
             if self._stops.stopped:

@@ -28,9 +28,8 @@ _LONGEST_PAUSE = 20
 class Webhooks:
     """All of one front. For one event loop."""
 
-    def __init__(self, addresses: Addresses, first_pause: float = _FIRST_PAUSE) -> None:
+    def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
-        self._first_pause = first_pause
         self._client: asyncio.Future[httpx2.AsyncClient] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -40,7 +39,8 @@ class Webhooks:
 
     def follow(self, prediction: Prediction, address: str, events: frozenset[str]) -> None:
         """Tell that address of these events of a prediction that begins."""
-        task = asyncio.create_task(self._follow(prediction, address, events))
+        hook = _Hook(prediction, events)
+        task = asyncio.create_task(self._follow(hook, address))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -54,44 +54,23 @@ class Webhooks:
         if self._client is not None:
             await (await self._client).aclose()
 
-    async def _follow(self, prediction: Prediction, address: str, events: frozenset[str]) -> None:
-        changed = asyncio.Event()
-        waiting: set[str] = set()
+    async def _follow(self, hook: _Hook, address: str) -> None:
+        while (body := await hook.next()) is not None:
+            await self._send(hook, address, body, tries=1)  # one that is lost is made good by the next
+            await hook.ended(_THROTTLE_SECONDS)
+        if "completed" in hook.events:
+            await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
 
-        def tell(event: str) -> None:
-            if event in events or event == "completed":
-                waiting.add(event)
-                changed.set()
-
-        prediction.on_change.append(tell)
-        ended = asyncio.Event()
-        prediction.on_change.append(lambda event: ended.set() if event == "completed" else None)
-        while not prediction.ended:
-            await changed.wait()
-            changed.clear()
-            if "completed" in waiting:
-                break
-            # Several at once are one: each tells all there is. One that is lost is told by the next.
-            waiting.clear()
-            await self._send(prediction, address, tries=1)
-            try:
-                await asyncio.wait_for(ended.wait(), _THROTTLE_SECONDS)
-            except TimeoutError:
-                pass
-        if "completed" in events:
-            await self._send(prediction, address, tries=_TRIES)
-
-    async def _send(self, prediction: Prediction, address: str, *, tries: int) -> None:
+    async def _send(self, hook: _Hook, address: str, body: bytes, *, tries: int) -> None:
         import httpx2
         import tenacity
 
         client = await self._connected()
-        body = orjson.dumps(prediction.view())
         headers = {"content-type": "application/json", **self._addresses.headers(address)}
         try:
             async for attempt in tenacity.AsyncRetrying(
                 stop=tenacity.stop_after_attempt(tries),
-                wait=tenacity.wait_exponential(self._first_pause, max=_LONGEST_PAUSE),
+                wait=tenacity.wait_exponential(_FIRST_PAUSE, max=_LONGEST_PAUSE),
                 retry=tenacity.retry_if_exception_type(httpx2.HTTPError),
                 reraise=True,
             ):
@@ -101,12 +80,55 @@ class Webhooks:
         except (httpx2.HTTPError, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else type(problem).__name__
             where = public_address(address)
-            log.warning("webhook not told", prediction_id=prediction.id, address=where, reason=reason)
+            log.warning("webhook not told", prediction_id=hook.prediction.id, address=where, reason=reason)
 
     async def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = asyncio.ensure_future(asyncio.to_thread(_client, self._addresses))
         return await asyncio.shield(self._client)
+
+
+class _Hook:
+    """What is still to be told of one prediction."""
+
+    def __init__(self, prediction: Prediction, events: frozenset[str]) -> None:
+        self.prediction = prediction
+        self.events = events
+        self._start: bytes | None = None
+        self._output = False
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        prediction.on_change.append(self._tell)
+
+    async def next(self) -> bytes | None:
+        """The body that tells what is new, once something is; None at the end."""
+        while True:
+            self._changed.clear()
+            if self._start is not None:
+                body, self._start, self._output = self._start, None, False
+                return body
+            if self._ended.is_set():
+                return None
+            if self._output:
+                self._output = False
+                return orjson.dumps(self.prediction.view())
+            await self._changed.wait()
+
+    async def ended(self, seconds: float) -> None:
+        """Wait for the end, or so long."""
+        try:
+            await asyncio.wait_for(self._ended.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    def _tell(self, event: str) -> None:
+        if event == "start" and event in self.events:
+            self._start = orjson.dumps(self.prediction.view())
+        elif event == "output" and event in self.events:
+            self._output = True
+        elif event == "completed":
+            self._ended.set()
+        self._changed.set()
 
 
 def _client(addresses: Addresses) -> httpx2.AsyncClient:

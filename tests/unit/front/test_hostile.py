@@ -1,0 +1,153 @@
+"""Clients that mean no good, or are out of order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+
+import httpx2
+import pytest
+
+from tests.support.front import running
+
+LIMIT = 4096
+
+
+@pytest.fixture(scope="module")
+def strict(engine_directory):
+    """A front with small bounds."""
+    bounds = {"header_bytes": 8192, "header_seconds": 0.5, "body_seconds": 0.5, "stall_seconds": 0.5}
+    with running(
+        engine_directory, step_seconds=0, bounds=bounds, MAX_BODY_BYTES=str(LIMIT), MAX_CONNECTIONS="20"
+    ) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def connected(front, data: bytes = b""):
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as connection:
+        connection.sendall(data)
+        yield connection
+
+
+def everything(connection) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(1 << 16):
+            received += data
+    return received
+
+
+def told(answer: bytes) -> tuple[int, str]:
+    """Status and code of an answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"][:5]
+
+
+def head(length: int, path: str = "/predictions") -> bytes:
+    lines = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+    )
+    return f"{lines}\r\n".encode()
+
+
+def still_answers(front) -> bool:
+    answer = httpx2.post(
+        f"{front.url}/predictions", json={"input": {"prompt": "a", "max_tokens": 1}}, timeout=20
+    )
+    return answer.json()["output"] == ["95"]
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_comes(strict):
+    with connected(strict, head(100 << 20)) as connection:
+        assert b"E1320 BodyTooLarge" in connection.recv(1 << 16)
+
+
+def test_a_body_that_grows_too_large(strict):
+    chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with connected(strict, chunked) as connection:
+        connection.sendall(b"%x\r\n%b\r\n" % (LIMIT + 1, b" " * (LIMIT + 1)))
+        answer = connection.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_who_sends_on_after_a_refusal_can_read_it(strict):
+    answer = httpx2.post(f"{strict.url}/predictions", content=b" " * (8 << 20), timeout=20)
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_headers_that_do_not_come(strict, begin):
+    with connected(strict, begin) as connection:
+        assert told(everything(connection)) == (408, "E1328")
+
+
+def test_headers_that_drip(strict):
+    began = time.monotonic()
+    with connected(strict, b"GET / HTTP/1.1\r\n") as connection, contextlib.suppress(ConnectionError):
+        while time.monotonic() < began + 20:
+            connection.sendall(b"a: b\r\n")
+            time.sleep(0.05)
+    assert time.monotonic() < began + 10
+
+
+def test_headers_that_do_not_end(strict):
+    with connected(strict, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 3000) as connection:
+        assert told(everything(connection)) == (431, "E1329")
+
+
+def test_a_body_that_does_not_come(strict):
+    with connected(strict, head(100) + b"{") as connection:
+        assert told(everything(connection)) == (408, "E1328")
+
+
+def test_no_http_at_all(strict):
+    with connected(strict, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03") as connection:
+        assert everything(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_more_connections_than_there_may_be(strict):
+    with contextlib.ExitStack() as stack:
+        request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+        idle = [stack.enter_context(connected(strict, request)) for _ in range(20)]
+        for connection in idle:
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        with connected(strict, request) as one_more:
+            answer = everything(one_more)
+        assert told(answer) == (503, "E1327")
+        assert b"retry-after: 2\r\n" in answer
+    assert still_answers(strict)
+
+
+def test_a_reader_that_does_not_read_is_let_go(strict):
+    body = json.dumps({"input": {"prompt": "a", "max_tokens": 3_000_000}}).encode()
+    events = head(len(body)).replace(b"Host", b"Accept: text/event-stream\r\nHost")
+    with connected(strict, events + body) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.recv(10)
+        assert strict.front.admission.count == 1
+        deadline = time.monotonic() + 30
+        while strict.front.admission.count or strict.client.in_flight:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert still_answers(strict)
+
+
+def test_paths_that_are_none(strict):
+    for path in (b"/predictions/%00", b"//", b"/predictions/..%2f..%2fx/cancel", b"/\xff", b"*"):
+        with connected(
+            strict, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        ) as connection:
+            assert int(everything(connection).split()[1]) in (400, 404, 405)
+    assert still_answers(strict)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 4000, b'{"input": {"prompt": "\\ud800"}}', b'{"input": {"seed": 1e999}}', b"\xff\xfe"]
+)
+def test_json_that_is_odd(strict, body):
+    headers = {"content-type": "application/json"}
+    answer = httpx2.post(f"{strict.url}/predictions", content=body, headers=headers, timeout=20)
+    assert answer.status_code in (400, 422)

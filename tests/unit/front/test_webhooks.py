@@ -1,0 +1,173 @@
+"""Telling an address that a client named: where it may be, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx2
+import pytest
+
+from runner.front.addresses import Addresses
+from runner.front.cog import webhooks
+from shared.errors import AddressRefused
+from tests.support.front import running, words
+
+TOKEN = "the operator's"
+
+
+@contextmanager
+def hook(answers=()):
+    """An address that is told; it answers with these statuses or addresses to go on to, then with 200."""
+    told, waiting = [], list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            told.append((dict(self.headers), json.loads(body) if body else None))
+            answer = waiting.pop(0) if waiting else 200
+            self.send_response(307 if isinstance(answer, str) else answer)
+            if isinstance(answer, str):
+                self.send_header("location", answer)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def statuses(told) -> list[str]:
+    return [view["status"] for _, view in told]
+
+
+def wait_told(told, condition):
+    deadline = time.monotonic() + 30
+    while not condition(told):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.01)
+
+
+def predict(front, **body):
+    return httpx2.post(
+        f"{front.url}/predictions", json={"input": {"prompt": "a", "max_tokens": 5}, **body}, timeout=30
+    )
+
+
+@contextmanager
+def front_that_may_tell(engine_directory, *addresses):
+    with running(
+        engine_directory,
+        step_seconds=0.005,
+        WEBHOOK_ALLOW=",".join(addresses),
+        WEBHOOK_AUTH_TOKEN=TOKEN,
+    ) as front:
+        yield front
+
+
+def test_a_webhook_is_told_of_start_output_and_end(engine_directory):
+    with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=f"{address}/x?y=1", input={"prompt": "a", "max_tokens": 300})
+        wait_told(told, lambda told: told and statuses(told)[-1] == "succeeded")
+    assert statuses(told)[0] == "processing"
+    assert 3 <= len(told) <= 8  # one at most every half second, and the last
+    assert "".join(told[-1][1]["output"]) == words(300)
+    assert {headers["authorization"] for headers, _ in told} == {f"Bearer {TOKEN}"}
+
+
+def test_a_filter(engine_directory):
+    with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["completed"])
+        wait_told(told, bool)
+        predict(front, webhook=address, webhook_events_filter=["start"], id="second")
+        wait_told(told, lambda told: len(told) == 2)
+    assert statuses(told) == ["succeeded", "processing"]
+
+
+def test_the_end_is_told_again_until_it_is_heard(engine_directory, monkeypatch):
+    monkeypatch.setattr(webhooks, "_FIRST_PAUSE", 0.01)
+    with hook([500, 503, 429]) as (address, told), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["completed"])
+        wait_told(told, lambda told: len(told) == 4)
+    assert set(statuses(told)) == {"succeeded"}
+
+
+def test_a_webhook_on_this_machine_is_refused_unless_it_is_named(engine_directory):
+    with hook() as (address, told), running(engine_directory) as front:
+        answer = predict(front, webhook=address)
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith("E1326 AddressRefused: ")
+    assert told == []
+
+
+def test_a_redirect_to_another_place_on_this_machine_is_not_followed(engine_directory):
+    with hook() as (inner, reached), hook([f"{inner}/secret"] * 9) as (address, told):
+        with front_that_may_tell(engine_directory, address) as front:
+            predict(front, webhook=address, webhook_events_filter=["completed"])
+            wait_told(told, bool)
+            time.sleep(0.2)
+        assert reached == []
+
+
+def test_a_redirect_does_not_take_the_token_along(engine_directory):
+    with hook() as (inner, reached), hook([f"{inner}/x"]) as (address, _):
+        with front_that_may_tell(engine_directory, address, inner) as front:
+            predict(front, webhook=address, webhook_events_filter=["completed"])
+            wait_told(reached, bool)
+        assert "authorization" not in reached[0][0]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1/",
+        "http://localhost:5000/",
+        "http://[::1]/",
+        "http://10.0.0.1/",
+        "http://192.168.1.1/",
+        "http://172.16.0.1/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[fe80::1]/",
+        "http://[fd00::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[2002:7f00:1::]/",
+        "http://0.0.0.0/",
+        "http://0/",
+        "http://2130706433/",
+        "http://224.0.0.1/",
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "http:///x",
+        "http://x:99999/",
+        "not an address",
+        "http://no-such-host.invalid/",
+    ],
+)
+def test_addresses_that_nothing_is_sent_to(address):
+    with pytest.raises(AddressRefused):
+        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
+
+
+def test_the_token_goes_to_what_is_named_alone():
+    addresses = Addresses(["https://hooks.example.com"], TOKEN, "WEBHOOK_ALLOW")
+    assert addresses.headers("https://hooks.example.com/a") == {"authorization": f"Bearer {TOKEN}"}
+    assert addresses.headers("http://hooks.example.com/a") == {}
+    assert addresses.headers("https://hooks.example.com:8443/a") == {}
+    assert addresses.headers("https://hooks.example.com.evil.org/a") == {}
+    assert addresses.headers("https://hooks.example.com@evil.org/a") == {}
+
+
+def test_a_public_address_is_allowed():
+    asyncio.run(Addresses([], None, "WEBHOOK_ALLOW").check("https://1.1.1.1/"))
