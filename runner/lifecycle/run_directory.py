@@ -20,7 +20,8 @@ from shared.errors import RunDirectoryUnusable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PREFIX = "cog-triton-"
+_PREFIX = "cog-triton-run-"
+_MARK = ".run-directory"  # without it a directory is somebody else's, whatever its name
 _ELSEWHERE = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - the directory itself is made by mkdtemp
 _MOST_BYTES = 90  # of its path: that of a Unix socket in it may have 107
 _NEEDED_BYTES = 1 << 16
@@ -62,6 +63,7 @@ def _made(parent: str) -> tuple[Path, int]:
             raise OSError(f"the path is longer than {_MOST_BYTES} bytes")
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
+        (directory / _MARK).touch()
         trial = directory / "trial"
         trial.write_bytes(bytes(_NEEDED_BYTES))
         trial.unlink()
@@ -78,6 +80,7 @@ def _sweep(parent: Path) -> None:
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 found = os.fstat(lock)
+                os.stat(_MARK, dir_fd=lock)
                 if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG_SECONDS:
                     continue
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

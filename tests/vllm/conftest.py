@@ -10,19 +10,18 @@ import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
+from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
 PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
-MODEL = PROJECT_ROOT / "demo/model"
 # Several engines share the cores of the machine.
 ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_prefix_caching": False}
-MAX_SEQ_LEN = 256
 START_SECONDS = 400
 
 
@@ -67,10 +66,11 @@ def engine(engine_directory, tmp_path_factory):
         yield process, driver
 
 
-def run_script(script: str, *arguments: str) -> dict:
-    """The last line that a script prints in the environment of vLLM, as JSON."""
+def run_script(script: str, scratch: Path, *arguments: str) -> Any:
+    """What a script writes, in the environment of vLLM, to the file that is its first argument, as JSON."""
+    result = scratch / "result.json"
     done = subprocess.run(
-        [PYTHON, script, *arguments],
+        [PYTHON, script, str(result), *arguments],
         env=os.environ | ENVIRONMENT | {"PYTHONPATH": str(PROJECT_ROOT)},
         capture_output=True,
         text=True,
@@ -78,7 +78,7 @@ def run_script(script: str, *arguments: str) -> dict:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(result.read_bytes())
 
 
 def below(pid: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""How a model or arguments that cannot work fail, printed as JSON: `failures.py SCRATCH`, in vLLM's environment.
+"""How a model or arguments that cannot work fail, written as JSON: `failures.py RESULT SCRATCH`, in vLLM's environment.
 
 One process for all of them: it takes vLLM seconds to be imported.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runner.engines.vllm.engine import VLLMEngine
 from shared.errors import CogTritonError
-from tests.vllm.conftest import ARGUMENTS, MAX_SEQ_LEN, MODEL
+from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
 
 def write(directory: Path, model: dict, drop: str | None, config: dict) -> Path:
@@ -29,7 +29,7 @@ def write(directory: Path, model: dict, drop: str | None, config: dict) -> Path:
 
 
 CASES: dict[str, tuple[dict, str | None, dict]] = {
-    "architecture": ({"architectures": ["FooForCausalLM"], "auto_map": None}, None, {}),
+    "architecture": ({"architectures": ["FooForCausalLM"]}, None, {}),
     "model type": ({"model_type": "foo"}, None, {}),
     "no config": ({}, "config.json", {}),
     "no weights": ({}, "model.safetensors", {}),
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict, str | None, dict]] = {
 
 
 def main() -> None:
-    scratch = Path(sys.argv[1])
+    result, scratch = map(Path, sys.argv[1:])
     told = {}
     for name, (model, drop, config) in CASES.items():
         try:
@@ -51,7 +51,7 @@ def main() -> None:
             told[name] = str(error)
         else:
             told[name] = "it started"
-    print(json.dumps(told))
+    result.write_text(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Greedy tokens of vLLM's own LLM class, printed as JSON: `reference.py MODEL PROMPTS`, in vLLM's environment."""
+"""Greedy tokens of vLLM's own LLM class, written as JSON: `reference.py RESULT MODEL PROMPTS`, in vLLM's environment."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from pathlib import Path
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
 
@@ -12,9 +13,8 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_M
 def main() -> None:
     from vllm import LLM, SamplingParams
 
-    model, file = sys.argv[1:]
-    with open(file) as asked:  # noqa: PTH123 - as small as can be
-        prompts = json.load(asked)
+    result, model, file = sys.argv[1:]
+    prompts = json.loads(Path(file).read_bytes())
     llm = LLM(
         model=model,
         skip_tokenizer_init=True,
@@ -28,7 +28,7 @@ def main() -> None:
         SamplingParams(temperature=0, max_tokens=24, detokenize=False, ignore_eos=True),
         use_tqdm=False,
     )
-    print(json.dumps([list(output.outputs[0].token_ids) for output in outputs]))
+    Path(result).write_text(json.dumps([list(output.outputs[0].token_ids) for output in outputs]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.frames import CancelFrame, StatisticsFrame, StepFrame
-from tests.vllm.conftest import MAX_SEQ_LEN, MODEL, run_script
+from tests.vllm.conftest import run_script
+from tests.vllm.model import MAX_SEQ_LEN, MODEL
 
 VOCABULARY = 1024
 IDS = iter(range(1, 1 << 30))
@@ -63,7 +64,7 @@ def test_greedy_tokens_are_those_of_vllms_own_class(engine, tmp_path):
     random.seed(1)
     prompts = [[random.randrange(3, VOCABULARY) for _ in range(random.randrange(1, 60))] for _ in range(50)]
     (tmp_path / "prompts.json").write_text(json.dumps(prompts))
-    expected = run_script("tests/vllm/reference.py", str(MODEL), str(tmp_path / "prompts.json"))
+    expected = run_script("tests/vllm/reference.py", tmp_path, str(MODEL), str(tmp_path / "prompts.json"))
     requests = [ask(prompt, 24) for prompt in prompts]
     got = outputs(engine[1], *requests)
     tokens = [[token for output in got[r.request_id] for token in output.tokens] for r in requests]

@@ -17,7 +17,8 @@ REQUESTS = [Request(number, [5, 6, 7], 200) for number in range(1, 17)]
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
-    return run_script("tests/vllm/failures.py", str(tmp_path_factory.mktemp("failures")))
+    scratch = tmp_path_factory.mktemp("failures")
+    return run_script("tests/vllm/failures.py", scratch, str(scratch))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ The core is driven through `SyncMPClient`: requests in, one `EngineCoreOutputs` 
 from __future__ import annotations
 
 import queue
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 from shared.errors import CogTritonError, VllmUnknownError
 
-from .environment import prepare_environment
+from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .settings import engine_arguments
 from .warm_up import warm_up_requests
@@ -46,9 +45,7 @@ class VLLMEngine:
         To be called in the main thread: the core ends with the thread that made it.
         """
         arguments = engine_arguments(engine_dir)
-        with tempfile.TemporaryDirectory(prefix="cog-triton-vllm-", ignore_cleanup_errors=True) as scratch:
-            failures = Path(scratch, "failures")
-            prepare_environment(failures)
+        with vllm_environment() as failures:
             self._client, config = _load(arguments, failures)
         self.limits = Limits(
             sequence=config.model_config.max_model_len,

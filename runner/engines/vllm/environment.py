@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 _DEFAULTS = {
     "HF_HUB_OFFLINE": "1",
@@ -26,14 +29,29 @@ _DEFAULTS = {
 }
 
 
-def prepare_environment(failures: Path) -> None:
-    """Set what is not set yet. Errors that any of vLLM's processes logs are also written to `failures`."""
+_LOGGING = "VLLM_LOGGING_CONFIG_PATH"
+
+
+@contextmanager
+def vllm_environment() -> Iterator[Path]:
+    """Set what is not set yet, for the time in which vLLM starts its processes.
+
+    The errors that any of them logs are also in the file that this gives, once there are some.
+    """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
-        config = failures.with_suffix(".json")
-        config.write_text(json.dumps(_logging(failures)))
-        os.environ["VLLM_LOGGING_CONFIG_PATH"] = str(config)
+    with tempfile.TemporaryDirectory(prefix="vllm-start-", ignore_cleanup_errors=True) as directory:
+        failures = Path(directory, "failures")
+        is_ours = _LOGGING not in os.environ
+        if is_ours:
+            config = Path(directory, "logging.json")
+            config.write_text(json.dumps(_logging(failures)))
+            os.environ[_LOGGING] = str(config)
+        try:
+            yield failures
+        finally:
+            if is_ours:
+                del os.environ[_LOGGING]
 
 
 def _logging(failures: Path) -> dict[str, object]:

@@ -37,7 +37,7 @@ _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
     (r"Cannot find any model weights", lambda told: VllmModelIncomplete(reason=told)),
     (r"does not appear to have a file named", lambda told: VllmModelIncomplete(reason=told)),
     (r"does not match the quantization method", lambda told: VllmQuantizationInvalid(reason=told)),
-    (r"Unknown quantization method", lambda told: VllmQuantizationInvalid(reason=told)),
+    (r"Unknown quantization method[^\n.]{0,60}", lambda told: VllmQuantizationInvalid(reason=told)),
     (
         r"not supported for the current GPU\. Minimum capability[^\n]{0,80}",
         lambda told: VllmGpuTooOld(reason=told),

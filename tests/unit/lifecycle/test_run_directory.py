@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -34,19 +35,24 @@ def test_it_goes_when_the_start_fails(place):
 
 
 def test_those_of_killed_runners_are_swept_and_no_others(place):
-    kinds = ("cog-triton-killed", "cog-triton-young", "another")
-    killed, young, another = (place / name for name in kinds)
-    for directory in (killed, young, another):
+    with run_directory() as one:
+        shutil.copytree(one, one.with_name(f"{one.name}-killed"))
+        shutil.copytree(one, one.with_name(f"{one.name}-young"))
+    killed, young = sorted(place.iterdir())
+    # Somebody's checkout, say.
+    foreign, another = place / "cog-triton-run-of-mine", place / "another"
+    for directory in (foreign, another):
         directory.mkdir()
-        (directory / "feed").touch()
-    (place / "cog-triton-link").symlink_to(another)
+        (directory / "file").touch()
+    (place / "cog-triton-run-link").symlink_to(another)
     with run_directory() as used:
-        for directory in (killed, another, used):
+        for directory in (killed, foreign, another, used):
             os.utime(directory, (0, 0))
         with run_directory():
-            assert (young.exists(), another.exists(), used.exists()) == (True, True, True)
+            assert (young.exists(), used.exists()) == (True, True)
             assert not killed.exists()
-    assert (another / "feed").exists()
+    assert (another / "file").exists()
+    assert (foreign / "file").exists()
 
 
 def test_without_any_place_it_says_which_were_tried(monkeypatch):

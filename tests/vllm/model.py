@@ -1,0 +1,9 @@
+"""The model of these tests: that of the demo. Read in the environment of vLLM too, which has no pytest."""
+
+from __future__ import annotations
+
+from shared.layout import PROJECT_ROOT
+
+MODEL = PROJECT_ROOT / "demo/model"
+ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_prefix_caching": False}
+MAX_SEQ_LEN = 256
