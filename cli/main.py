@@ -112,23 +112,25 @@ def check(
 @app.command()
 def serve(
     engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
-    port: Annotated[int, typer.Option(help="The port of the HTTP API.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the HTTP API.")] = 5000,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    concurrency: Annotated[int, typer.Option(help="Predictions at the same time.")] = 80,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="Predictions that run or wait at the same time; more are refused."),
+    ] = None,
 ) -> None:
     """Serve an engine: `cog-triton serve engine.tar`.
 
     Then: curl -N localhost:5000/predictions -H 'Accept: text/event-stream'
     -H 'Content-Type: application/json' -d '{"input": {"prompt": "Hello"}}'
     """
-    from shared.cog.server import refuse_used_port, server_command, server_environment
+    from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
-    refuse_used_port(port)
     weights = engine if "://" in engine else str(Path(engine).resolve())
     environment = {**os.environ, **server_environment("runner", port, concurrency), "COG_WEIGHTS": weights}
-    command = server_command("runner", host)
-    os.chdir(PROJECT_ROOT / "runner")
+    command = [*server_command("runner", host), "--end-on-failure"]
+    os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 
 

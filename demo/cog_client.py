@@ -40,12 +40,17 @@ class PredictionClient:
         return _succeeded(answer.json())
 
     def events(self, inputs: Mapping[str, object]) -> Iterator[Event]:
-        """Run a prediction; yield its events as they come. Leaving the iteration early cancels it."""
+        """Run a prediction; yield its events as they come. Leaving the iteration early cancels it.
+
+        Raises as `predict` does when it was refused instead.
+        """
         body = {"input": inputs}
         with (
             httpx2.Client(timeout=self._timeout, verify=TRUSTS_NOBODY) as http,
             http.sse(self._url, method="POST", json=body) as source,
         ):
+            if not source.response.headers.get("content-type", "").startswith("text/event-stream"):
+                _succeeded(json.loads(source.response.read()))
             for event in source:
                 yield Event(event.event, json.loads(event.data))
                 if event.event in _LAST_EVENTS:

@@ -33,7 +33,7 @@ class CogServer:
         package: str,
         *,
         port: int = 0,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         environment: Mapping[str, str] | None = None,
         output: int | None = None,
     ) -> None:

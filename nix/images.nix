@@ -32,7 +32,7 @@ let
       Cmd = [
         "python"
         "-m"
-        (if predictor == "runner" then "runner.lifecycle.supervisor" else "cog.server.http")
+        (if predictor == "runner" then "runner.lifecycle" else "cog.server.http")
       ];
       ExposedPorts = builtins.listToAttrs (
         map (port: {
@@ -110,7 +110,6 @@ let
         predictor = "runner";
         class = "Runner";
         environment = {
-          COG_MAX_CONCURRENCY = "80";
           WEIGHTS_CACHE = "/var/cache/cog-triton/weights";
           ENGINE_DIR = "/src/triton_model_repo/tensorrt_llm/1";
         }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.request import urlopen
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -89,11 +89,6 @@ class Metrics:
     def add_triton(self, port: int) -> None:
         """Pass on what Triton tells at that port of loopback."""
         self.registry.register(_Triton(f"http://127.0.0.1:{port}/metrics"))
-
-    def serve(self, port: int, triton_port: int) -> None:
-        """Answer on loopback. Raises OSError when the port is taken."""
-        self.add_triton(triton_port)
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"cog_triton_{name}", text, registry=self.registry, buckets=_LATENCIES)

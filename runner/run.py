@@ -1,4 +1,4 @@
-"""The runner as Cog sees it: the inputs of a prediction, and set-up. Everything else is in service.py."""
+"""The runner as Cog sees it: the inputs of a prediction, and set-up. The work is in runner/cog/worker.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
 
 from runner.cog import cancellation
 from runner.cog.prediction import current_prediction
-from runner.lifecycle.lifeline import Lifeline
-from runner.lifecycle.supervised import Supervised
+from runner.cog.worker import Worker
+from runner.lifecycle.lifeline import end_with_parent
 from runner.prediction.inputs import Inputs
-from runner.service import Service
 from runner.settings import Settings
 from shared.logs import configure_logging
 
@@ -29,15 +28,12 @@ class Runner(BaseRunner):
         """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
         configure_logging()
         cancellation.install()
-        lifeline = Lifeline()
-        settings = Settings.from_environment(os.environ)
-        supervised = Supervised(settings.setup_timeout)
-        self.service = Service(settings, lifeline)
-        supervised.ready(self.service.drain, settings.drain_seconds)
+        end_with_parent()
+        self.worker = Worker(Settings.from_environment(os.environ))
 
     def healthcheck(self) -> bool:
         """Whether predictions can be answered now."""
-        return self.service.is_healthy()
+        return self.worker.is_healthy()
 
     # Cog iterates the generator that is returned in a thread of its own; an async generator would be
     # collected to its end before anything is sent.
@@ -116,4 +112,4 @@ class Runner(BaseRunner):
             max_new_tokens=max_new_tokens,
             min_new_tokens=min_new_tokens,
         )
-        return self.service.stream(inputs, current_prediction(self.scope.record_metric))
+        return self.worker.stream(inputs, current_prediction(self.scope.record_metric))

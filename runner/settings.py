@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
@@ -131,12 +131,8 @@ class Settings(BaseModel):
     log_prompts: bool = Field(
         False, alias="LOG_PROMPTS", description="log the formatted prompt of every prediction"
     )
-    metrics_port: int | None = Field(
-        None,
-        ge=1,
-        le=65535,
-        alias="METRICS_PORT",
-        description="port on loopback for Prometheus; not set: none",
+    server: Literal["front", "cog"] = Field(
+        "front", alias="SERVER", description="who answers HTTP: front, or cog for Cog's own server"
     )
     setup_timeout: float = Field(
         3600,

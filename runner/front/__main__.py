@@ -17,7 +17,7 @@ import uvloop
 
 from runner.front.front import Front
 from runner.front.server import listen, make_server, tls_files
-from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
+from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
 from runner.settings import Settings
 from shared.errors import CogTritonError, GenericError
 from shared.logs import configure_logging
@@ -34,9 +34,9 @@ log = structlog.get_logger()
 
 async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
     """Serve until the supervisor has gone, or a signal comes."""
-    front = Front(settings)
-    server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     control = await Connection.connect(control_path)
+    front = Front(settings, lambda: control.send(Shutdown()))
+    server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     obeying = asyncio.create_task(_obey(front, control, server))
     try:
         await server.serve(sockets=[listener])

@@ -103,7 +103,7 @@ class LoadedEngine:
     def check(self) -> None:
         """Raise E2401 or E2402 while it cannot take a request."""
         if self._client.state is EngineState.GIVEN_UP:
-            raise EngineGaveUp(restarts=self._client.restarts)
+            raise EngineGaveUp(restarts=self._client.restarts + 1)  # the last death led to none
         if self._client.state is not EngineState.READY:
             raise EngineNotReady
 

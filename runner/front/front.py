@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +42,9 @@ _WEBHOOK_GRACE = 5
 class Front:
     """Everything behind the port. For one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises E4002."""
+    def __init__(self, settings: Settings, shut_down: Callable[[], object] = lambda: None) -> None:
+        """`shut_down` is called by POST /shutdown. Raises E4002."""
+        self._shut_down = shut_down
         self.settings = settings
         self.admission = Admission(
             settings.admitted_at_once,
@@ -128,7 +127,7 @@ class Front:
 
     async def _shutdown(self, request: Request) -> None:
         await request.respond_json(200, {})
-        os.kill(os.getpid(), signal.SIGTERM)
+        self._shut_down()
 
 
 def _webhook_addresses(settings: Settings) -> Addresses:

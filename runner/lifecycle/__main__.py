@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Front
-from runner.lifecycle.supervision import Supervisor
+from runner.lifecycle.supervisor import Supervisor
 from shared.cog.server import refuse_used_port
 from shared.errors import CogTritonError, SettingInvalid
 

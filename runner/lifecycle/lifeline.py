@@ -5,30 +5,19 @@ from __future__ import annotations
 import os
 import select
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
-class Lifeline:
-    """Calls `before`, then exits, as soon as the parent process is gone.
+def end_with_parent() -> None:
+    """Exit as soon as the parent process is gone.
 
-    Not PR_SET_PDEATHSIG: its signal comes when the parent's *thread* ends that started this process, and
-    leaves no time to clean up.
+    Not PR_SET_PDEATHSIG: its signal comes when the parent's *thread* ends that started this process.
     """
+    parent = os.pidfd_open(os.getppid())
 
-    def __init__(self) -> None:
-        self.before: Callable[[], object] = lambda: None
-        """What must not be left behind; set it as soon as there is something."""
-        self._parent = os.pidfd_open(os.getppid())
-        threading.Thread(target=self._wait, name="lifeline", daemon=True).start()
-
-    def _wait(self) -> None:
+    def wait() -> None:
         gone = select.poll()  # select knows no descriptor above 1023
-        gone.register(self._parent, select.POLLIN)
+        gone.register(parent, select.POLLIN)
         gone.poll()
-        try:
-            self.before()
-        finally:
-            os._exit(1)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()

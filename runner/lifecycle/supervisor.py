@@ -1,234 +1,349 @@
-"""Keeps Cog's server running, and ends it without losing what it works on: the first process of a runner.
+"""The first process of a runner: it keeps Triton and an HTTP server running, and ends them in order.
 
-    python -m runner.lifecycle.supervisor [--host ADDRESS]
+                        preparation  fetches the engine, writes the model repository, and ends
+    supervisor  ------  tritonserver and, below it, the engine
+                        the front (runner/front), or Cog's server with its worker (runner/cog/server.py)
 
-Cog closes its port on SIGTERM, so that new predictions would get no answer at all, and it does not come back
-from the death of its worker. Here SIGTERM first drains the runner; a server or a worker that dies is started
-again, after a pause that grows, until they die too often.
+All three start at once or as soon as they can. What dies is started again, after a pause that grows: a new
+front finds the engine loaded, a new Triton is found by the front. An HTTP server that does not answer is
+killed and counts as dead. SIGTERM drains the front first.
 
-The worker connects to a Unix socket (supervised.py). Lines on it: `starting SECONDS` from the worker,
-with the longest that its set-up may take; `ready SECONDS` from it, with the longest that draining may take;
-`drain` to it, and `drained` from it.
-
-Cog tells of a set-up that fails (SETUP_FAILED), but of a worker that dies before they have met it would say
-STARTING for ever. So the worker is looked for until it is ready.
+The front (or Cog's worker) connects to a socket in the run directory, and is told there where the engine is;
+see control.py.
 """
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from runner.lifecycle.children import adopt_orphans, children, die_with_parent, end_children, reap_adopted
-from shared.errors import CogTritonError, SetupTimedOut, WorkerDied, from_text
+from runner.lifecycle.control import (
+    Connection,
+    Drain,
+    Drained,
+    EngineAddress,
+    Prepared,
+    Ready,
+    SettingsRead,
+    SetupFailed,
+    Shutdown,
+)
+from runner.lifecycle.log_filter import LogForwarder
+from runner.lifecycle.processes import Processes
+from runner.lifecycle.restarts import Restarts
+from shared.errors import (
+    CogTritonError,
+    GenericError,
+    ServerDiedTooOften,
+    SetupTimedOut,
+    TritonFailedToStart,
+    WorkerDied,
+    from_text,
+)
 
-CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the path of the socket
-_PAUSES = (0.1, 0.5, 2, 5, 15)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    import structlog
+
+    from runner.lifecycle.processes import Process
+    from runner.lifecycle.server import Server
+
+_DYING_SECONDS = 1
+_SERVER_GRACE_SECONDS = 10  # what it may take to end once nothing runs
+_TRITON_GRACE_SECONDS = 6
 _MOST_DEATHS = 5
-_DEATHS_WITHIN_SECONDS = 300
-_END_SECONDS = 10  # what Cog may take to end once nothing runs, and the worker to end without Cog
-_LOOK_SECONDS = 0.5  # between two looks for a worker that is not ready
-_REAP_SECONDS = 5  # between two looks for what others left behind and has ended
-_GONE_SECONDS = 2  # without a worker: Cog has noticed by then, if it ever does
-_IMPORT_SECONDS = 600  # until the worker says how long its set-up may take
 
 
 class Supervisor:
-    """One server after the other, until a signal ends it."""
+    """One runner, from its start to its end."""
 
-    def __init__(self, host: str, directory: Path) -> None:
-        self._host = host
-        self._control = directory / "control"
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._control))
-        self._listener.listen()
-        # A signal makes this readable.
-        self._signalled, self._wake = socket.socketpair()
-        for end in (self._signalled, self._wake):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self._wake.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+    def __init__(
+        self,
+        directory: Path,
+        server: Server | None,
+        *,
+        end_on_failure: bool = False,
+        on_ready: Callable[[float], object] = lambda _seconds: None,
+    ) -> None:
+        """`server` speaks HTTP; without one, `serve_caller` is to be called.
 
-    def run(self) -> int:
-        """Return the exit status: 0 after a signal, 1 when there were too many deaths.
-
-        1 too when the first server dies before its set-up is over, or takes too long: it would do so again.
+        `end_on_failure`: end when the set-up fails, instead of having /health-check tell.
+        `on_ready` is called once, with the seconds since this call.
         """
-        adopt_orphans()  # a worker must not outlive its server, even if it hangs
-        deaths: list[float] = []
-        was_ready = False
-        while True:
-            server = _Server(self._host, self._control, self._listener)
-            try:
-                signalled = server.wait_for_signal(self._signalled)
-            except CogTritonError as failed:
-                server.end()
-                _log(str(failed))
-                if not was_ready:
-                    return 1
-            else:
-                if signalled:
-                    server.drain(self._signalled)
-                    return 0
-                server.end()
-                was_ready = True
-            now = time.monotonic()
-            deaths = [death for death in deaths if now - death < _DEATHS_WITHIN_SECONDS] + [now]
-            if len(deaths) > _MOST_DEATHS:
-                _log(f"Cog's server died {len(deaths)} times: it is not started again")
-                return 1
-            pause = _PAUSES[len(deaths) - 1]
-            _log(f"Cog's server or its worker died: starting again in {pause:g} s")
-            if select.select([self._signalled], [], [], pause)[0]:
-                return 0
+        self._directory = directory
+        self._server = server
+        self._end_on_failure = end_on_failure
+        self._on_ready = on_ready
+        self._started = time.monotonic()
+        self._processes = Processes()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._signalled_twice = asyncio.Event()
+        self._connection: Connection | None = None  # with the front, or whoever stands in its place
+        self._connected = asyncio.Event()
+        self._gone = asyncio.Event()  # it was connected, and is no more
+        self._drained = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._address: EngineAddress | None = None
+        self._failure: SetupFailed | None = None
+        self._triton: Process | None = None
+        self._http: Process | None = None
+        self._drain_seconds = 0.0
 
+    async def run(self, caller: socket.socket | None = None) -> None:
+        """Serve until a signal, or until the end of `caller`.
 
-class _Server:
-    """One Cog server and its worker."""
+        Raises E4005, E4006 and E4008 when it cannot, and with `end_on_failure` whatever the set-up raises.
 
-    def __init__(self, host: str, control: Path, listener: socket.socket) -> None:
-        self._listener = listener
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "cog.server.http", "--host", host],
-            env={**os.environ, CONTROL: str(control)},
-            stdin=subprocess.DEVNULL,
-            # A signal for all of a terminal's processes is for this one to handle.
-            process_group=0,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
-        )
-        self._ended = os.pidfd_open(self._process.pid)
-        self._host = host
-        self._worker: socket.socket | None = None
-        self._setup_seconds: float = _IMPORT_SECONDS
-        self._deadline = time.monotonic() + _IMPORT_SECONDS
-        self._failed = False  # Cog says so, and keeps saying so: nothing is started again
-        self._drain_seconds: float | None = None
-
-    def wait_for_signal(self, signalled: socket.socket) -> bool:
-        """Wait for a signal, or for the death of the server, or of its worker: then False.
-
-        Raises E4005 for a death before the worker is ready, E4006 when it takes too long.
+        `caller` is the other end of a connection (control.py) with the process that serves, when it is not
+        for this one to start: its end is the end.
         """
-        seen = time.monotonic()
-        while True:
-            starting = self._drain_seconds is None and not self._failed
-            readable = self._select(signalled, _LOOK_SECONDS if starting else _REAP_SECONDS)
-            if signalled in readable:
-                signalled.recv(1)
-                return True
-            if self._ended in readable:
-                if self._drain_seconds is None:
-                    raise WorkerDied
-                return False
-            if self._worker in readable and not self._read() and self._drain_seconds is not None:
-                return False
-            if not starting:
-                reap_adopted(self._process.pid)
-                continue
-            now = time.monotonic()
-            if now > self._deadline:
-                raise SetupTimedOut(seconds=self._setup_seconds)
-            setup: dict[str, Any] = {}
-            if children(self._process.pid) or not (setup := self._setup()):
-                seen = now
-            elif setup["status"] == "failed":
-                self._failed = True
-                if from_text(setup.get("logs") or "") is None:
-                    _log(str(WorkerDied()))
-            elif now - seen > _GONE_SECONDS:
-                raise WorkerDied
-
-    def drain(self, signalled: socket.socket) -> None:
-        """Let the worker finish what it does, then end the server. Another signal ends it at once."""
-        if self._worker is not None and self._drain_seconds is not None:
-            deadline = time.monotonic() + self._drain_seconds + _END_SECONDS
-            self._worker.sendall(b"drain\n")
-            while (left := deadline - time.monotonic()) > 0:
-                readable = self._select(signalled, left)
-                if {signalled, self._ended, self._worker} & set(readable):
-                    break
-        self._process.terminate()
-        self.end(_END_SECONDS)
-
-    def end(self, grace: float = 0) -> None:
-        """Have the server end within `grace` seconds, and what it leaves behind soon after."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        tasks = [self._start(self._keep_engine())]
+        listener = await asyncio.start_unix_server(self._converse, self.control_path)
+        if self._server is not None:
+            tasks.append(self._start(self._keep_server(self._server)))
+        if caller is not None:
+            reader, writer = await asyncio.open_connection(sock=caller)
+            tasks.append(self._start(self._serve_caller(reader, writer)))
         try:
-            self._process.wait(grace)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._ended)
-        if self._worker is not None:
-            self._worker.close()
-        end_children(_END_SECONDS)
+            await self._over
+            await self._drain()
+        finally:
+            for task in tasks:
+                task.cancel()
+            listener.close()
+            # In this order: Triton waits for its clients.
+            for process, grace in (
+                (self._http, _SERVER_GRACE_SECONDS),
+                (self._triton, _TRITON_GRACE_SECONDS),
+            ):
+                if process is not None:
+                    await process.end(0 if self._signalled_twice.is_set() else grace)
+            await self._processes.end_all()
 
-    def _select(self, signalled: socket.socket, timeout: float | None = None) -> list[socket.socket | int]:
-        sources: list[socket.socket | int] = [signalled, self._listener, self._ended]
-        if self._worker is not None:
-            sources.append(self._worker)
-        readable = select.select(sources, [], [], timeout)[0]
-        if self._listener in readable:
-            self._worker = self._listener.accept()[0]
-        return readable
+    @property
+    def control_path(self) -> str:
+        """Where the front connects."""
+        return str(self._directory / "control")
 
-    def _read(self) -> str:
-        """What the worker says; nothing once it is gone."""
-        if self._worker is None:
-            return ""
-        word, _, number = self._worker.recv(64).decode().strip().partition(" ")
-        if word == "starting":
-            self._setup_seconds = float(number)
-            self._deadline = time.monotonic() + self._setup_seconds
-        elif word == "ready":
-            self._drain_seconds = float(number)
-        elif not word and self._drain_seconds is None:
-            self._worker.close()
-            self._worker = None
-        return word
+    def _start(self, coroutine: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a part of this for as long as it lasts; a coded error that ends it ends the runner."""
 
-    def _setup(self) -> dict[str, Any]:
-        """What Cog says of the set-up; nothing while it does not listen yet."""
-        import http.client
-        import json
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled() or (error := task.exception()) is None or self._over.done():
+                return
+            if not isinstance(error, CogTritonError):
+                _logger().error("the supervisor failed", exc_info=error)
+                error = GenericError()
+            self._over.set_exception(error)
 
-        port = int(os.environ.get("PORT", "5000"))
-        connection = http.client.HTTPConnection(self._host, port, timeout=_GONE_SECONDS)
+        task = asyncio.create_task(coroutine)
+        task.add_done_callback(ended)
+        return task
+
+    def _on_signal(self) -> None:
+        if self._over.done():
+            self._signalled_twice.set()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    # --- the engine
+
+    async def _keep_engine(self) -> None:
+        """Prepare, start Triton, and start it again whenever it ends. Raises E4006."""
         try:
-            connection.request("GET", "/health-check")
-            return dict(json.loads(connection.getresponse().read())["setup"])
-        except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-            return {}
+            prepared = await self._prepared()
+            self._address = prepared.address
+            self._tell(prepared.address)
+            await self._keep_triton(prepared)
+        except SetupTimedOut:
+            raise
+        except CogTritonError as failed:
+            self._fail(SetupFailed(str(failed)))
+
+    async def _prepared(self) -> Prepared:
+        near, far = socket.socketpair()
+        command = [sys.executable, "-m", "runner.lifecycle.preparation"]
+        command += ["--directory", str(self._directory), "--control-fd", str(far.fileno())]
+        with far:
+            process = self._processes.start(command, os.environ, pass_fds=[far.fileno()])
+        connection = Connection(*await asyncio.open_connection(sock=near))
+        seconds = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                async for message in connection:
+                    match message:
+                        case SettingsRead():
+                            seconds = message
+                            limit.reschedule(asyncio.get_running_loop().time() + message.setup_seconds)
+                            self._drain_seconds = message.drain_seconds
+                            self._engine_seconds = message.engine_start_seconds
+                        case Prepared():
+                            return message
+                        case SetupFailed(text):
+                            raise _coded(text)
+        except TimeoutError:
+            raise SetupTimedOut(seconds=seconds.setup_seconds if seconds else 0) from None
         finally:
             connection.close()
+            process.signal(signal.SIGKILL)
+        await process.ended.wait()
+        raise TritonFailedToStart(reason=f"its preparation ended with {process.status}")
+
+    async def _keep_triton(self, prepared: Prepared) -> None:
+        restarts = Restarts()
+        starting = self._start(self._expect_ready(self._engine_seconds))
+        try:
+            while not self._failed():
+                triton = self._triton = self._processes.start(
+                    prepared.command, prepared.environment, stderr=subprocess.PIPE
+                )
+                assert triton.stderr is not None
+                log = LogForwarder()
+                forwarding = asyncio.create_task(log.forward(triton.stderr))
+                await triton.ended.wait()
+                self._processes.kill_adopted()
+                await asyncio.wait({forwarding}, timeout=_DYING_SECONDS)
+                forwarding.cancel()
+                if self._failed():
+                    return
+                if not self._ready.is_set():
+                    raise log.last_error or TritonFailedToStart(reason=f"it ended with {triton.status}")
+                pause = restarts.pause() or 0
+                _logger().error("Triton ended; it is started again", status=triton.status, in_seconds=pause)
+                await asyncio.sleep(pause)
+        finally:
+            starting.cancel()
+
+    async def _expect_ready(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ready.wait()
+        except TimeoutError:
+            error = TritonFailedToStart(reason=f"it was not ready after {seconds:g} s")
+            self._fail(SetupFailed(str(error)))
+
+    def _failed(self) -> bool:
+        return self._failure is not None
+
+    def _fail(self, failure: SetupFailed) -> None:
+        """The set-up has failed for good: say so, and keep saying so."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._tell(failure)
+        if self._triton is not None:
+            self._triton.signal(signal.SIGTERM)
+        if not self._end_on_failure:
+            _logger().error(failure.error)
+        elif not self._over.done():
+            self._over.set_exception(_coded(failure.error))
+
+    # --- whoever serves HTTP
+
+    async def _keep_server(self, server: Server) -> None:
+        """Start the HTTP server, and start it again whenever it ends. Raises E4005."""
+        restarts = Restarts(_MOST_DEATHS)
+        while True:
+            self._gone.clear()
+            self._connected.clear()
+            command = server.command(self.control_path)
+            self._http = self._processes.start(
+                command.arguments, command.environment, directory=command.directory
+            )
+            reason = await self._until_useless(server, self._http)
+            self._http.signal(signal.SIGKILL)
+            await self._http.ended.wait()
+            self._processes.kill_adopted()
+            if self._over.done():
+                return
+            if not self._connected.is_set():
+                raise WorkerDied
+            pause = restarts.pause()
+            if pause is None:
+                raise ServerDiedTooOften(times=_MOST_DEATHS + 1)
+            _logger().error(f"the HTTP server {reason}; it is started again", in_seconds=pause)
+            await asyncio.sleep(pause)
+
+    async def _until_useless(self, server: Server, process: Process) -> str:
+        """Wait for the end of an HTTP server, or for what is as bad; what it is, in words."""
+        broken = asyncio.create_task(server.wait_until_broken(process.pid, self._connected))
+        ended = asyncio.create_task(process.ended.wait())
+        lost = asyncio.create_task(self._gone.wait())
+        try:
+            await asyncio.wait({broken, ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if broken.done():
+                return broken.result()
+            # The connection of one that dies ends a moment before.
+            await asyncio.wait({ended}, timeout=_DYING_SECONDS)
+            return f"ended with {process.status}" if ended.done() else "has lost its worker"
+        finally:
+            for task in (broken, ended, lost):
+                task.cancel()
+
+    async def _serve_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._converse(reader, writer)
+        self._end()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = self._connection = Connection(reader, writer)
+        self._connected.set()
+        self._tell(self._failure or self._address)
+        async for message in connection:
+            match message:
+                case Ready() if not self._ready.is_set():
+                    self._ready.set()
+                    self._on_ready(time.monotonic() - self._started)
+                case SetupFailed():
+                    self._fail(message)
+                case Drained():
+                    self._drained.set()
+                case Shutdown():
+                    self._end()
+        connection.close()
+        if self._connection is connection:
+            self._connection = None
+            self._gone.set()
+
+    def _tell(self, message: EngineAddress | SetupFailed | Drain | None) -> None:
+        if message is not None and self._connection is not None:
+            self._connection.send(message)
+
+    async def _drain(self) -> None:
+        """Let the front finish what runs. Another signal, or its death, ends that."""
+        if self._ready.is_set() and self._failure is None:
+            self._tell(Drain(self._drain_seconds))
+            events = (self._drained, self._gone, self._signalled_twice)
+            waits = {asyncio.create_task(event.wait()) for event in events}
+            seconds = self._drain_seconds + _SERVER_GRACE_SECONDS
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
 
 
-def _log(event: str) -> None:
+def _coded(text: str) -> CogTritonError:
+    return from_text(text) or TritonFailedToStart(reason=text)
+
+
+def _logger() -> structlog.stdlib.BoundLogger:
+    """To be asked for when there is something to say: it takes as long to import as all the rest."""
+    import structlog
+
     from shared.logs import configure_logging
 
     configure_logging()
-    import structlog
-
-    structlog.get_logger("runner.lifecycle.supervisor").error(event)
-
-
-def main() -> int:
-    """Run a supervisor until it ends."""
-    parser = argparse.ArgumentParser(prog="runner.lifecycle.supervisor")
-    parser.add_argument("--host", default="0.0.0.0")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="cog-triton-supervisor-") as directory:
-        return Supervisor(options.host, Path(directory)).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger("runner.lifecycle")
+    return logger

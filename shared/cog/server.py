@@ -10,9 +10,8 @@ import sys
 from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
 
-PREDICTORS = {"builder": "run.py:Builder", "runner": "run.py:Runner"}
 # A runner has its server watched over, and drained before it ends.
-SERVERS = {"builder": "cog.server.http", "runner": "runner.lifecycle.supervisor"}
+SERVERS = {"builder": "cog.server.http", "runner": "runner.lifecycle"}
 
 
 def server_command(package: str, host: str) -> list[str]:
@@ -20,21 +19,27 @@ def server_command(package: str, host: str) -> list[str]:
     return [sys.executable, "-m", SERVERS[package], "--host", host]
 
 
-def server_environment(package: str, port: int, concurrency: int) -> dict[str, str]:
-    """What Cog's server needs in its environment to serve `package`.
+def server_environment(package: str, port: int, concurrency: int | None = None) -> dict[str, str]:
+    """What its server needs in its environment to serve `package`.
 
+    `concurrency`: how many predictions run or wait at the same time; None: as many as the engine can queue.
     Cog starts its worker as the first `python` on PATH, so ours must come first. With PYTHONSAFEPATH the
     working directory (the package itself) does not shadow modules of other packages.
     """
-    return {
-        "COG_PREDICT_TYPE_STUB": PREDICTORS[package],
-        "COG_MAX_CONCURRENCY": str(concurrency),
+    environment = {
         "PORT": str(port),
         "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),  # noqa: PTH120 - sys.executable must not be resolved: an environment is found by its link
         "PYTHONPATH": str(PROJECT_ROOT),
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }
+    if package == "builder":
+        environment["COG_PREDICT_TYPE_STUB"] = "run.py:Builder"
+    if concurrency is not None:
+        environment["MAX_PREDICTIONS"] = str(concurrency)
+        # Cog gives a place back some time after the answer.
+        environment["COG_MAX_CONCURRENCY"] = str(-(-concurrency * 5 // 4))
+    return environment
 
 
 def free_port() -> int:

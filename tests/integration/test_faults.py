@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import httpx2
 import pytest
 
 from demo.cog_client import PredictionClient
@@ -81,24 +82,47 @@ def test_a_hung_engine_shows_and_so_does_its_recovery(server):
     wait_for(lambda: server.health()["status"] == "READY")
 
 
-@pytest.mark.parametrize("victim", ["cog.server.http", "coglet.server._run_worker"])
-def test_cog_comes_back_after_the_death_of_its_server_or_its_worker(server, victim):
-    before = marked(server.mark)
+def test_a_front_that_dies_leaves_the_engine_loaded_and_its_streams_cancelled(server):
+    """What the dead front had sent for is no more worked on."""
+    engine = pid_of(server.mark, "runner.engines.process")
     stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
     assert next(stream) == "0"
-    os.kill(pid_of(server.mark, victim), signal.SIGKILL)
+    os.kill(pid_of(server.mark, "runner.front"), signal.SIGKILL)
     wait_for(lambda: server.health()["status"] != "READY")
     server.wait_ready(READY_SECONDS)
     assert "".join(PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
-    now = marked(server.mark)
-    assert sorted(now.values()) != sorted(before.values())  # other directories and ports
-    assert len(now) == len(before)
-    assert len(now.keys() & before.keys()) == 1  # the supervisor
+    assert pid_of(server.mark, "runner.engines.process") == engine
+    wait_for(lambda: running_in_the_engine(server) == 0)
+
+
+def running_in_the_engine(server) -> float:
+    lines = httpx2.get(f"{server.url}/metrics").text.splitlines()
+    (line,) = [line for line in lines if line.startswith("cog_triton_engine_active_requests ")]
+    return float(line.split()[1])
+
+
+@pytest.mark.parametrize("victim", ["cog.server.http", "coglet.server._run_worker"])
+def test_cogs_own_server_and_its_worker_come_back_and_the_engine_stays_loaded(mock_archive, tmp_path, victim):
+    settings = {"COG_WEIGHTS": str(mock_archive(tokens_per_second=50)), "SERVER": "cog"}
+    with cog_server("runner", tmp_path / "log", WEIGHTS_CACHE=str(tmp_path / "w"), **settings) as server:
+        engine = pid_of(server.mark, "runner.engines.process")
+        stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
+        assert next(stream) == "0"
+        os.kill(pid_of(server.mark, victim), signal.SIGKILL)
+        wait_for(lambda: server.health()["status"] != "READY")
+        server.wait_ready(READY_SECONDS)
+        assert "".join(PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
+        assert pid_of(server.mark, "runner.engines.process") == engine
 
 
 def test_killing_the_supervisor_leaves_nothing_running(mock_archive, tmp_path):
     mark = os.urandom(8).hex()
-    environment = {MARK: mark, "COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "weights")}
+    environment = {
+        MARK: mark,
+        "ENGINE_ENVIRONMENT": MARK,
+        "COG_WEIGHTS": str(mock_archive()),
+        "WEIGHTS_CACHE": str(tmp_path / "weights"),
+    }
     with (
         (tmp_path / "log").open("wb") as log,
         CogServer("runner", concurrency=4, environment=environment, output=log.fileno()) as server,
@@ -108,7 +132,7 @@ def test_killing_the_supervisor_leaves_nothing_running(mock_archive, tmp_path):
         # With a prediction under way: a busy worker must end too.
         stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
         assert next(stream) == "0"
-        os.kill(pid_of(mark, "runner.lifecycle.supervisor"), signal.SIGKILL)
+        os.kill(pid_of(mark, "runner.lifecycle "), signal.SIGKILL)
         assert wait_gone(mark) == {}
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads at METRICS_PORT: the runner's own numbers, the engine's and Triton's."""
+"""What Prometheus reads at /metrics: the runner's own numbers, the engine's and Triton's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import yaml
 
 from builder.pipeline import build
 from demo.cog_client import PredictionClient
-from shared.cog.server import free_port
 from shared.errors import PromptRequired
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import cog_server, unpacked, wait_for
@@ -22,13 +21,10 @@ ENGINE = "cog_triton_engine"
 @contextmanager
 def measured(directory, **settings: str):
     """A runner, and what gives its metrics: numbers by name and labels."""
-    port = free_port()
-    with cog_server(
-        "runner", directory / "log", concurrency=32, METRICS_PORT=str(port), **settings
-    ) as server:
+    with cog_server("runner", directory / "log", **settings) as server:
 
         def numbers() -> dict[str, float]:
-            lines = httpx2.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
+            lines = httpx2.get(f"{server.url}/metrics").text.splitlines()
             pairs = (line.rpartition(" ") for line in lines if line[0] != "#")
             return {name: float(value) for name, _, value in pairs}
 

@@ -14,8 +14,8 @@ import pytest
 from demo.cog_client import PredictionClient
 from shared.errors import (
     ChatTemplateMissing,
+    InputInvalid,
     Overloaded,
-    PredictionFailed,
 )
 from tests.integration.conftest import cog_server, counted, wait_for
 from tests.support.load import run_streams
@@ -82,7 +82,7 @@ def test_old_names_still_work(client):
     ("inputs", "error"),
     [
         ({"messages": '[{"role": "user", "content": "x"}]'}, ChatTemplateMissing),
-        ({"prompt": "x", "max_tokens": 0}, PredictionFailed),
+        ({"prompt": "x", "max_tokens": 0}, InputInvalid),
     ],
 )
 def test_bad_inputs_are_coded_errors(client, inputs, error):

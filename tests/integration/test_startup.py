@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import tarfile
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from builder.pipeline import build
 from demo.cog_server import CogServer
+from shared.cog.server import free_port
 from shared.errors import CogServerFailed, PortInUse
+from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import unpacked
 from tests.support.processes import MARK, wait_gone
 from tests.support.tensorrt_llm_engine import runner_environment
@@ -40,7 +48,7 @@ def start(tmp_path, saw):
     def run(**environment: str) -> str:
         mark = os.urandom(8).hex()
         cache = tmp_path / "cache"
-        settings = {MARK: mark, "WEIGHTS_CACHE": str(cache), "TMPDIR": str(tmp_path), **environment}
+        settings = {MARK: mark, "ENGINE_ENVIRONMENT": MARK, "WEIGHTS_CACHE": str(cache), **environment}
         with (
             (tmp_path / "log").open("wb") as log,
             CogServer("runner", environment=settings, output=log.fileno()) as server,
@@ -49,7 +57,8 @@ def start(tmp_path, saw):
             server.wait_ready(60)
         assert wait_gone(mark) == {}
         assert not list(cache.glob("*"))
-        return saw(str(failed.value))
+        # A front that cannot even begin says so in the log alone.
+        return saw(str(failed.value) + (tmp_path / "log").read_text())
 
     return run
 
@@ -86,20 +95,78 @@ def test_an_engine_that_cannot_be_loaded(start, tmp_path):
     assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(engine))
 
 
-def test_a_port_that_is_taken():
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortInUse):
-        CogServer("runner", port=taken.getsockname()[1])
+def test_a_port_that_is_taken(tmp_path, start):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(PortInUse):
+            CogServer("runner", port=taken.getsockname()[1])
+        with tempfile.TemporaryDirectory() as temporary:
+            text = start(PORT=str(taken.getsockname()[1]), TMPDIR=temporary)
+            assert f"E4003 PortInUse: Port {taken.getsockname()[1]}" in text
+            assert not list(Path(temporary).iterdir())
+
+
+def test_a_port_that_is_none(start):
+    assert "E4002 SettingInvalid: The setting PORT is '70000'" in start(PORT="70000")
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`cog-triton serve`, which has to end by itself."""
+    command = [sys.executable, "-c", "from cli.main import main; main()", "serve", *arguments]
+    return subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("nothing.tar", "E4201 WeightsNotFound"), ("config.yaml", "E4100 EngineArchiveMalformed")],
+)
+def test_serve_of_a_file_that_is_no_engine_ends_with_the_reason(tmp_path, saw, name, error):
+    (tmp_path / "config.yaml").write_text("engine: mock\n" * 100)
+    done = serve(str(tmp_path / name), "--port", str(free_port()))
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if error in line]
+    assert saw(line).startswith(error)
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_on_a_port_that_is_none():
+    done = serve("engine.tar", "--port", "70000")
+    assert done.returncode == 2
+    assert "70000" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path):
+    port = free_port()
+    near, far = os.openpty()
+    environment = {**os.environ, "WEIGHTS_CACHE": str(tmp_path), "COLUMNS": "200"}
+    command = [sys.executable, "-c", "from cli.main import main; main()", "serve", str(mock_archive())]
+    with subprocess.Popen(
+        [*command, "--port", str(port)], cwd=PROJECT_ROOT, env=environment, stdin=far, stdout=far, stderr=far
+    ) as process:
+        os.close(far)
+        text = ""
+        try:
+            while f"curl -N http://127.0.0.1:{port}/predictions" not in text:
+                text += os.read(near, 1 << 12).decode()
+            assert f"Ready: http://127.0.0.1:{port}." in text
+            assert "CudaDriverHelper" not in text
+            assert "pinned" not in text
+        finally:
+            process.send_signal(signal.SIGINT)
+            threading.Thread(target=drained, args=(near,), daemon=True).start()
+            assert process.wait(30) == 0
+
+
+def drained(terminal: int) -> None:
+    """Read what nobody looks at, so that whoever writes it does not wait."""
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 1 << 12):
+            pass
 
 
 @pytest.fixture
 def engine_dir(mock_archive, tmp_path):
     return str(unpacked(mock_archive(), tmp_path))
-
-
-def test_a_port_for_metrics_that_is_taken(start, engine_dir):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        assert f"E4003 PortInUse: Port {port}" in start(ENGINE_DIR=engine_dir, METRICS_PORT=port)
 
 
 def test_a_world_size_that_is_not_the_engines(start, engine_dir):

@@ -1,100 +1,228 @@
-"""A worker that never gets ready is noticed, told with a code, and not left behind."""
+"""What a supervisor does for Triton and for whoever serves HTTP; here a front of a few lines does."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
+import subprocess
+import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from builder.pipeline import build
-from demo.cog_server import CogServer
+from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import wait_for
 from tests.support.processes import MARK, marked, pid_of, wait_gone
 
+TRITON, ENGINE, FRONT = "bin/tritonserver", "runner.engines.process", "stub_front"
+SECRETS = {
+    "HF_TOKEN": "hf_x",
+    "API_KEYS": "k",
+    "AWS_SECRET_ACCESS_KEY": "a",
+    "VLLM_API_KEY": "v",
+    "WHATEVER": "w",
+}
+
+
+class Runner:
+    def __init__(self, directory: Path, temporary: Path, *arguments: str, **settings: str) -> None:
+        self.mark = os.urandom(8).hex()
+        self.port = free_port()
+        self.temporary = temporary
+        self.log = directory / "log"
+        environment = {MARK: self.mark, "ENGINE_ENVIRONMENT": MARK, "TMPDIR": str(self.temporary), **settings}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.stub_runner", str(self.port), *arguments],
+                cwd=PROJECT_ROOT,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+    def get(self, path: str = "/", timeout: float = 5) -> dict:
+        try:
+            return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=timeout).json()
+        except httpx2.TransportError:
+            return {"status": "NONE"}
+
+    def wait(self, status: str) -> dict:
+        return wait_for(lambda: (state := self.get())["status"] == status and state)
+
+    def pid(self, part: str) -> int:
+        return pid_of(self.mark, part)
+
+    def kill(self, part: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid(part), number)
+
 
 @pytest.fixture
-def start(tmp_path):
-    """`start(setting=value, ...)`: a runner under its supervisor; after it no process may be left."""
+def temporary():
+    """A place for temporary files with a short path: it must do for that of a Unix socket."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def start(tmp_path, temporary, mock_archive):
+    """`start(*arguments, setting=value, ...)`: a runner; after it nothing of it may be left."""
 
     @contextmanager
-    def run(**settings: str):
-        mark = os.urandom(8).hex()
-        environment = {MARK: mark, "WEIGHTS_CACHE": str(tmp_path / "cache"), **settings}
-        with (
-            (tmp_path / "log").open("wb") as log,
-            CogServer("runner", environment=environment, output=log.fileno()) as server,
-        ):
-            server.mark = mark  # type: ignore[attr-defined] # for the tests alone
-            yield server
-        assert wait_gone(mark) == {}
+    def run(*arguments: str, **settings: str):
+        settings = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "cache"), **settings}
+        runner = Runner(tmp_path, temporary, *arguments, **settings)
+        try:
+            yield runner
+        finally:
+            runner.process.terminate()
+            try:
+                runner.process.wait(20)
+            finally:
+                left = wait_gone(runner.mark)
+                runner.process.kill()
+        assert left == {}
+        assert not list(runner.temporary.iterdir())
 
     return run
 
 
-def broken_import(directory, statement: str) -> str:
-    """The PYTHONPATH of a worker that executes this statement when it imports pydantic."""
-    (directory / "broken").mkdir()
-    (directory / "broken/pydantic.py").write_text(statement)
-    return os.pathsep.join((str(directory / "broken"), str(PROJECT_ROOT)))
+@pytest.fixture
+def ready(start):
+    with start() as runner:
+        runner.wait("READY")
+        yield runner
 
 
-def test_a_worker_that_dies_before_cog_knows_it_ends_the_runner(start, tmp_path, saw):
-    (tmp_path / "python").write_text("#!/bin/sh\nsleep 0.5\nexit 1\n")
-    (tmp_path / "python").chmod(0o755)
-    started = time.monotonic()
-    with start(PATH=f"{tmp_path}:{os.environ['PATH']}") as server:
-        assert server.process.wait(20) == 1
-    assert time.monotonic() - started < 15
-    assert "E4005 WorkerDied" in saw((tmp_path / "log").read_text())
+def test_a_front_that_dies_is_replaced_and_the_engine_stays(ready):
+    before, engine, triton = ready.get(), ready.pid(ENGINE), ready.pid(TRITON)
+    ready.kill(FRONT)
+    wait_for(lambda: ready.get().get("pid", before["pid"]) != before["pid"])
+    assert ready.wait("READY")["address"] == before["address"]
+    assert (ready.pid(ENGINE), ready.pid(TRITON)) == (engine, triton)
 
 
-def test_a_worker_that_dies_at_import_fails_the_set_up(start, tmp_path, saw):
-    with start(PYTHONPATH=broken_import(tmp_path, "import os; os._exit(3)")) as server:
-        wait_for(lambda: server.health()["status"] == "SETUP_FAILED")
-        wait_for(lambda: "E4005 WorkerDied" in saw((tmp_path / "log").read_text()))
-        assert server.process.poll() is None
+def test_a_front_that_hangs_is_replaced_and_the_engine_stays(ready):
+    front, engine = ready.pid(FRONT), ready.pid(ENGINE)
+    ready.get("/hang", timeout=0.1)
+    wait_for(lambda: ready.get(timeout=0.5)["status"] == "READY")
+    assert ready.pid(FRONT) != front
+    assert ready.pid(ENGINE) == engine
+    assert "does not answer" in ready.log.read_text()
 
 
-def test_a_set_up_that_says_its_error_gets_no_second_one(start, tmp_path):
-    with start(ENGINE_DIR="/nowhere") as server:
-        wait_for(lambda: server.health()["status"] == "SETUP_FAILED")
-        time.sleep(3)  # longer than the supervisor goes without a worker
-        assert "E4005" not in (tmp_path / "log").read_text()
-        assert server.process.poll() is None
+def test_a_triton_that_dies_comes_back_where_it_was(ready):
+    before, triton, engine = ready.get(), ready.pid(TRITON), ready.pid(ENGINE)
+    ready.kill(TRITON)
+    wait_for(lambda: not {triton, engine} & marked(ready.mark).keys())
+    # Not even a zombie is left of what it left behind.
+    wait_for(lambda: not Path(f"/proc/{engine}").exists())
+    wait_for(lambda: any(TRITON in command for command in marked(ready.mark).values()))
+    assert ready.get() == before  # the front was not disturbed
 
 
-def test_a_set_up_that_takes_too_long_ends_the_runner(start, tmp_path, saw, silence):
-    with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as server:
-        assert server.process.wait(30) == 1
-    assert "E4006 SetupTimedOut: The set-up was not over after 2 s." in saw((tmp_path / "log").read_text())
+def test_an_http_server_that_dies_too_often_ends_the_runner(ready, saw):
+    deaths = 0
+    while ready.process.poll() is None:
+        pids = [pid for pid, command in marked(ready.mark).items() if FRONT in command]
+        if pids and ready.get()["status"] != "NONE":
+            os.kill(pids[0], signal.SIGKILL)
+            deaths += 1
+    assert (ready.process.returncode, deaths) == (1, 6)
+    assert "E4008 ServerDiedTooOften" in saw(ready.log.read_text())
 
 
-def test_a_worker_that_hangs_at_import_does_not_outlive_the_runner(start, tmp_path):
-    with start(PYTHONPATH=broken_import(tmp_path, "import time; time.sleep(600)")) as server:
-        wait_for(lambda: any("_run_worker" in command for command in marked(server.mark).values()))
-        assert server.health()["status"] == "STARTING"
+def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):
+    with start() as runner:
+        runner.wait("READY")
+        runner.process.kill()
+        assert wait_gone(runner.mark) == {}
+        (left,) = runner.temporary.iterdir()
+        os.utime(left, (0, 0))
+        with start() as next_one:
+            assert next_one.wait("READY")["address"]["feed_path"] != str(left / "feed")
+            assert not left.exists()
 
 
-def test_killing_the_supervisor_during_the_set_up_leaves_nothing_running(start, tmp_path, silence):
-    with start(COG_WEIGHTS=silence) as server:
-        wait_for(lambda: "Running setup" in (tmp_path / "log").read_text())
-        time.sleep(0.5)
-        os.kill(pid_of(server.mark, "runner.lifecycle.supervisor"), signal.SIGKILL)
-        assert wait_gone(server.mark) == {}
+def test_a_directory_in_use_is_not_swept(start, tmp_path):
+    with start() as runner:
+        runner.wait("READY")
+        (directory,) = runner.temporary.iterdir()
+        os.utime(directory, (0, 0))
+        other = Runner(tmp_path, runner.temporary, COG_WEIGHTS="/nowhere")
+        other.wait("SETUP_FAILED")
+        assert directory.exists()
+        other.process.terminate()
+        assert other.process.wait(10) == 0
 
 
-def test_what_others_leave_behind_is_taken_in(start, tmp_path):
-    (tmp_path / "config.yaml").write_text("engine: mock\n")
-    build(str(tmp_path / "config.yaml"), tmp_path / "engine.tar")
-    with start(COG_WEIGHTS=str(tmp_path / "engine.tar")) as server:
-        server.wait_ready(60)
-        engine = pid_of(server.mark, "runner.engines")
-        os.kill(pid_of(server.mark, "tritonserver"), signal.SIGKILL)
-        # Not even a zombie is left, while the runner goes on.
-        wait_for(lambda: not Path(f"/proc/{engine}").exists())
-        assert server.process.poll() is None
+def test_sigterm_drains_and_a_second_one_does_not_wait(ready):
+    ready.process.terminate()
+    assert ready.wait("DRAINING")["seconds"] == 25
+    assert ready.process.wait(20) == 0
+
+
+def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):
+    with start(COG_WEIGHTS=silence) as runner:
+        runner.wait("STARTING")
+        runner.process.terminate()
+        assert runner.process.wait(5) == 0
+
+
+def test_a_set_up_that_fails_is_told_by_the_front(start, saw):
+    with start(COG_WEIGHTS="/nowhere/engine.tar") as runner:
+        assert "E4201 WeightsNotFound" in saw(runner.wait("SETUP_FAILED")["error"])
+        runner.kill(FRONT)
+        assert "E4201 WeightsNotFound" in wait_for(lambda: runner.get().get("error"))
+
+
+def test_a_set_up_that_fails_ends_a_runner_that_is_to_end_then(start, saw):
+    with start("--end-on-failure", COG_WEIGHTS="/nowhere/engine.tar") as runner:
+        assert runner.process.wait(20) == 1
+        assert "E4201 WeightsNotFound" in saw(runner.log.read_text())
+
+
+def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
+    ready.get("/fail")
+    assert "E2102" in ready.wait("SETUP_FAILED")["error"]
+    wait_for(lambda: not any(TRITON in command for command in marked(ready.mark).values()))
+
+
+def test_a_set_up_that_takes_too_long_ends_the_runner(start, saw, silence):
+    with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as runner:
+        assert runner.process.wait(20) == 1
+        assert "E4006 SetupTimedOut: The set-up was not over after 2 s." in saw(runner.log.read_text())
+
+
+def test_triton_and_the_engine_get_no_secrets(start, tmp_path):
+    with start(**SECRETS, OMP_NUM_THREADS="3", ENGINE_ENVIRONMENT=f"{MARK}, WHATEVER") as runner:
+        runner.wait("READY")
+        for part in (TRITON, ENGINE):
+            lines = Path(f"/proc/{runner.pid(part)}/environ").read_text().split("\0")
+            environment = dict(line.split("=", 1) for line in lines if line)
+            assert environment["OMP_NUM_THREADS"] == "3"
+            assert environment.keys() & SECRETS.keys() == {"WHATEVER"}
+
+
+def test_a_process_with_an_odd_name_disturbs_nobody(ready, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff) \xfe (")
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([odd, "600"]) as other:
+        try:
+            ready.kill(TRITON)
+            ready.process.terminate()
+            assert ready.process.wait(20) == 0
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize("place", ["readonly", "full", "long"])
+def test_a_place_for_temporary_files_that_cannot_be_used_does_no_harm(start, tmp_path, place):
+    directory = {"readonly": "/proc", "full": "/dev/full", "long": str(tmp_path / ("x" * 120))}[place]
+    if place == "long":
+        Path(directory).mkdir()
+    with start(TMPDIR=directory) as runner:
+        assert not runner.wait("READY")["address"]["feed_path"].startswith(directory)

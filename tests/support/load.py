@@ -22,17 +22,19 @@ class Stream:
     events: list[tuple[float, str, dict]] = field(default_factory=list)
     refusals: int = 0
     _rest: bytes = b""
+    _cut: bytes = b""
     _in_body: bool = False
 
     def feed(self, data: bytes, now: float) -> None:
-        self._rest += data
         if not self._in_body:
+            self._rest += data
             head, separator, body = self._rest.partition(b"\r\n\r\n")
             if not separator:
                 return
             if b" 200 " not in head.split(b"\r\n", 1)[0]:
                 return
-            self._in_body, self._rest = True, body
+            self._in_body, self._rest, data = True, b"", body
+        self._rest += self._joined(data)
         *whole, self._rest = self._rest.split(b"\n\n")
         for event in whole:
             if event.startswith(b":"):  # sent in times of silence, so that the connection is kept
@@ -42,9 +44,21 @@ class Stream:
                 (now, kind.removeprefix("event: "), json.loads(data_line.removeprefix("data: ")))
             )
 
+    def _joined(self, data: bytes) -> bytes:
+        """The body without the marks of its transfer chunks."""
+        self._cut += data
+        body = b""
+        while True:
+            size, separator, rest = self._cut.partition(b"\r\n")
+            length = int(size or b"0", 16) if separator else 0
+            if not separator or len(rest) < length + 2:
+                return body
+            body += rest[:length]
+            self._cut = rest[length + 2 :]
+
     def was_refused(self) -> bool:
         """Whether Cog had no slot. It also says so, slots or not, when two requests come at one instant."""
-        return self._rest.startswith(b"HTTP/1.0 409 ") and self.refusals < REFUSALS
+        return self._rest.startswith(b"HTTP/1.1 409 ") and self.refusals < REFUSALS
 
     @property
     def chunks(self) -> list[tuple[float, str]]:
@@ -65,9 +79,8 @@ class Stream:
 def request(host: str, inputs: dict) -> bytes:
     """What to send for a prediction."""
     body = json.dumps({"input": inputs}).encode()
-    # HTTP 1.0: the answer is not cut into transfer chunks, and ends with the connection.
     head = (
-        f"POST /predictions HTTP/1.0\r\nHost: {host}\r\nAccept: text/event-stream\r\n"
+        f"POST /predictions HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAccept: text/event-stream\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -9,7 +9,7 @@ import sys
 from runner.lifecycle import liveness, restarts
 from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Command, Server
-from runner.lifecycle.supervision import Supervisor
+from runner.lifecycle.supervisor import Supervisor
 from shared.errors import CogTritonError
 
 

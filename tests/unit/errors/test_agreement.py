@@ -102,7 +102,7 @@ class TestRecorder:
 
     @staticmethod
     def run_as_product(source: str, **names: object) -> None:
-        exec(compile(source, PROJECT_ROOT / "runner/lifecycle/probe.py", "exec"), names)
+        exec(compile(source, PROJECT_ROOT / "runner/lifecycle/engine_probe.py", "exec"), names)
 
     def test_an_error_made_by_a_test_is_not_met(self, probe, met):
         probe(what="fails")

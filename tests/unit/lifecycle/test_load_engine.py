@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.service import load_engine
+from runner.lifecycle.preparation import load_engine
 from runner.settings import Settings
 from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import EngineKindMismatch, WeightsNotSet

@@ -1,0 +1,223 @@
+"""The predictor's work under Cog's server: the same event loop as the front's, in a thread beside Cog's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+import uvloop
+from cog import CancelationException
+
+from runner.front.engine import LoadedEngine
+from runner.lifecycle.control import (
+    CONTROL,
+    Connection,
+    Drain,
+    Drained,
+    EngineAddress,
+    Ready,
+    SetupFailed,
+)
+from runner.metrics import Metrics
+from runner.prediction.admission import Admission
+from runner.protocol.engine import Statistics
+from runner.triton.client import EngineClient
+from shared.errors import CogTritonError, EngineNotReady, GenericError, WorkerDied, from_text
+from shared.layout import PROJECT_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runner.cog.prediction import Prediction
+    from runner.prediction.generation import TextGeneration
+    from runner.prediction.inputs import Inputs
+    from runner.settings import Settings
+
+log = structlog.get_logger()
+
+
+class Worker:
+    """One engine for the predictions of one Cog worker. Its methods are for Cog's threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Return when the engine generates. Raises the coded error with which the set-up fails."""
+        self._settings = settings
+        self._admission = Admission(settings.admitted)
+        self._engine: LoadedEngine | None = None
+        self._client: EngineClient | None = None
+        self._metrics = Metrics(lambda: self._admission.count, self)
+        self._loop = uvloop.new_event_loop()
+        self._set_up: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="predictions", daemon=True).start()
+        if (failed := self._set_up.get()) is not None:
+            raise from_text(failed) or GenericError()
+
+    def is_healthy(self) -> bool:
+        """Whether the engine generates, and new predictions are let in."""
+        return self._engine is not None and self._engine.generates() and not self._admission.closed
+
+    @property
+    def restarts(self) -> int:
+        """Of the engine process."""
+        return 0 if self._client is None else self._client.restarts
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of the engine."""
+        return Statistics() if self._client is None else self._client.statistics
+
+    def stream(self, inputs: Inputs, prediction: Prediction) -> Iterator[str]:
+        """Yield the text of a prediction as it comes, cut at the first stop sequence.
+
+        Raises E1xxx for its inputs, E2xxx when the engine fails, and Cog's CancelationException.
+        """
+        texts = _Texts()
+        asyncio.run_coroutine_threadsafe(self._generate(inputs, prediction, texts), self._loop)
+        prediction.cancellation.on_cancel(lambda: self._loop.call_soon_threadsafe(texts.cancel))
+        try:
+            yield from texts
+        finally:
+            self._loop.call_soon_threadsafe(texts.cancel)
+            for name, value in texts.metrics.items():
+                prediction.record_metric(name, value)
+        if prediction.cancellation.cancelled:
+            raise CancelationException
+
+    async def _generate(self, inputs: Inputs, prediction: Prediction, texts: _Texts) -> None:
+        generation: TextGeneration | None = None
+        error: CogTritonError | None = None
+        try:
+            if self._engine is None:
+                raise EngineNotReady
+            self._engine.check()
+            generation = await self._engine.predictor.start(inputs.ask(), prediction_id=prediction.id)
+            texts.metrics["input_token_count"] = generation.prompt_tokens
+            if generation.seed is not None:
+                texts.metrics["seed"] = generation.seed
+            texts.follow(generation)
+            async for piece in generation:
+                if piece.text:
+                    texts.put(piece.text)
+        except CogTritonError as problem:
+            error = problem
+        finally:
+            if generation is not None:
+                texts.metrics["output_token_count"] = generation.token_count
+                generation.close()
+            texts.end(error)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._obey())
+        # Whoever started the engine is gone, or has had enough of this worker.
+        os._exit(1)
+
+    async def _obey(self) -> None:
+        """Do what the supervisor says, until it is gone."""
+        control = await _supervisor()
+        loading = None
+        async for message in control:
+            match message:
+                case EngineAddress():
+                    loading = asyncio.create_task(self._load(control, message))
+                case SetupFailed(error):
+                    self._set_up.put(error)
+                case Drain(seconds):
+                    await self._admission.drain(seconds)
+                    control.send(Drained())
+        del loading
+        self._set_up.put(str(WorkerDied()))
+
+    async def _load(self, control: Connection, address: EngineAddress) -> None:
+        try:
+            client = self._client = await EngineClient.connect(
+                address.grpc_port,
+                Path(address.feed_path),
+                response_timeout=self._settings.response_timeout,
+            )
+            self._engine = await LoadedEngine.load(
+                Path(address.engine_dir), client, self._admission, self._metrics, self._settings
+            )
+        except CogTritonError as failed:
+            error = str(failed)
+        except Exception:
+            log.exception("the engine cannot be used")
+            error = str(GenericError())
+        else:
+            control.send(Ready())
+            self._set_up.put(None)
+            return
+        control.send(SetupFailed(error))
+        self._set_up.put(error)
+
+
+class _Texts:
+    """From the event loop to the thread in which Cog iterates: all the text that waits, at a time."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, int] = {}
+        self._texts: queue.SimpleQueue[str | CogTritonError | None] = queue.SimpleQueue()
+        self._generation: TextGeneration | None = None
+        self._cancelled = False
+
+    def put(self, text: str) -> None:
+        self._texts.put(text)
+
+    def end(self, error: CogTritonError | None) -> None:
+        self._texts.put(error)
+
+    def follow(self, generation: TextGeneration) -> None:
+        """Cancel this one with `cancel`."""
+        self._generation = generation
+        if self._cancelled:
+            generation.cancel()
+
+    def cancel(self) -> None:
+        """Stop the engine's work. In the event loop's thread."""
+        self._cancelled = True
+        if self._generation is not None:
+            self._generation.cancel()
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            text = self._texts.get()
+            # Each hand-over costs more than a token: take what has come meanwhile, too.
+            while isinstance(text, str) and not self._texts.empty():
+                following = self._texts.get()
+                if not isinstance(following, str):
+                    yield text
+                    text = following
+                    break
+                text += following
+            if isinstance(text, CogTritonError):
+                raise text
+            if text is None:
+                return
+            yield text
+
+
+async def _supervisor() -> Connection:
+    """The supervisor above this process; without one, one below it that serves this process alone."""
+    if path := os.environ.get(CONTROL):
+        return await Connection.connect(path)
+    return Connection(*await asyncio.open_connection(sock=_start_supervisor()))
+
+
+def _start_supervisor() -> socket.socket:
+    near, far = socket.socketpair()
+    with far:
+        subprocess.Popen(
+            [sys.executable, "-m", "runner.lifecycle", "--caller-fd", str(far.fileno())],
+            env={"PYTHONPATH": str(PROJECT_ROOT), **os.environ},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[far.fileno()],
+        )
+    return near

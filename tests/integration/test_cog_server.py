@@ -1,0 +1,67 @@
+"""A worker of Cog's own server that never gets ready is noticed, told with a code, and not left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+
+import pytest
+
+from demo.cog_client import PredictionClient
+from demo.cog_server import CogServer
+from shared.errors import PredictionFailed
+from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import READY_SECONDS, wait_for
+from tests.support.processes import MARK, marked, wait_gone
+
+
+@pytest.fixture
+def start(tmp_path, mock_archive):
+    """`start(statement)`: a runner whose worker executes this statement when it imports; none may be left."""
+
+    @contextmanager
+    def run(statement: str, **more: str):
+        # Which only the worker imports.
+        (tmp_path / "prometheus_client.py").write_text(statement)
+        mark = os.urandom(8).hex()
+        settings = {
+            MARK: mark,
+            "ENGINE_ENVIRONMENT": MARK,
+            "SERVER": "cog",
+            "COG_WEIGHTS": str(mock_archive()),
+            "WEIGHTS_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": os.pathsep.join((str(tmp_path), str(PROJECT_ROOT))),
+            **more,
+        }
+        with (
+            (tmp_path / "log").open("wb") as log,
+            CogServer("runner", environment=settings, output=log.fileno()) as server,
+        ):
+            yield server, mark
+        assert wait_gone(mark) == {}
+
+    return run
+
+
+def test_what_cog_refuses_gets_a_code_from_our_client(start, answered):
+    with start("", PYTHONPATH=str(PROJECT_ROOT)) as (server, _):
+        server.wait_ready(READY_SECONDS)
+        client = PredictionClient(server.url)
+        assert "".join(client.text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
+        with pytest.raises(PredictionFailed) as refused:
+            client.predict({"prompt": "x", "max_tokens": 0})
+        (reason,) = re.findall("the prediction: (.*max_tokens.*)\\. Mend", str(refused.value))
+        answered(str(refused.value), PredictionFailed(reason=reason))
+
+
+def test_one_that_dies_at_import_ends_the_runner(start, tmp_path, saw):
+    with start("import os; os._exit(3)") as (server, _):
+        assert server.process.wait(60) == 1
+    assert "E4005 WorkerDied" in saw((tmp_path / "log").read_text())
+
+
+def test_one_that_hangs_at_import_does_not_outlive_the_runner(start):
+    with start("import time; time.sleep(600)") as (server, mark):
+        wait_for(lambda: any("_run_worker" in command for command in marked(mark).values()))
+        assert server.health()["status"] == "STARTING"
