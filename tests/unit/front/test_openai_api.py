@@ -8,7 +8,15 @@ import pytest
 
 from runner.front.server import tls_files
 from runner.settings import Settings
-from shared.errors import SettingInvalid
+from shared.errors import (
+    ApiKeyInvalid,
+    KeyLimitReached,
+    ModelNotServed,
+    ParameterNotSupported,
+    ParameterUnknown,
+    RequestInvalid,
+    SettingInvalid,
+)
 from tests.support.files import CERTIFICATE
 from tests.support.front import serving, words
 
@@ -410,3 +418,26 @@ def test_https(run, monkeypatch):
 def test_certificates_that_cannot_be_used(files):
     with pytest.raises(SettingInvalid, match="TLS_"):
         tls_files(Settings.from_environment(files))
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        ({}, RequestInvalid(parameter="prompt", reason="prompt is missing")),
+        ({"prompt": "1", "zzz": 1}, ParameterUnknown(parameter="zzz", instead="Leave it away")),
+        (
+            {"prompt": "1", "echo": True},
+            ParameterNotSupported(parameter="echo", reason="the prompt is not repeated"),
+        ),
+        ({"prompt": "1", "model": "x"}, ModelNotServed(model="x", served=MODEL)),
+        ({"prompt": "1", "max_tokens": 100}, KeyLimitReached(what="tokens", count=101, limit=100)),
+    ],
+)
+def test_the_whole_texts_of_errors(run, answered, sent, error):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json=sent)
+        answered(answer.json()["error"]["message"], ApiKeyInvalid(reason="No API key was sent"))
+        answer = await http.post("/v1/completions", json=sent, headers={"Authorization": "Bearer sk-1"})
+        answered(answer.json()["error"]["message"], error)
+
+    run(test, API_KEYS="sk-1", KEY_MAX_TOKENS="100")
