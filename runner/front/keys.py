@@ -115,13 +115,14 @@ class Keys:
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:
     """`handler`, for those alone who send one of the keys, where there are any.
 
-    `Request.key` is the key's name then. Others get E1304.
+    `Request.key` is the key's name then, which log lines say too. Others get E1304.
     """
     if keys is None:
         return handler
 
     async def handle(request: Request) -> None:
         request.key = keys.name_of(request.header(b"authorization"))
+        structlog.contextvars.bind_contextvars(key=request.key)
         await handler(request)
 
     return handle

@@ -380,11 +380,14 @@ def test_a_request_can_be_found_again(run):
 
 def test_log_lines_say_which_request_they_are_of(run, capsys):
     async def test(front, http):
-        await http.post("/v1/completions", json={"prompt": [8]}, headers={"X-Request-Id": "r-1"})
+        headers = {"X-Request-Id": "r-1", "Authorization": "Bearer sk-1"}
+        await http.post("/v1/completions", json={"prompt": [8]}, headers=headers)
 
-    run(test)
+    run(test, API_KEYS="alice sk-1")
     [line] = [line for line in capsys.readouterr().out.splitlines() if "prediction failed" in line]
     assert "request_id=r-1" in line
+    assert "key=alice" in line
+    assert "sk-1" not in line
     assert "prediction_id=cmpl-" in line
 
 
