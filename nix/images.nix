@@ -32,7 +32,7 @@ let
       Cmd = [
         "python"
         "-m"
-        (if predictor == "runner" then "runner.lifecycle" else "cog.server.http")
+        (if predictor == "runner" then "runner.lifecycle" else "cli.builder_server")
       ];
       ExposedPorts = builtins.listToAttrs (
         map (port: {

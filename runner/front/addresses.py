@@ -14,10 +14,12 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from shared.errors import AddressRefused
+from shared.errors import AddressRefused, SettingInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from runner.settings import Settings
 
 Origin = tuple[str, str, int]
 _PORTS = {"http": 80, "https": 443}
@@ -79,3 +81,15 @@ def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
     return _is_public(str(mapped)) if mapped else address.is_global and not address.is_multicast
+
+
+def allowed_addresses(settings: Settings) -> Addresses:
+    """What the settings name. Raises E4002."""
+    named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
+    token = settings.webhook_auth_token
+    try:
+        return Addresses(named, None if token is None else token.get_secret_value(), "WEBHOOK_ALLOW")
+    except ValueError as error:
+        raise SettingInvalid(
+            setting="WEBHOOK_ALLOW", value=settings.webhook_allow, reason=str(error)
+        ) from None

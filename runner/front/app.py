@@ -56,7 +56,4 @@ class App:
     async def _fail(self, request: Request, error: CogTritonError) -> None:
         if request.started:
             raise error  # the connection is broken off: nothing else tells that the answer is not whole
-        # What is left of the body would be taken for the next request.
-        if error.code == "E1320":
-            request.headers.append((b"connection", b"close"))
         await request.respond_error(error)

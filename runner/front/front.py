@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
-from runner.front.addresses import Addresses
+from runner.front.addresses import allowed_addresses
 from runner.front.app import App
 from runner.front.cog.api import CogApi
 from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
+from runner.front.cog.text import TextWork
 from runner.front.cog.webhooks import Webhooks
 from runner.front.engine import LoadedEngine
 from runner.front.health import Health
@@ -23,13 +24,13 @@ from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.prediction.inputs import Inputs
 from runner.protocol.engine import Statistics
-from shared.errors import EngineNotReady, SettingInvalid, ShuttingDown
+from shared.errors import EngineNotReady, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from runner.front.cog.schema import Asked
     from runner.front.http import Request
-    from runner.prediction.generation import TextGeneration
     from runner.settings import Settings
     from runner.triton.client import EngineClient
 
@@ -56,7 +57,7 @@ class Front:
         self.app = App(settings.max_body_bytes)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
-        self._webhooks = Webhooks(_webhook_addresses(settings))
+        self._webhooks = Webhooks(allowed_addresses(settings))
         self._cog = CogApi(
             Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
             self._start,
@@ -116,9 +117,10 @@ class Front:
         self.engine.check()
         return self.engine
 
-    async def _start(self, inputs: dict[str, Any], prediction_id: str, key: str) -> TextGeneration:
+    async def _start(self, asked: Asked, prediction_id: str, request: Request) -> TextWork:
         predictor = self._loaded().predictor
-        return await predictor.start(Inputs(**inputs).ask(), key=key, prediction_id=prediction_id)
+        ask = Inputs(**asked.inputs).ask()
+        return TextWork(await predictor.start(ask, key=request.key, prediction_id=prediction_id))
 
     async def _metrics(self, request: Request) -> None:
         # In a thread: Triton's own are fetched for it.
@@ -128,14 +130,3 @@ class Front:
     async def _shutdown(self, request: Request) -> None:
         await request.respond_json(200, {})
         self._shut_down()
-
-
-def _webhook_addresses(settings: Settings) -> Addresses:
-    named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
-    token = settings.webhook_auth_token
-    try:
-        return Addresses(named, None if token is None else token.get_secret_value(), "WEBHOOK_ALLOW")
-    except ValueError as error:
-        raise SettingInvalid(
-            setting="WEBHOOK_ALLOW", value=settings.webhook_allow, reason=str(error)
-        ) from None

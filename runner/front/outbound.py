@@ -5,18 +5,25 @@ Imported when it is first needed: to import the library takes longer than anythi
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from runner.front.addresses import origin_of
+from shared.errors import UploadFailed
+from shared.secrets import public_address
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from runner.front.addresses import Addresses
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 30
 _MOST_REDIRECTS = 5
+_PIECE = 1 << 20
 
 
 class _Guarded(httpx2.AsyncHTTPTransport):
@@ -48,3 +55,31 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
         max_redirects=_MOST_REDIRECTS,
         trust_env=False,
     )
+
+
+async def put_file(addresses: Addresses, address: str, path: Path) -> str:
+    """Send a file with PUT, as it is read; where it is now, which the answer may say in `Location`.
+
+    Raises E1326 for an address that nothing is sent to, E1330 when it does not take the file.
+    """
+
+    async def content() -> AsyncIterator[bytes]:
+        with path.open("rb") as file:
+            while piece := await asyncio.to_thread(file.read, _PIECE):
+                yield piece
+
+    size = path.stat().st_size  # noqa: ASYNC240 - one look
+    headers = {"content-type": "application/x-tar", "content-length": str(size), **addresses.headers(address)}
+    try:
+        client = await asyncio.to_thread(guarded_client, addresses)
+        async with client:
+            # A body that is read once cannot be sent to where a redirect leads.
+            answer = await client.put(address, content=content(), headers=headers, follow_redirects=False)
+        answer.raise_for_status()
+    except httpx2.HTTPStatusError as error:
+        reason = f"it answered with {error.response.status_code}"
+        raise UploadFailed(address=public_address(address), reason=reason) from None
+    except httpx2.HTTPError as error:
+        raise UploadFailed(address=public_address(address), reason=type(error).__name__) from None
+    location = answer.headers.get("location")
+    return str(answer.url.join(location)) if location else address.partition("?")[0]

@@ -11,7 +11,7 @@ from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
 
 # A runner has its server watched over, and drained before it ends.
-SERVERS = {"builder": "cog.server.http", "runner": "runner.lifecycle"}
+SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
 
 def server_command(package: str, host: str) -> list[str]:
@@ -33,8 +33,6 @@ def server_environment(package: str, port: int, concurrency: int | None = None) 
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    if package == "builder":
-        environment["COG_PREDICT_TYPE_STUB"] = "run.py:Builder"
     if concurrency is not None:
         environment["MAX_PREDICTIONS"] = str(concurrency)
         # Cog gives a place back some time after the answer.

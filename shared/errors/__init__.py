@@ -77,6 +77,7 @@ from .http import (
     PredictionNotFound,
     RequestTooSlow,
     TooManyConnections,
+    UploadFailed,
 )
 from .prompt import (
     BadPromptTemplate,
@@ -297,6 +298,7 @@ __all__ = [
     "TritonUnavailable",
     "TritonUnknownError",
     "UnsupportedArchitecture",
+    "UploadFailed",
     "VllmArgumentInvalid",
     "VllmCacheTooSmall",
     "VllmContextTooLong",

@@ -73,3 +73,10 @@ class HeadersTooLarge(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The headers have more than {limit} bytes."
     remedy = "Send fewer."
+
+
+class UploadFailed(CogTritonError):
+    code = "E1330"
+    fixed_by = FixedBy.USER
+    message = "The output cannot be sent to {address}: {reason}."
+    remedy = "Name an address that takes it with PUT."

@@ -1,12 +1,15 @@
 """The whole builder: in this process, and as Cog serves it."""
 
-import base64
+from __future__ import annotations
+
 import io
 import json
 import shutil
 import subprocess
 import tarfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
@@ -72,25 +75,53 @@ def test_half_a_checkpoint_is_refused(tmp_path, model):
 
 
 class Served:
-    """The builder behind Cog's server, with a hub on loopback for it."""
+    """The builder behind its server, with a hub on loopback for it."""
 
-    def __init__(self, url: str, hub: Hub, directory: Path) -> None:
+    def __init__(self, url: str, hub: Hub, uploads: Uploads, directory: Path) -> None:
         self.url = url
         self.hub = hub
+        self.uploads = uploads
         self.output = directory / "output"
         self.scratch = directory / "scratch"
         self.log = directory / "log"
 
-    def predict(self, **inputs):
-        return httpx2.post(f"{self.url}/predictions", json={"input": inputs}, timeout=120).json()
+    def predict(self, beside=None, **inputs):
+        body = {"input": inputs, **(beside or {})}
+        return httpx2.post(f"{self.url}/predictions", json=body, timeout=120).json()
+
+
+class Uploads(ThreadingHTTPServer):
+    """An address that takes what is sent to it, but nothing below /no."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _TakesFiles)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.received = {}
+
+
+class _TakesFiles(BaseHTTPRequestHandler):
+    server: Uploads
+
+    def do_PUT(self):
+        content = self.rfile.read(int(self.headers["content-length"]))
+        if self.path.startswith("/no"):
+            self.send_response(404)
+        else:
+            self.server.received[self.path] = content
+            self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     directory = tmp_path_factory.mktemp("served")
-    with Hub() as hub:
+    with Hub() as hub, Uploads() as uploads:
+        threading.Thread(target=uploads.serve_forever, daemon=True).start()
         hub.repositories["demo/model"] = Repository(DEMO)
-        served = Served("", hub, directory)
+        served = Served("", hub, uploads, directory)
         served.output.mkdir()
         served.scratch.mkdir()
         environment = {
@@ -99,6 +130,7 @@ def served(tmp_path_factory):
             "HF_HOME": str(directory / "huggingface"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "TMPDIR": str(served.scratch),
+            "WEBHOOK_ALLOW": uploads.url,
         }
         with (
             served.log.open("wb") as log,
@@ -107,20 +139,39 @@ def served(tmp_path_factory):
             server.wait_ready(60)
             served.url = server.url
             yield served
+        uploads.shutdown()
 
 
 def test_an_engine_comes_back_from_cog(served):
     answer = served.predict(config=config("demo/model"))
     assert answer["status"] == "succeeded", answer
-    header, _, content = answer["output"].partition(",")
-    assert header == "data:application/x-tar;base64"
-    assert base64.b64decode(content) == (served.output / "engine.tar").read_bytes()
+    archive = httpx2.get(answer["output"])
+    assert archive.headers["content-type"] == "application/x-tar"
+    assert archive.content == (served.output / "engine.tar").read_bytes()
+
+
+def test_an_engine_is_sent_to_an_address_that_the_operator_named(served):
+    answer = served.predict({"output_file_prefix": served.uploads.url}, config=config("demo/model"))
+    assert answer["status"] == "succeeded", answer
+    assert answer["output"] == f"{served.uploads.url}/engine.tar"
+    assert served.uploads.received["/engine.tar"] == (served.output / "engine.tar").read_bytes()
+
+
+def test_an_engine_is_not_sent_elsewhere_on_this_machine(served):
+    answer = served.predict({"output_file_prefix": "http://127.0.0.1:9/"}, config=config("demo/model"))
+    assert answer["error"].startswith("E1326 AddressRefused: ")
+
+
+def test_an_address_that_does_not_take_it(served):
+    answer = served.predict({"output_file_prefix": f"{served.uploads.url}/no"}, config=config("demo/model"))
+    assert answer["error"].startswith("E1330 UploadFailed: ")
+    assert "404" in answer["error"]
 
 
 def test_building_again_downloads_nothing_and_gives_the_same_bytes(served):
-    first = served.predict(config=config("demo/model"))["output"]
+    first = httpx2.get(served.predict(config=config("demo/model"))["output"]).content
     served.hub.requests.clear()
-    assert served.predict(config=config("demo/model"))["output"] == first
+    assert httpx2.get(served.predict(config=config("demo/model"))["output"]).content == first
     assert served.hub.file_requests() == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from runner.front.app import App
+    from runner.front.cog.prediction import Work
     from runner.front.cog.schema import Asked, Schema
     from runner.front.cog.store import Store
     from runner.front.cog.webhooks import Webhooks
     from runner.front.http import Request
     from runner.front.keys import Keys
-    from runner.prediction.generation import TextGeneration
 
-    Start = Callable[[dict[str, Any], str, str], Awaitable[TextGeneration]]
+    Start = Callable[[Asked, str, Request], Awaitable[Work]]
 
 _INDEX = {
     "cog_version": "0.23.1",
@@ -43,7 +43,7 @@ class CogApi:
     """Predictions, as Cog's clients ask for them."""
 
     def __init__(self, schema: Schema, start: Start, store: Store, webhooks: Webhooks) -> None:
-        """`start(inputs, prediction_id, key)` begins a prediction, and raises coded errors."""
+        """`start(asked, prediction_id, request)` begins a prediction, and raises coded errors."""
         self._schema = schema
         self._start = start
         self._store = store
@@ -130,23 +130,25 @@ class CogApi:
 
     async def _begin(self, request: Request, asked: Asked) -> None:
         """Run a new prediction, in the way that the client wants it."""
-        prediction = Prediction(asked.id or f"pred_{secrets.token_hex(8)}", asked.inputs)
+        prediction = Prediction(
+            asked.id or f"pred_{secrets.token_hex(8)}", self._schema.without_secrets(asked.inputs)
+        )
         if asked.webhook is not None:
             await self._webhooks.check(asked.webhook)
         in_background = _wants_no_waiting(request)
         self._store.add(prediction)
         try:
-            generation: TextGeneration | CogTritonError
+            work: Work | CogTritonError
             try:
-                generation = await self._start(asked.inputs, prediction.id, request.key)
+                work = await self._start(asked, prediction.id, request)
             except CogTritonError as error:
                 if is_busy(error):
                     raise
-                generation = error
+                work = error
             if asked.webhook is not None:
                 self._webhooks.follow(prediction, asked.webhook, asked.webhook_events)
             if in_background:
-                task = asyncio.create_task(self._run(prediction, generation))
+                task = asyncio.create_task(self._run(prediction, work))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         except BaseException:
@@ -159,17 +161,17 @@ class CogApi:
             request.on_disconnect(prediction.cancel)
             if _wants_events(request):
                 await request.events()
-                await prediction.run(generation, request.send)
+                await prediction.run(work, request.send)
                 await request.end()
             else:
-                await prediction.run(generation)
+                await prediction.run(work)
                 await request.respond_json(200, prediction.view())
         finally:
             self._store.ended(prediction, keep=False)
 
-    async def _run(self, prediction: Prediction, generation: TextGeneration | CogTritonError) -> None:
+    async def _run(self, prediction: Prediction, work: Work | CogTritonError) -> None:
         try:
-            await prediction.run(generation)
+            await prediction.run(work)
         finally:
             self._store.ended(prediction, keep=True)
 

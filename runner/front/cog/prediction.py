@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from runner.prediction.generation import TextGeneration
 
 START = "processing"
 SUCCEEDED = "succeeded"
@@ -21,21 +20,63 @@ FAILED = "failed"
 CANCELED = "canceled"
 
 
+class Work(Protocol):
+    """What a prediction follows to its end: text as it comes, or one output when it is there."""
+
+    @property
+    def logs(self) -> str:
+        """What it has said so far."""
+
+    @property
+    def output(self) -> str | None:
+        """At the end, where the output is no text: its address."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """`cancelled`, or another one, at the end."""
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        """The text. Raises coded errors."""
+
+    def facts(self) -> dict[str, object]:
+        """Metrics that are known when it begins."""
+
+    def results(self) -> dict[str, object]:
+        """Metrics that are known when it ends well."""
+
+    def cancel(self) -> None:
+        """Have it end soon. May be called twice."""
+
+    def close(self) -> None:
+        """Be done with it. May be called twice."""
+
+
+class Chunk(Protocol):
+    """Some of a text."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+
+
 class Prediction:
     """What clients are told of one prediction: the same in answers, event streams and webhooks."""
 
     def __init__(self, prediction_id: str, inputs: dict[str, Any]) -> None:
+        """`inputs`: as they may be told, without secrets."""
         self.id = prediction_id
         self.inputs = inputs
         self.status = "starting"
         self.output: list[str] = []
+        self.logs = ""
+        self._file: str | None = None
         self.error: str | None = None
         self.metrics: dict[str, object] = {}
         self.created_at = _now()
         self.completed_at: str | None = None
         self.on_change: list[Callable[[str], object]] = []
         """Told `start`, `output` and `completed` when these happen."""
-        self._generation: TextGeneration | None = None
+        self._work: Work | None = None
         self._cancelled = False
         self._began = time.perf_counter()
 
@@ -49,9 +90,10 @@ class Prediction:
         view: dict[str, Any] = {}
         if self.error is not None:
             view["error"] = self.error
-        view |= {"id": self.id, "logs": "", "metrics": self.metrics}
-        if self.output:
-            view["output"] = self.output
+        logs = self.logs if self._work is None else self._work.logs
+        view |= {"id": self.id, "logs": logs, "metrics": self.metrics}
+        if self.output or self._file is not None:
+            view["output"] = self.output or self._file
         return view | {"status": self.status}
 
     def full_view(self) -> dict[str, Any]:
@@ -64,56 +106,53 @@ class Prediction:
     def cancel(self) -> None:
         """Stop the engine's work on it. May be called twice, and after its end."""
         self._cancelled = True
-        if self._generation is not None:
-            self._generation.cancel()
+        if self._work is not None:
+            self._work.cancel()
 
     async def run(
         self,
-        generation: TextGeneration | CogTritonError,
+        work: Work | CogTritonError,
         send: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
         """Follow the text to its end; `send` gets each event. Raises nothing that the text may fail with."""
-        self._begin(generation)
+        self._begin(work)
         if send is not None:
             await send(self.beginning())
         try:
-            if isinstance(generation, CogTritonError):
-                raise generation
-            await self._follow(generation, send)
+            if isinstance(work, CogTritonError):
+                raise work
+            await self._follow(work, send)
         except CogTritonError as error:
             self._end(FAILED, str(error))
         except BaseException:
             self._end(CANCELED)
             raise
         finally:
-            if not isinstance(generation, CogTritonError):
-                generation.close()
+            if not isinstance(work, CogTritonError):
+                work.close()
         if send is not None:
             await send(self.ending())
 
-    async def _follow(
-        self, generation: TextGeneration, send: Callable[[bytes], Awaitable[None]] | None
-    ) -> None:
+    async def _follow(self, work: Work, send: Callable[[bytes], Awaitable[None]] | None) -> None:
         output, on_change = self.output, self.on_change
-        async for piece in generation:
+        async for piece in work:
             text = piece.text
             if send is not None:
                 await send(output_event(len(output), text))
             output.append(text)
             for tell in on_change:
                 tell("output")
-        self.metrics["output_token_count"] = generation.token_count
-        self._end(CANCELED if generation.finish_reason == "cancelled" else SUCCEEDED)
+        self.metrics |= work.results()
+        self._file = work.output
+        self._end(CANCELED if work.finish_reason == "cancelled" else SUCCEEDED)
 
-    def _begin(self, generation: TextGeneration | CogTritonError) -> None:
+    def _begin(self, work: Work | CogTritonError) -> None:
         self.status = START
-        if not isinstance(generation, CogTritonError):
-            self._generation = generation
-            self.metrics["input_token_count"] = generation.prompt_tokens
-            if generation.seed is not None:
-                self.metrics["seed"] = generation.seed
+        if not isinstance(work, CogTritonError):
+            self._work = work
+            self.metrics |= work.facts()
             if self._cancelled:
-                generation.cancel()
+                work.cancel()
         self._tell("start")
 
     def _end(self, status: str, error: str | None = None) -> None:
@@ -121,7 +160,9 @@ class Prediction:
         self.completed_at = _now()
         self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
         self.metrics = dict(sorted(self.metrics.items()))
-        self._generation = None
+        if self._work is not None:
+            self.logs = self._work.logs
+            self._work = None
         self._tell("completed")
 
     def _tell(self, event: str) -> None:

@@ -30,6 +30,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
 }
 _LEAST_LIKENESS = 0.6
+_HIDDEN = "**********"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,13 @@ class Schema:
             frozenset(events),
             body.get("output_file_prefix") or None,
         )
+
+    def without_secrets(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs as they may be told."""
+        return {
+            name: _HIDDEN if self._properties.get(name, {}).get("x-cog-secret") else value
+            for name, value in inputs.items()
+        }
 
     def _checked(self, inputs: dict[str, Any], faults: _Faults) -> dict[str, Any]:
         """The inputs that there are; None counts as not sent."""

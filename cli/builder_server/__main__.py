@@ -1,0 +1,131 @@
+"""The builder's HTTP server: `python -m cli.builder_server [--host ADDRESS] [--port PORT]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+import uvloop
+
+import builder
+from cli.builder_server.work import BuildWork
+from runner.front.addresses import allowed_addresses
+from runner.front.app import App
+from runner.front.cog.api import CogApi
+from runner.front.cog.schema import Schema
+from runner.front.cog.store import Store
+from runner.front.cog.webhooks import Webhooks
+from runner.front.health import Health
+from runner.front.server import listen, make_server
+from runner.prediction.admission import Admission
+from runner.settings import Settings
+from shared.errors import CogTritonError, PredictionNotFound
+from shared.logs import configure_logging, register_secret
+
+if TYPE_CHECKING:
+    import socket
+
+    from runner.front.cog.schema import Asked
+    from runner.front.http import Request
+
+log = structlog.get_logger()
+
+_PACKAGE = Path(builder.__file__ or "").parent
+_PIECE = 1 << 20
+_GRACE_SECONDS = 5
+
+
+class BuilderServer:
+    """Everything behind the port. For one event loop."""
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        """`directory` is where engine.tar is written. Raises E4002."""
+        self._archive = directory / "engine.tar"
+        self._addresses = allowed_addresses(settings)
+        self._admission = Admission(1)
+        self._last = ""
+        self._webhooks = Webhooks(self._addresses)
+        self.app = App(settings.max_body_bytes)
+        self._cog = CogApi(
+            Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
+            self._start,
+            Store(settings.keep_predictions, settings.keep_seconds, time.monotonic),
+            self._webhooks,
+        )
+        self._cog.add_to(self.app)
+        health = Health(self._admission)
+        health.add_to(self.app)
+        health.ready(lambda: True)
+        self.app.router.add("GET", "/predictions/{id}/output", self._send)
+
+    async def close(self) -> None:
+        """Cancel what runs."""
+        await self._cog.close()
+        await self._webhooks.close(_GRACE_SECONDS)
+
+    async def _start(self, asked: Asked, prediction_id: str, request: Request) -> BuildWork:
+        upload = None
+        if asked.output_address is not None:
+            await self._addresses.check(asked.output_address)
+            upload = (self._addresses, f"{asked.output_address.rstrip('/')}/{self._archive.name}")
+        token = asked.inputs.get("hf_token")
+        if token:
+            register_secret(token)
+        ticket = await self._admission.enter()
+        self._last = prediction_id
+        host = request.header(b"host") or "localhost"
+        address = f"{request.scope['scheme']}://{host}/predictions/{prediction_id}/output"
+        return BuildWork(asked.inputs["config"], token, self._archive, ticket, address, upload)
+
+    async def _send(self, request: Request) -> None:
+        """The archive, as long as no later build may have replaced it."""
+        if request.variables["id"] != self._last or self._admission.count:
+            raise PredictionNotFound
+        try:
+            archive = await asyncio.to_thread(self._archive.open, "rb")
+        except OSError:
+            raise PredictionNotFound from None
+        with archive:
+            size = os.fstat(archive.fileno()).st_size
+            headers = ((b"content-type", b"application/x-tar"), (b"content-length", b"%d" % size))
+            await request.stream(200, headers)
+            if request.method != "HEAD":
+                while piece := await asyncio.to_thread(archive.read, _PIECE):
+                    await request.send(piece)
+            await request.end()
+
+
+async def serve(settings: Settings, directory: Path, listener: socket.socket) -> None:
+    """Serve until a signal comes."""
+    server = BuilderServer(settings, directory)
+    try:
+        await make_server(server.app, settings.max_connections, _GRACE_SECONDS).serve(sockets=[listener])
+    finally:
+        await server.close()
+
+
+def main() -> int:
+    """Serve; the exit status is 1 when that cannot begin."""
+    parser = argparse.ArgumentParser(prog="cli.builder_server")
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 5000))
+    options = parser.parse_args()
+    try:
+        configure_logging()
+        settings = Settings.from_environment(os.environ)
+        directory = Path(os.environ.get("BUILDER_OUTPUT_DIR") or "/src")
+        uvloop.run(serve(settings, directory, listen(options.host, options.port)))
+    except CogTritonError as error:
+        log.error(str(error))  # noqa: TRY400 - users see no traceback
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

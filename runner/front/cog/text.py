@@ -1,0 +1,40 @@
+"""A text as the work of a prediction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from runner.prediction.generation import Piece, TextGeneration
+
+
+class TextWork:
+    """What `Prediction` follows."""
+
+    logs = ""
+    output: str | None = None
+
+    def __init__(self, generation: TextGeneration) -> None:
+        self._generation = generation
+        self.cancel = generation.cancel
+        self.close = generation.close
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self._generation
+
+    @property
+    def finish_reason(self) -> str | None:
+        """`cancelled`, or another one."""
+        return self._generation.finish_reason
+
+    def facts(self) -> dict[str, object]:
+        """Tokens of the prompt, and the seed."""
+        seed = self._generation.seed
+        facts: dict[str, object] = {"input_token_count": self._generation.prompt_tokens}
+        return facts if seed is None else {**facts, "seed": seed}
+
+    def results(self) -> dict[str, object]:
+        """Tokens of the text."""
+        return {"output_token_count": self._generation.token_count}
