@@ -128,7 +128,7 @@ def serve(
     from shared.layout import PROJECT_ROOT
 
     weights = engine if "://" in engine else str(Path(engine).resolve())
-    environment = {**os.environ, **server_environment("runner", port, concurrency), "COG_WEIGHTS": weights}
+    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want

@@ -50,7 +50,7 @@ class CogServer:
             cwd=PROJECT_ROOT / package,
             env={
                 **os.environ,
-                **server_environment(package, self.port, concurrency),
+                **server_environment(self.port, concurrency),
                 **(environment or {}),
             },
             stdin=subprocess.DEVNULL,

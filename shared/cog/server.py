@@ -19,8 +19,8 @@ def server_command(package: str, host: str) -> list[str]:
     return [sys.executable, "-m", SERVERS[package], "--host", host]
 
 
-def server_environment(package: str, port: int, concurrency: int | None = None) -> dict[str, str]:
-    """What its server needs in its environment to serve `package`.
+def server_environment(port: int, concurrency: int | None = None) -> dict[str, str]:
+    """What the server of a predictor needs in its environment.
 
     `concurrency`: how many predictions run or wait at the same time; None: as many as the engine can queue.
     Cog starts its worker as the first `python` on PATH, so ours must come first. With PYTHONSAFEPATH the
