@@ -79,14 +79,14 @@ class Settings(BaseModel):
         1,
         ge=1,
         alias="COG_MAX_CONCURRENCY",
-        description="predictions that Cog takes at the same time; `cog-triton serve` sets it",
+        description="with SERVER=cog: predictions that Cog takes at the same time",
     )
     max_predictions: int | None = Field(
         None,
         ge=1,
         alias="MAX_PREDICTIONS",
         description="predictions that run or wait at the same time: more are refused with E2106; not set: "
-        "four fifths of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
+        "2048, and with SERVER=cog four fifths of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
     )
     ignore_unknown_inputs: bool = Field(
         False,
@@ -105,13 +105,13 @@ class Settings(BaseModel):
     webhook_allow: str = Field(
         "",
         alias="WEBHOOK_ALLOW",
-        description="origins, with commas between them, that webhooks may go to wherever they are, as"
-        " http://127.0.0.1:8000; others have to be public addresses",
+        description="origins, with commas between them, that webhooks and outputs may go to, wherever they"
+        " are, as http://127.0.0.1:8000; others have to be public addresses",
     )
     webhook_auth_token: SecretStr | None = Field(
         None,
         alias="WEBHOOK_AUTH_TOKEN",
-        description="sent as a bearer token with the webhooks that go to WEBHOOK_ALLOW",
+        description="sent as a bearer token with what goes to WEBHOOK_ALLOW",
     )
     keep_predictions: int = Field(
         1000,
@@ -235,7 +235,7 @@ class Settings(BaseModel):
     @property
     def admitted_at_once(self) -> int:
         """Predictions that the front lets run or wait at the same time."""
-        return self.max_predictions or (self.cog_slots if self.cog_slots > 1 else _MOST_PREDICTIONS)
+        return self.max_predictions or _MOST_PREDICTIONS
 
     @property
     def admitted(self) -> int:
