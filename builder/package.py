@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +10,6 @@ from builder.generation_config import GENERATION_CONFIG, generation_config
 from builder.sources.download import TOKENIZER_FILES
 from shared import VERSION
 from shared.artifact import EngineFacts, PackedFile, write_archive
-from shared.errors import PackageFailed
-from shared.sizes import readable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +28,7 @@ class Package:
     name: ClassVar[str] = "package"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises E3300."""
+        """Raises E3105 and E3300."""
         config = json.dumps(self.config, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
         facts = EngineFacts(
             engine=self.engine,
@@ -51,9 +48,6 @@ class Package:
             files.append(PackedFile(f"tokenizer/{GENERATION_CONFIG}", generation))
         present = [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
         total = sum(file.size() for file in present)
-        if total > (free := shutil.disk_usage(build.output.parent).free):
-            reason = f"it needs {readable(total)}, and {readable(free)} are free there"
-            raise PackageFailed(path=build.output, reason=reason)
         build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
 
 

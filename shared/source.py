@@ -70,7 +70,7 @@ def found(path: Path) -> os.stat_result:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL is a ValueError
         raise NotThere("there is no such file") from None
     except OSError as error:
-        raise Unreachable(str(error.strerror)) from None
+        raise Unreachable(_reason(error)) from None
 
 
 @contextmanager
@@ -82,9 +82,13 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise Unreachable(str(error.strerror)) from None
+        raise Unreachable(_reason(error)) from None
     with file:
         yield Arriving(_chunks(file), status.st_size, progress)
+
+
+def _reason(error: OSError) -> str:
+    return "this user may not read it" if isinstance(error, PermissionError) else str(error.strerror)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
+import shutil
 import tarfile
 from collections import Counter
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from pathlib import PurePosixPath
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
-from shared.errors import PackageFailed
+from shared.errors import NotEnoughSpace, PackageFailed
+from shared.sizes import readable
 
 from .manifest import CONFIG, MANIFEST, EngineFacts, FileEntry, Manifest, name_problem
 
@@ -61,8 +64,8 @@ def write_archive(
 ) -> Manifest:
     """Pack `files` in the order of their names, behind a manifest of them; `output` appears when it is whole.
 
-    `progress` is told how many bytes of the files are packed so far. Raises E3300 when the archive cannot be
-    written, a name is not fit for it, or a file changes its size meanwhile.
+    `progress` is told how many bytes of the files are packed so far. Raises E3105 when the disk is full, and
+    E3300 when the archive cannot be written, a name is not fit for it, or a file changes its size meanwhile.
     """
     packed = 0
 
@@ -75,6 +78,7 @@ def write_archive(
         ordered = sorted(files, key=lambda file: file.name)
         _check_names([file.name for file in ordered])
         sizes = [file.size() for file in ordered]
+        free = _room(output, sum(sizes))
         with _appearing(output) as archive:
             # The manifest needs the digests, and they are known last: its place is kept by zeros.
             place = _manifest(facts, ordered, sizes, [_UNKNOWN] * len(ordered)).to_bytes()
@@ -92,6 +96,9 @@ def write_archive(
             archive.write(manifest.to_bytes())
             return manifest
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            reason = f"the engine archive filled {output.parent}, where {readable(free)} were free"
+            raise NotEnoughSpace(reason=reason, place=output.parent) from error
         raise PackageFailed(path=output, reason=error.strerror or error) from error
 
 
@@ -100,6 +107,16 @@ def header(name: str, size: int) -> bytes:
     entry = tarfile.TarInfo(name)  # its defaults: mode 0644, and zero for mtime, uid and gid
     entry.size = size
     return entry.tobuf(tarfile.PAX_FORMAT, "utf-8")
+
+
+def _room(output: Path, size: int) -> int:
+    """The free bytes where `output` is to be. Raises E3105 when they are fewer than `size`."""
+    place = output.parent
+    free = shutil.disk_usage(place).free
+    if free < size:
+        reason = f"the engine archive needs {readable(size)}, and {readable(free)} are free in {place}"
+        raise NotEnoughSpace(reason=reason, place=place)
+    return free
 
 
 def _padding(size: int) -> bytes:

@@ -8,8 +8,8 @@ from .base import CogTritonError, FixedBy
 class ConfigUnreachable(CogTritonError):
     code = "E3000"
     fixed_by = FixedBy.OPERATOR
-    message = "The config {source} cannot be fetched: {reason}."
-    remedy = "Check the address and that this machine reaches it."
+    message = "The config {source} cannot be read: {reason}."
+    remedy = "Check the path or the address, and that this machine reaches it."
 
 
 class ConfigTooLarge(CogTritonError):
@@ -91,7 +91,9 @@ class NotEnoughSpace(CogTritonError):
     code = "E3105"
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
-    remedy = "Free space there, or set TMPDIR (what is built) or HF_HOME (models) to a larger disk."
+    remedy = (
+        "Free space there, or name a larger disk: TMPDIR (what is built), HF_HOME (models), -o (the archive)."
+    )
 
 
 class ModelCorrupt(CogTritonError):
@@ -182,7 +184,7 @@ class PackageFailed(CogTritonError):
     code = "E3300"
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive cannot be written to {path}: {reason}."
-    remedy = "Check the free space and the permissions there."
+    remedy = "Check the path, and that this user may write there."
 
 
 class OutputRefused(CogTritonError):

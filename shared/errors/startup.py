@@ -143,8 +143,8 @@ class EngineArchiveTooLarge(CogTritonError):
 class WeightsUnreachable(CogTritonError):
     code = "E4200"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine {source} cannot be fetched: {reason}."
-    remedy = "Check the address and that this machine reaches it."
+    message = "The engine {source} cannot be read: {reason}."
+    remedy = "Check the path or the address, and that this machine reaches it."
 
 
 class WeightsNotFound(CogTritonError):

@@ -46,6 +46,21 @@ def test_what_cannot_be_read_is_a_coded_error(source, reader, tmp_path):
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_file_of_another_user_is_named_as_such(reader, tmp_path, monkeypatch):
+    """root may read everything, so that the system's answer is played."""
+    path = tmp_path / "secret"
+    path.write_text("secret")
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refused)
+    read, error = READERS[reader]
+    with pytest.raises(error, match=r"secret cannot be read: this user may not read it\. Check the path "):
+        read(str(path), tmp_path)
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_pipe_is_not_waited_for(reader, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,5 +1,6 @@
 import os
 import random
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from shared.artifact import PackedFile, read_manifest, write_archive
 from shared.artifact.tar import TarStream
 from shared.artifact.write import header
-from shared.errors import PackageFailed
+from shared.errors import NotEnoughSpace, PackageFailed
 from tests.unit.artifact.archives import CONFIG, CONTENTS, FACTS, Pipe, listing, made, packed
 
 
@@ -117,15 +118,17 @@ def test_a_directory_is_no_source(tmp_path):
         write_archive(tmp_path / "engine.tar", FACTS, files)
 
 
-def test_a_full_disk_leaves_the_archive_of_before(tmp_path):
+def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeypatch):
     output = tmp_path / "engine.tar"
     output.write_bytes(b"before")
 
     def full(_so_far: int) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(PackageFailed, match="No space left on device"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 2_500_000))
+    with pytest.raises(NotEnoughSpace) as caught:
         write_archive(output, FACTS, packed(CONTENTS), full)
+    assert f"the engine archive filled {tmp_path}, where 2.5 MB were free. " in str(caught.value)
     assert output.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [output]
 

@@ -7,6 +7,7 @@ from shared.config import ENGINES, Instantiate, Server, ServerArguments, load_co
 from shared.config.examples import EXAMPLES
 from shared.config.old import BuiltConfig, CogTRTLLMConfig, OfficialConfig, ToolSection
 from shared.config.schema import schema as json_schema
+from shared.layout import PROJECT_ROOT
 from tools.docs import config as docs
 
 
@@ -47,3 +48,10 @@ def test_the_schema_knows_the_engines_and_forbids_other_keys():
     assert set(schema["anyOf"][0]["discriminator"]["mapping"]) == set(ENGINES)
     sections = [one for one in schema["$defs"].values() if "properties" in one]
     assert all(section["additionalProperties"] is False for section in sections)
+
+
+@pytest.mark.parametrize("example", sorted((PROJECT_ROOT / "examples").iterdir()), ids=lambda path: path.stem)
+def test_editors_check_each_example_by_the_schema(example):
+    first, _, _ = example.read_text().partition("\n")
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert (example.parent / named).resolve() == PROJECT_ROOT / "docs/config.schema.json"

@@ -183,7 +183,7 @@ def test_a_refused_connection_is_named_without_secrets(tmp_path, closed_port):
     with pytest.raises(WeightsUnreachable) as caught:
         fetch_weights(source, tmp_path, check=lambda _: None, max_bytes=1)
     text = str(caught.value)
-    assert f"http://127.0.0.1:{closed_port}/engine.tar cannot be fetched" in text
+    assert f"http://127.0.0.1:{closed_port}/engine.tar cannot be read" in text
     assert "no connection (Connection refused)" in text
     assert "password" not in text
     assert "secret" not in text
@@ -214,7 +214,7 @@ def test_a_server_may_come_up_a_little_later(tmp_path, monkeypatch):
 
 
 def test_an_address_that_is_none_is_named(tmp_path):
-    with pytest.raises(WeightsUnreachable, match=r"http://\.\.\. cannot be fetched: it is not a valid URL"):
+    with pytest.raises(WeightsUnreachable, match=r"http://\.\.\. cannot be read: it is not a valid URL"):
         fetch_weights("http://me:pass/word@host", tmp_path, check=lambda _: None, max_bytes=1)
 
 
