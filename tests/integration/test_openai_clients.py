@@ -1,0 +1,243 @@
+"""Clients of OpenAI's API as people have them, none of them ours: the `openai` package and aiperf."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+
+import httpx2
+import openai
+import pytest
+
+from ci import setup
+from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import READY_SECONDS, counted, runner_server, unpacked
+
+KEY, OTHER_KEY = "sk-first", "sk-second"
+HI = [{"role": "user", "content": "1 2 3"}]
+TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def engine(mock_archive, tmp_path_factory):
+    """A mock whose tokenizer has a chat template."""
+    engine = unpacked(mock_archive(tokens_per_second=200), tmp_path_factory.mktemp("openai"))
+    (engine / "tokenizer/chat_template.jinja").write_text(TEMPLATE)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def server(engine, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("openai-runner")
+    environment = {
+        "COG_WEIGHTS": str(engine),
+        "API_KEYS": f"first {KEY},{OTHER_KEY}",
+        "KEY_MAX_REQUESTS": "100",
+        "SERVED_MODEL_NAME": "org/counter",
+    }
+    with runner_server(directory / "log", **environment) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+def chat(client, **parameters):
+    return client.chat.completions.create(model="org/counter", messages=HI, **parameters)
+
+
+def test_models(client):
+    assert [model.id for model in client.models.list()] == ["org/counter"]
+    assert client.models.retrieve("org/counter").object == "model"
+
+
+def test_a_chat(client):
+    answer = chat(client, max_completion_tokens=5, temperature=0, seed=1)
+    [choice] = answer.choices
+    assert (choice.message.role, choice.message.content) == ("assistant", counted(5))
+    assert choice.finish_reason == "length"
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 5)
+    assert answer.model == "org/counter"
+
+
+def test_a_conversation_goes_on_with_the_answer_as_it_came(client):
+    answer = chat(client, max_tokens=5).choices[0].message
+    more = client.chat.completions.create(
+        model="org/counter", messages=[*HI, answer, {"role": "user", "content": "4"}], max_tokens=1
+    )
+    assert more.usage.prompt_tokens == 3 + 5 + 1
+
+
+def test_a_streamed_chat(client):
+    with chat(client, max_tokens=20, stream=True, stream_options={"include_usage": True}) as stream:
+        *chunks, last = stream
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == counted(20)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert last.usage.completion_tokens == 20
+
+
+def test_the_streaming_helper(client):
+    with client.chat.completions.stream(model="org/counter", messages=HI, stop="3") as stream:
+        texts = [event.delta for event in stream if event.type == "content.delta"]
+        assert "".join(texts) == "0 1 2 "
+        assert stream.get_final_completion().choices[0].message.content == "0 1 2 "
+
+
+def test_completions_of_texts_and_of_token_ids(client):
+    for prompt in (["1", "2 3"], [[6], [7, 8]]):
+        answer = client.completions.create(model="org/counter", prompt=prompt, max_tokens=3, n=2)
+        assert [choice.text for choice in answer.choices] == [counted(3)] * 4
+        assert answer.usage.prompt_tokens == 3
+    stream = client.completions.create(model="org/counter", prompt="1", max_tokens=3, stop="2", stream=True)
+    chunks = list(stream)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "0 1 "
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_parameters_that_only_other_servers_have(client):
+    extra = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "ignore_eos": True, "min_tokens": 2}
+    assert chat(client, max_tokens=2, extra_body=extra).choices[0].message.content == counted(2)
+
+
+def test_a_request_is_found_again(client):
+    answer = chat(client, max_tokens=1, extra_headers={"X-Request-Id": "mine"})
+    assert answer._request_id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "code", "parameter"),
+    [
+        ({"model": "gpt-4o"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"temperature": 3}, openai.BadRequestError, "E1300", "temperature"),
+        ({"extra_body": {"temprature": 1}}, openai.BadRequestError, "E1301", "temprature"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "E1302", "tools"),
+        ({"logit_bias": {"5": 1}}, openai.BadRequestError, "E1103", None),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors(client, parameters, kind, code, parameter, stream):
+    with pytest.raises(kind) as raised:
+        client.chat.completions.create(
+            **{"model": "org/counter", "messages": HI, "stream": stream, **parameters}
+        )
+    assert (raised.value.code, raised.value.param) == (code, parameter)
+    assert raised.value.request_id
+
+
+def test_an_error_in_the_middle_of_a_stream(client):
+    stream = client.completions.create(model="org/counter", prompt="<error>", max_tokens=10, stream=True)
+    texts = []
+    with pytest.raises(openai.APIError, match="E2405") as raised:
+        for chunk in stream:
+            texts.append(chunk.choices[0].text)
+    assert "".join(texts) == counted(5)
+    assert raised.value.code == "E2405"
+
+
+def test_a_wrong_key(server):
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-wrong", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError) as raised:
+            client.models.list()
+        assert raised.value.code == "invalid_api_key"
+
+
+def test_many_streams_at_once_and_those_that_are_given_up(server):
+    async def stream(client, number):
+        chunks = await client.completions.create(
+            model="org/counter", prompt="1", max_tokens=100, stream=True
+        )
+        texts = []
+        async for chunk in chunks:
+            texts.append(chunk.choices[0].text)
+            if number % 8 == 0:
+                await chunks.close()
+                return None
+        return "".join(texts)
+
+    async def go():
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+            return await asyncio.gather(*(stream(client, number) for number in range(64)))
+
+    texts = asyncio.run(go())
+    assert [text for text in texts if text is not None] == [counted(100)] * 56
+
+
+def test_a_key_may_have_so_much_at_once_and_another_is_not_kept_out(server):
+    async def go():
+        async with (
+            openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client,
+            openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=OTHER_KEY, max_retries=0) as other,
+        ):
+            work = [
+                asyncio.create_task(
+                    client.completions.create(model="org/counter", prompt="1", n=50, max_tokens=400)
+                )
+                for _ in range(2)
+            ]
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    await client.completions.create(model="org/counter", prompt="1", max_tokens=1)
+                except openai.RateLimitError as refused:
+                    error = refused
+                    break
+                assert time.monotonic() < deadline
+            answer = await other.completions.create(model="org/counter", prompt="1", max_tokens=1)
+            await asyncio.gather(*work)
+            return error, answer
+
+    error, answer = asyncio.run(go())
+    assert error.code == "E1305"
+    assert error.response.headers["retry-after"]
+    assert answer.choices[0].text == counted(1)
+
+
+@pytest.fixture(scope="session")
+def aiperf():
+    """The program, in an environment of its own that is made at its first use."""
+    lock = PROJECT_ROOT / "requirements/test-aiperf.txt"
+    part = setup.Part("aiperf", setup.HOME / "test-aiperf", lock, setup.environment)
+    if not part.is_made():
+        setup.make(part)
+    return part.place / "bin/aiperf"
+
+
+@pytest.mark.timeout(900)  # the environment may have to be made
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_aiperf(server, engine, aiperf, endpoint, streaming, tmp_path):
+    requests, tokens = 16, 12
+    arguments = {
+        "--model": "org/counter",
+        "--url": server.url,
+        "--endpoint-type": endpoint,
+        "--api-key": KEY,
+        "--request-count": requests,
+        "--concurrency": 8,
+        "--tokenizer": engine / "tokenizer",
+        "--synthetic-input-tokens-mean": 10,
+        "--output-tokens-mean": tokens,
+        "--ui": "none",
+        "--artifact-dir": tmp_path / "found",
+    }
+    command = [aiperf, "profile", *(["--streaming"] if streaming else [])]
+    for name, value in arguments.items():
+        command += [name, value]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=READY_SECONDS, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found/profile_export_aiperf.json").read_text())
+    assert found["request_count"]["avg"] == requests
+    assert found["output_sequence_length"]["avg"] == tokens
+    assert "error_request_count" not in found
+    if streaming:
+        assert found["time_to_first_token"]["avg"] > 0
