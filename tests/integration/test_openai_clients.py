@@ -23,9 +23,12 @@ TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 
 @pytest.fixture(scope="module")
 def engine(mock_archive, tmp_path_factory):
-    """A mock whose tokenizer has a chat template."""
+    """A mock whose tokenizer has a chat template, and can be loaded by transformers."""
     engine = unpacked(mock_archive(tokens_per_second=200), tmp_path_factory.mktemp("openai"))
     (engine / "tokenizer/chat_template.jinja").write_text(TEMPLATE)
+    config = engine / "tokenizer/tokenizer_config.json"
+    known = json.loads(config.read_text())
+    config.write_text(json.dumps(known | {"tokenizer_class": "PreTrainedTokenizerFast"}))
     return engine
 
 
@@ -230,7 +233,7 @@ def test_aiperf(server, engine, aiperf, endpoint, streaming, tmp_path):
     command = [aiperf, "profile", *(["--streaming"] if streaming else [])]
     for name, value in arguments.items():
         command += [name, value]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
+    environment = os.environ | {"HOME": str(tmp_path)}
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=READY_SECONDS, env=environment
     )
