@@ -53,7 +53,7 @@ ENGINES = {
             name="mock",
             implementation="runner.engines.mock:MockEngine",
             # It makes no choice that a parameter could change.
-            honours=_EVERY_PARAMETER,
+            honours=_EVERY_PARAMETER | {"log_probs"},
             own_environment=False,
         ),
         EngineKind(

@@ -7,7 +7,8 @@ seconds for all streams together, one token for each. `engine_dir/engine/mock.js
     {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null}
 
 Token i of a request is `first_token_id + i % token_count`. A prompt that holds `error_id` fails half-way;
-`crash_id` ends the process after its first token; `hang_id` never gets a token.
+`crash_id` ends the process after its first token; `hang_id` never gets a token. Where log probabilities are
+asked for, a token has -0.5, and those that follow it -1, -1.5, ...
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, Output, Statistics
+from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, LogProbs, Output, Statistics
 from shared.errors import EngineInternalError, EngineStartFailed
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class _Stream:
     finish_reason: FinishReason
     fails: bool
     crashes: bool
+    log_probs: int | None
     sent: int = 0
 
 
@@ -125,6 +127,7 @@ class MockEngine:
             finish_reason=finish_reason,
             fails=self._script.error_id in prompt,
             crashes=self._script.crash_id in prompt,
+            log_probs=request.log_probs,
         )
         with self._changed:
             self._streams[request.request_id] = stream
@@ -202,14 +205,28 @@ class MockEngine:
         if stream.sent < end:
             due_at = now if self._step_seconds else stream.start + stream.sent / self._rate
             heappush(self._due, (due_at, stream.request_id))
-            yield Output(stream.request_id, tokens)
+            yield Output(stream.request_id, tokens, log_probs=self._log_probs(tokens, stream.log_probs))
             return
         del self._streams[stream.request_id]
         if stream.fails:
-            yield Output(stream.request_id, tokens)
+            yield Output(stream.request_id, tokens, log_probs=self._log_probs(tokens, stream.log_probs))
             yield Output(stream.request_id, error=EngineInternalError(reason="the prompt asked for it"))
         else:
-            yield Output(stream.request_id, tokens, stream.finish_reason)
+            log_probs = self._log_probs(tokens, stream.log_probs)
+            yield Output(stream.request_id, tokens, stream.finish_reason, log_probs=log_probs)
+
+    def _log_probs(self, tokens: Sequence[int], others: int | None) -> Sequence[LogProbs]:
+        """The likeliest of all is the token itself."""
+        if others is None:
+            return ()
+        first, count = self._script.first_token_id, self._script.token_count
+        return [
+            LogProbs(
+                -0.5,
+                [(first + (token - first + place) % count, -0.5 * (place + 1)) for place in range(others)],
+            )
+            for token in tokens
+        ]
 
     def _due_tokens(self, elapsed: float) -> int:
         """How many tokens a stream has to have after so many seconds. The first is due at once.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engines.mock import MockEngine
-from runner.protocol.engine import FinishReason, Request, SamplingParameters
+from runner.protocol.engine import FinishReason, LogProbs, Request, SamplingParameters
 from shared.errors import EngineInternalError, EngineStartFailed
 from tests.support.mock_engine import COUNT, FAIL, FIRST, HANG, mock_tokens, write_mock
 
@@ -120,6 +120,16 @@ def test_it_ends_where_end_ids_and_stop_words_say(
     request = Request(1, [1], max_tokens, end_ids, stop_words, sampling)
     tokens, last = run(engine, request)
     assert (tokens[1], last[1].finish_reason) == end_by_hand(request)
+
+
+def test_log_probabilities_where_they_are_asked_for(start):
+    engine = start()
+    engine.submit(Request(1, [1], 3, log_probs=2))
+    engine.submit(Request(2, [1], 3))
+    outputs = {output.request_id: output for step in [next(engine.steps())] for output in step}
+    told = [LogProbs(-0.5, [(FIRST + i, -0.5), (FIRST + i + 1, -1.0)]) for i in range(3)]
+    assert outputs[1].log_probs == told
+    assert outputs[2].log_probs == ()
 
 
 def test_a_failure_comes_half_way(start):

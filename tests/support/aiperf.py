@@ -1,0 +1,29 @@
+"""NVIDIA's load generator, in an environment of its own: what it pins is older than what the product has."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import venv
+from typing import TYPE_CHECKING
+
+from shared.layout import PROJECT_ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK = PROJECT_ROOT / "requirements/test-aiperf.txt"
+PLACE = PROJECT_ROOT / ".build/test-aiperf"
+MADE = PLACE / "made"
+
+
+def program() -> Path:
+    """The command; its environment is made at the first call, and anew when the lock changes."""
+    recipe = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
+    if not MADE.is_file() or MADE.read_text() != recipe:
+        venv.create(PLACE, clear=True, with_pip=True, symlinks=True)
+        pip = [str(PLACE / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
+        MADE.write_text(recipe)
+    return PLACE / "bin/aiperf"
