@@ -6,20 +6,12 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
-import uuid
-from contextlib import contextmanager
-from types import SimpleNamespace
 
-import httpx2
 import openai
 import pytest
 
-from shared.cog.server import free_port
-from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import READY_SECONDS, counted, unpacked, wait_for
+from tests.integration.conftest import READY_SECONDS, cog_server, counted, unpacked, wait_for
 from tests.support.aiperf import program
-from tests.support.processes import MARK, wait_gone
 
 KEY, OTHER_KEY = "sk-first", "sk-second"
 MOST_REQUESTS = 70
@@ -47,35 +39,8 @@ def server(engine, tmp_path_factory):
         "KEY_MAX_REQUESTS": str(MOST_REQUESTS),
         "SERVED_MODEL_NAME": "org/counter",
     }
-    with running(directory / "log", **environment) as server:
+    with cog_server("runner", directory / "log", **environment) as server:
         yield server
-
-
-@contextmanager
-def running(log, **settings):
-    """A runner that answers predictions; after it no process of it may be left."""
-    port, mark = free_port(), uuid.uuid4().hex
-    command = [sys.executable, "-m", "runner.lifecycle", "--host", "127.0.0.1", "--port", str(port)]
-    environment = os.environ | {MARK: mark, "ENGINE_ENVIRONMENT": MARK} | settings
-    url = f"http://127.0.0.1:{port}"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, cwd=PROJECT_ROOT, stdout=output, stderr=output)
-    try:
-        wait_for(lambda: _answers(url) or process.poll() is not None, READY_SECONDS)
-        assert process.poll() is None, log.read_text()
-        yield SimpleNamespace(url=url)
-    finally:
-        process.terminate()
-        process.wait(READY_SECONDS)
-        left = wait_gone(mark)
-    assert left == {}
-
-
-def _answers(url):
-    try:
-        return httpx2.get(f"{url}/health").status_code == 200
-    except httpx2.TransportError:
-        return False
 
 
 @pytest.fixture
