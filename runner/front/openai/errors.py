@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import (
     ApiKeyInvalid,
+    ChatTemplateMissing,
     FixedBy,
     MessagesInvalid,
     ModelNotServed,
@@ -54,7 +55,7 @@ def _type(error: CogTritonError, status: int) -> str:
 def _parameter(error: CogTritonError) -> str | None:
     if isinstance(error, ModelNotServed):
         return "model"
-    if isinstance(error, MessagesInvalid):
+    if isinstance(error, MessagesInvalid | ChatTemplateMissing):
         return "messages"
     if isinstance(error, PromptRequired | PromptTooLong):
         return "prompt"
