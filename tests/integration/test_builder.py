@@ -204,6 +204,9 @@ def test_the_token_stays_inside(served):
         assert not [m.name for m in archive if TOKEN.encode() in archive.extractfile(m).read()]
     assert TOKEN not in json.dumps(answer)
     assert TOKEN not in served.log.read_text()
+    body = {"input": {"config": "data:,{", "hf_token": TOKEN}}
+    httpx2.put(f"{served.url}/predictions/secret", json=body, headers={"Prefer": "respond-async"})
+    assert TOKEN not in httpx2.get(f"{served.url}/predictions/secret").text
 
 
 def test_cancel_ends_the_build_and_leaves_nothing(served):

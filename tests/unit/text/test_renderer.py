@@ -1,0 +1,74 @@
+"""A chat template in a process of its own: what it does wrong fails its own conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from runner.text.renderer import ChatRenderer
+from shared.errors import MessagesInvalid, TritonTokenizerError
+
+GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
+
+
+def message(content):
+    return [{"role": "user", "content": content}]
+
+
+def rendered(directory, use, source=GREEDY):
+    async def run():
+        if source is not None:
+            (directory / "chat_template.jinja").write_text(source)
+        renderer = await ChatRenderer.load(directory)
+        try:
+            return await use(renderer)
+        finally:
+            if renderer is not None:
+                await renderer.close()
+
+    return asyncio.run(run())
+
+
+def test_one_that_fills_the_memory(tmp_path):
+    async def use(renderer):
+        with pytest.raises(MessagesInvalid, match="memory"):
+            await renderer.render(message("much"))
+        return await renderer.render(message("little"))
+
+    assert rendered(tmp_path, use) == "little"
+
+
+def test_those_who_wait_are_served_when_the_process_dies(tmp_path):
+    async def use(renderer):
+        os.kill(renderer._process.pid, signal.SIGKILL)
+        texts = await asyncio.gather(
+            *(renderer.render(message(str(n))) for n in range(100)), return_exceptions=True
+        )
+        return [text for text in texts if not isinstance(text, MessagesInvalid)]
+
+    assert rendered(tmp_path, use) == [str(n) for n in range(1, 100)]
+
+
+def test_many_at_once_come_back_in_order(tmp_path):
+    async def use(renderer):
+        return await asyncio.gather(*(renderer.render(message(str(n))) for n in range(500)))
+
+    assert rendered(tmp_path, use) == [str(n) for n in range(500)]
+
+
+def test_one_that_is_not_valid(tmp_path):
+    async def use(_):
+        pytest.fail("it cannot be loaded")
+
+    with pytest.raises(TritonTokenizerError, match="chat template is not valid"):
+        rendered(tmp_path, use, "{% if %}")
+
+
+def test_a_model_without_one(tmp_path):
+    async def use(renderer):
+        return renderer
+
+    assert rendered(tmp_path, use, None) is None
