@@ -1,4 +1,5 @@
-// Finds one string in a model configuration. Triton made the JSON, so that it is taken to be valid.
+// Finds one string in a model configuration: Triton tells a backend its parameters as JSON, and in no other form.
+// Triton made it, so that it is taken to be valid.
 
 #include <stdint.h>
 #include <stdlib.h>
