@@ -24,13 +24,14 @@ def copy_on_demand(
     command: list[str],
     *,
     known: Collection[str] | None = None,
+    directory: Path | None = None,
     explain: Callable[[str], str],
     tell: Callable[[str], None],
 ) -> None:
     """Run a command that copies from the OCI layout, which holds no layer yet, until it has what it asks for.
 
-    Where it is known which layers are there (diff_ids), the others are made at once. Raises Problem, with
-    what `explain` makes of the command's complaint.
+    Where it is known which layers are there (diff_ids), the others are made at once. The command is run in
+    `directory`. Raises Problem, with what `explain` makes of its complaint.
     """
     sent: set[str] = set()
 
@@ -44,7 +45,7 @@ def copy_on_demand(
         for record in image.layers:
             if record["diff_id"] not in known:
                 make(record)
-    while complaint := run(command):
+    while complaint := run(command, directory):
         missing = _MISSING.search(complaint)
         digest = ":".join(missing.groups()) if missing else ""
         if digest not in layers or digest in sent:
@@ -55,10 +56,10 @@ def copy_on_demand(
             tell(f"{record['name']}: was there")
 
 
-def run(command: list[str]) -> str:
+def run(command: list[str], directory: Path | None = None) -> str:
     """What a command complains of; empty when it succeeds. Raises Problem when it is not there."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
     except FileNotFoundError:
         raise Problem(f"{command[0]} is not there: install it.") from None
     return (done.stderr.strip() or f"it ended with status {done.returncode}") if done.returncode else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -42,14 +43,17 @@ def _into_docker(image: Image, tell: Callable[[str], None]) -> None:
 def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
     """As plain tars, of which only those are made that podman lacks."""
     plain = image.plain()
-    with tempfile.TemporaryDirectory(prefix="load-") as scratch:
-        layout = Path(scratch)
+    with tempfile.TemporaryDirectory() as scratch:
+        # podman names it after the path that it is told, and takes none that is not fit for a name.
+        layout = Path(scratch, f"load-{secrets.token_hex(8)}")
+        layout.mkdir()
         write_small_files(plain, layout)
         copy_on_demand(
             plain,
             layout,
-            ["podman", "pull", "--quiet", f"oci:{layout}"],
+            ["podman", "pull", "--quiet", f"oci:{layout.name}"],
             known=_known_to_podman(),
+            directory=layout.parent,
             explain=lambda complaint: f"podman could not load it: {complaint.splitlines()[-1]}",
             tell=tell,
         )
@@ -57,8 +61,7 @@ def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
         name = f"docker.io/library/{image.name}:latest"
         if _failed(["podman", "tag", identity, name]):
             raise Problem(f"podman has loaded {identity}, but could not name it {name}.")
-        # It was named after the folder that it came from.
-        _failed(["podman", "untag", identity, f"localhost{layout}:latest"])
+        _failed(["podman", "untag", identity, f"localhost/{layout.name}:latest"])
     tell(f"{name} is loaded.")
 
 
