@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import ssl
 import tarfile
 
@@ -28,10 +29,11 @@ def test_loading_makes_only_what_podman_lacks(cpu, checkout, tmp_path, image):
     again = run(cpu, "load", env={**os.environ, "TMPDIR": str(elsewhere)}).stderr.splitlines()
     assert [line for line in again if "sending" in line] == []
     module = checkout / "runner/__init__.py"
-    module.write_text(module.read_text() + "\n# changed\n")
+    module.write_text(f"{module.read_text()}\n# {secrets.token_hex(8)}, which podman has never seen\n")
     changed = build_image(CPU, tmp_path / "changed", root=checkout)
     told = run(changed, "load").stderr
     assert re.findall(r"^(\S+): sending", told, re.MULTILINE) == ["application-runner"]
+    podman("rmi", CPU)
     run(cpu, "load")
     names = json.loads(podman("image", "inspect", image).stdout)[0]["RepoTags"]
     assert names == [f"docker.io/library/{CPU}:latest"]
