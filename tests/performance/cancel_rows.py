@@ -1,28 +1,44 @@
-"""How fast a cancelled prediction leaves the engine and gives its slot back, while 63 others run."""
+"""How soon a prediction that nobody wants any more has left the engine, while 511 others run."""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import statistics
-import struct
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx2
 
-from runner.protocol.status import IN_FLIGHT
+from tests.performance.load import load, runner, scaled
 from tests.performance.row import Row
-from tests.performance.serving_rows import RATE, STREAMS, runner
-from tests.support.load import run_streams
+from tests.support.processes import descendants
 
-SAMPLES = 8
-SECONDS = 30
-LIMIT_MS = 100
-_BODY = json.dumps({"input": {"prompt": "x", "max_tokens": SECONDS * RATE}})
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.performance.load import Served
+
+SAMPLES = 9
+SECONDS = 40
+RATE = 36
+LIMIT_MS = 20
+WAYS = ("event stream closed", "POST cancel", "plain POST closed")
+_FAILED = re.compile(r'^nv_inference_request_failure\{model="tensorrt_llm".*\} (\d+)', re.MULTILINE)
+
+
+def argument(server: Served, name: str) -> str:
+    """What Triton was started with."""
+    for pid in descendants(server.pid):
+        for part in Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0"):
+            if part.startswith(f"{name}="):
+                return part.removeprefix(f"{name}=")
+    raise AssertionError(f"no process was started with {name}")
 
 
 class Victim:
@@ -31,11 +47,12 @@ class Victim:
     def __init__(self, url: str, way: str, name: str) -> None:
         self._url, self._way, self._name = url, way, name
         address = urlsplit(url)
-        accept = "application/json" if way == "a plain POST dropped" else "text/event-stream"
+        accept = "application/json" if way == "plain POST closed" else "text/event-stream"
+        body = json.dumps({"input": {"prompt": "x", "max_tokens": SECONDS * RATE}})
         self._connection = socket.create_connection((address.hostname, address.port))
         self._connection.sendall(
             f"PUT /predictions/{name} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(_BODY)}\r\n\r\n{_BODY}".encode()
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         )
 
     def cancel(self, http: httpx2.Client) -> None:
@@ -48,81 +65,54 @@ class Victim:
         self._connection.close()
 
 
-def in_flight(page: Path) -> int:
-    """How many requests the engine works on, as the bridge says."""
-    number: int = struct.unpack_from("<I", page.read_bytes(), IN_FLIGHT)[0]
-    return number
-
-
-def wait(condition, seconds: float = 10) -> float:
-    """The time at which `condition()` was true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s")
+def until(failed: Callable[[], int], count: int, started: float) -> float:
+    """Seconds from `started` until Triton has counted so many requests that ended without success."""
+    while failed() < count:
+        if time.monotonic() > started + 10:
+            raise AssertionError("Triton does not count a cancelled request")
         time.sleep(0.001)
-    return time.monotonic()
+    return time.monotonic() - started
 
 
-def is_taken(url: str, http: httpx2.Client) -> bool:
-    """Whether one more prediction is let in; Cog answers 409 while all its slots are used."""
-    answer = http.post(
-        f"{url}/predictions",
-        json={"input": {"prompt": "x", "max_tokens": 1}},
-        headers={"Prefer": "respond-async"},  # the answer comes when it is let in, not when it is done
-    )
-    return answer.status_code == httpx2.codes.ACCEPTED
-
-
-def measure(url: str, page: Path) -> dict[str, list[tuple[float, float]]]:
-    """By way of cancelling: seconds until the engine has stopped, and until the slot is free."""
-    figures: dict[str, list[tuple[float, float]]] = {}
+def measure(server: Served) -> dict[str, list[float]]:
+    """By way of cancelling, seconds until the engine has ended the request and Triton has counted it."""
+    metrics = f"http://127.0.0.1:{argument(server, '--metrics-port')}/metrics"
+    figures: dict[str, list[float]] = {way: [] for way in WAYS}
     with httpx2.Client() as http:
-        for way in ("event stream closed", "POST cancel", "a plain POST dropped"):
-            for sample in range(SAMPLES):
-                victim = Victim(url, way, f"{way[:6].replace(' ', '-')}{sample}")
-                wait(lambda: in_flight(page) == STREAMS)
+
+        def failed() -> int:
+            return sum(map(int, _FAILED.findall(http.get(metrics).text)))
+
+        for sample in range(SAMPLES):
+            for way in WAYS:
+                victim = Victim(server.url, way, f"{WAYS.index(way)}-{sample}")
+                time.sleep(0.25)
+                count = failed()
                 started = time.monotonic()
                 victim.cancel(http)
-                stopped = wait(lambda: in_flight(page) < STREAMS)
-                free = wait(lambda: is_taken(url, http))
+                figures[way].append(until(failed, count + 1, started))
                 victim.close()
-                figures.setdefault(way, []).append((stopped - started, free - started))
-                time.sleep(0.5)  # for the one more to be over, and its slot free
     return figures
 
 
 def rows() -> list[Row]:
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = Path(temporary)
-        settings = {"TMPDIR": temporary, "MAX_PREDICTIONS": str(STREAMS)}
-        with runner(directory, RATE, concurrency=STREAMS, **settings) as server:
-            (page,) = directory.glob("cog-triton-*/status")
-            inputs = [{"prompt": "x", "max_tokens": SECONDS * RATE}] * (STREAMS - 1)
-            under_way = threading.Event()
-            others = threading.Thread(
-                target=run_streams, args=(server.url, inputs), kwargs={"during": lambda _: under_way.set()}
-            )
-            others.start()
-            under_way.wait(30)
-            figures = measure(server.url, page)
-            others.join()
-    rows = []
-    for way, samples in figures.items():
-        stopped, free = zip(*samples, strict=True)
-        name = f"{way} with {STREAMS} streams"
-        rows += [
-            Row(
-                f"{name}: until the engine stops, median",
-                1000 * statistics.median(stopped),
-                "ms",
-                at_most=LIMIT_MS,
-            ),
-            Row(
-                f"{name}: until its slot is free, median",
-                1000 * statistics.median(free),
-                "ms",
-                at_most=LIMIT_MS,
-            ),
-        ]
-    return rows
+    others = scaled(512) - 1
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        runner(Path(temporary), step_seconds=1 / RATE) as server,
+    ):
+        running = threading.Thread(target=load, args=(server, others, SECONDS * RATE), daemon=True)
+        running.start()
+        time.sleep(4)
+        figures = measure(server)
+        if not running.is_alive():
+            raise AssertionError("the other streams had ended")
+    return [
+        Row(
+            f"{way}, with {others + 1} streams: until the engine has ended it, median",
+            1000 * statistics.median(samples),
+            "ms",
+            at_most=LIMIT_MS,
+        )
+        for way, samples in figures.items()
+    ]

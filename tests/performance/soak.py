@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from shared.errors import from_text
-from tests.performance.serving_rows import runner
+from tests.performance.load import runner
 from tests.support.load import Stream, request, run_streams
 from tests.support.processes import marked, wait_gone
 
