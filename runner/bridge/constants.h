@@ -26,18 +26,6 @@
 #define STATE_READY 1
 #define STATE_RESTARTING 2
 #define STATE_GIVEN_UP 3
-#define STATUS_SIZE 8192
-#define STATUS_MAGIC 826430531
-#define STATUS_MAGIC_AT 0
-#define STATUS_ENGINE_STATE 4
-#define STATUS_ENGINE_PID 8
-#define STATUS_RESTARTS 12
-#define STATUS_IN_FLIGHT 16
-#define STATUS_STATISTICS 64
-#define STATUS_STATISTICS_COUNT 8
-#define STATUS_SLOTS 4096
-#define STATUS_SLOT_COUNT 1024
-#define STATUS_CANCELLED 4294967295
 #define FEED_PARAMETER "feed"
 #define FEED_REQUEST_PARAMETER "feed_request"
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being started again."

@@ -8,8 +8,8 @@
 #include "constants.h"
 #include "triton.h"
 
-#define HOLD (50 * MILLISECOND)  // output waits no longer for a consumer that does not keep up
-#define PACE (8 * MILLISECOND)   // between two responses to a consumer that does not say whether it does
+#define HOLD (50 * MILLISECOND)  // output waits no longer while Triton does not keep up
+#define PACE (8 * MILLISECOND)   // between two responses: Triton's HTTP server loses events that come faster
 
 // ---- requests of feeds
 
@@ -148,29 +148,16 @@ bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t s
 
 // ---- to Triton
 
-// By its consumer, in its slot, or by Triton because the client went away.
-static bool is_cancelled(const struct delivery *delivery, struct request *request) {
-  bool by_consumer = request->consumer_slot >= 0 && delivery->status->shared &&
-                     status_page_consumed(delivery->status, request->consumer_slot) == STATUS_CANCELLED;
-  return by_consumer || request_is_cancelled(request);
-}
-
-// A consumer that does not count may be behind Triton's HTTP server, which loses events when they come fast.
-static bool consumer_is_behind(const struct delivery *delivery, const struct request *request, uint64_t now) {
-  if (request->consumer_slot < 0 || !delivery->status->shared) return now - request->sent_at < PACE;
-  return status_page_consumed(delivery->status, request->consumer_slot) != request->sent;
-}
-
 void delivery_send(struct delivery *delivery, bool more_waiting) {
   uint64_t now = now_ns();
   delivery->holds = false;
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
     if (request == NULL || request->feed != NULL || request->output.length == 0) continue;
-    bool behind = more_waiting || consumer_is_behind(delivery, request, now);
-    if (behind && request->sent > 0 && now - request->held_since < HOLD) {
+    bool may_wait = more_waiting || now - request->sent_at < PACE;
+    if (may_wait && request->sent_at > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;
-    } else if (is_cancelled(delivery, request) || !request_send_output(request, NOT_FINISHED, false)) {
+    } else if (request_is_cancelled(request) || !request_send_output(request, NOT_FINISHED, false)) {
       cancel(delivery, request);
     }
   }
@@ -179,7 +166,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
 void delivery_check_cancelled(struct delivery *delivery) {
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request != NULL && is_cancelled(delivery, request)) cancel(delivery, request);
+    if (request != NULL && request_is_cancelled(request)) cancel(delivery, request);
   }
 }
 

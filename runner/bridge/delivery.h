@@ -3,14 +3,12 @@
 
 #include "feed.h"
 #include "request_table.h"
-#include "status_page.h"
 
 struct delivery {
   struct request_table requests;
   struct feeds feeds;
-  const struct status_page *status;
   struct buffer *to_engine;  // where CANCEL frames go
-  bool holds;                // output waits for a consumer
+  bool holds;                // output waits for a later response
 };
 
 // Takes the body of a STEP frame: output is kept, last outputs and errors end their requests. False for a body

@@ -2,11 +2,9 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "constants.h"
@@ -15,10 +13,10 @@
 
 #define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is seen
 #define IDLE_CHECK SECOND              // how soon an end of the process is seen that left the socket open
-#define HOLD_CHECK (2 * MILLISECOND)   // how soon it is seen that a consumer has caught up
+#define HOLD_CHECK (2 * MILLISECOND)   // how soon output goes that was held
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
 
-enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 4 };
+enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 3 };
 
 // ---- frames
 
@@ -45,7 +43,6 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
     case FRAME_STATISTICS:
       if (size != sizeof engine->statistics) return unreadable;
       memcpy(engine->statistics, body, size);
-      status_page_set_statistics(&engine->status, body, size / sizeof(uint32_t));
       return NULL;
     case FRAME_STEP:
       return delivery_take_step(&engine->delivery, body, size) ? NULL : unreadable;
@@ -131,14 +128,6 @@ static uint64_t check_interval(const struct engine *engine) {
   return engine->delivery.requests.count > 0 ? BUSY_CHECK : IDLE_CHECK;
 }
 
-// Nobody needs a Triton whose owner is gone.
-static void end_triton(struct engine *engine) {
-  LOG(TRITONSERVER_LOG_ERROR, "process %d, for which Triton runs, is gone", (int)engine->settings.owner_pid);
-  close(engine->owner);
-  engine->owner = -1;
-  kill(getpid(), SIGTERM);
-}
-
 static void wait_for_something(struct engine *engine) {
   uint64_t now = now_ns(), until = engine->checked + check_interval(engine);
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && engine->restart_at < until) {
@@ -149,7 +138,6 @@ static void wait_for_something(struct engine *engine) {
   struct feeds *feeds = &engine->delivery.feeds;
   struct pollfd files[OWN_FILES + MOST_FEEDS] = {
       {.fd = engine->process.socket, .events = (short)(writes ? POLLIN | POLLOUT : POLLIN)},
-      {.fd = engine->owner, .events = POLLIN},
       {.fd = engine->queue.wake, .events = POLLIN},
       {.fd = now >= feeds->listen_at ? feeds->listener : -1, .events = POLLIN},
   };
@@ -161,18 +149,17 @@ static void wait_for_something(struct engine *engine) {
   int timeout = until > now ? (int)((until - now + MILLISECOND - 1) / MILLISECOND) : 0;
   if (poll(files, count, timeout) <= 0) return;
   if (files[0].revents & (POLLIN | POLLHUP | POLLERR)) read_process(engine);
-  if (files[1].revents) end_triton(engine);
   for (unsigned i = OWN_FILES; i < count; i++) {
     if (files[i].revents & ~POLLOUT) delivery_receive(&engine->delivery, feeds->feeds[i - OWN_FILES]);
   }
-  if (files[3].revents) feeds_accept(feeds);
+  if (files[2].revents) feeds_accept(feeds);
 }
 
 // What happens because of the time.
 static void check(struct engine *engine) {
   uint64_t now = now_ns();
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && now >= engine->restart_at) {
-    status_page_set(&engine->status, STATUS_RESTARTS, ++engine->started_again);
+    engine->started_again++;
     start_process(engine);
   }
   if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
@@ -199,7 +186,6 @@ static void tell_feeds(struct engine *engine) {
 void *engine_thread(void *argument) {
   struct engine *engine = argument;
   set_state(engine, STATE_STARTING);
-  status_page_set(&engine->status, STATUS_RESTARTS, 0);
   start_process(engine);
   while (!engine->stopped) {
     tell_feeds(engine);
@@ -207,7 +193,6 @@ void *engine_thread(void *argument) {
     take_queue(engine);
     check(engine);
     if (engine->process.pid != 0 && engine->out.length > 0) write_process(engine);
-    status_page_set(&engine->status, STATUS_IN_FLIGHT, engine->delivery.requests.count);
   }
   if (engine->process.pid != 0) stop_process(engine);
   return NULL;

@@ -14,10 +14,8 @@ enum { READ_SIZE = 1 << 18, TEXT_SIZE = 1024 };
 
 struct engine {
   struct settings settings;
-  struct status_page status;
   pthread_t thread;
   struct request_queue queue;
-  int owner;  // a pidfd; -1: none
 
   pthread_mutex_t lock;  // guards start_ended
   pthread_cond_t start_ends;

@@ -15,7 +15,6 @@
 
 void set_state(struct engine *engine, int state) {
   engine->state = state;
-  status_page_set(&engine->status, STATUS_ENGINE_STATE, (uint32_t)state);
   if (state == STATE_STARTING) return;
   pthread_mutex_lock(&engine->lock);
   engine->start_ended = true;
@@ -41,8 +40,6 @@ static void process_failed(struct engine *engine, const char *reason) {
 void process_died(struct engine *engine, const char *reason) {
   char how[128], text[TEXT_SIZE];
   engine_process_end(&engine->process, how, sizeof how);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
-  status_page_set_statistics(&engine->status, NULL, 0);
   memset(engine->statistics, 0, sizeof engine->statistics);
   engine->loading = false;
   engine->in.length = engine->out.length = 0;
@@ -58,7 +55,6 @@ void start_process(struct engine *engine) {
   }
   engine->loading = true;
   engine->ready_by = now_ns() + (uint64_t)(engine->settings.start_timeout_seconds * (double)SECOND);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, (uint32_t)engine->process.pid);
 }
 
 void stop_process(struct engine *engine) {
@@ -76,5 +72,4 @@ void stop_process(struct engine *engine) {
     if (recv(engine->process.socket, buffer_reserve(&engine->in, READ_SIZE), READ_SIZE, 0) == 0) break;
   }
   engine_process_end(&engine->process, how, sizeof how);
-  status_page_set(&engine->status, STATUS_ENGINE_PID, 0);
 }

@@ -5,15 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "constants.h"
 #include "engine_internal.h"
 
 static void engine_free(struct engine *engine) {
   settings_free(&engine->settings);
-  status_page_close(&engine->status);
   feeds_close_all(&engine->delivery.feeds);
   table_free(&engine->delivery.requests);
   buffer_free(&engine->in);
@@ -23,15 +20,7 @@ static void engine_free(struct engine *engine) {
   queue_free(&engine->queue);
   pthread_mutex_destroy(&engine->lock);
   pthread_cond_destroy(&engine->start_ends);
-  if (engine->owner >= 0) close(engine->owner);
   free(engine);
-}
-
-static bool watch_owner(struct engine *engine) {
-  engine->owner = -1;
-  if (engine->settings.owner_pid == 0) return true;
-  engine->owner = (int)syscall(SYS_pidfd_open, engine->settings.owner_pid, 0);
-  return engine->owner >= 0;
 }
 
 static bool start_thread(struct engine *engine) {
@@ -49,14 +38,13 @@ static TRITONSERVER_Error *engine_start(struct settings settings, struct engine 
   if (engine == NULL) abort();
   engine->settings = settings;
   engine->process.socket = -1;
-  engine->delivery.status = &engine->status;
   engine->delivery.feeds.listener = -1;
   engine->delivery.to_engine = &engine->out;
   pthread_mutex_init(&engine->lock, NULL);
   pthread_cond_init(&engine->start_ends, NULL);
-  if (!queue_open(&engine->queue) || !watch_owner(engine) ||
+  if (!queue_open(&engine->queue) ||
       !feeds_open(&engine->delivery.feeds, settings.feed_path, settings.feed_timeout_seconds) ||
-      !status_page_open(&engine->status, settings.status_path) || !start_thread(engine)) {
+      !start_thread(engine)) {
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));
     engine_free(engine);

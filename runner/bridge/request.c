@@ -100,14 +100,10 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
     error = TRITONBACKEND_RequestParameter(request->triton, i, &key, &type, &value);
     if (error != NULL) break;
     bool is_feed = strcmp(key, FEED_PARAMETER) == 0, is_request = strcmp(key, FEED_REQUEST_PARAMETER) == 0;
-    bool is_slot = strcmp(key, "consumer_slot") == 0;
-    if (!is_feed && !is_request && !is_slot) continue;
+    if (!is_feed && !is_request) continue;
     if (type != TRITONSERVER_PARAMETER_INT) return malformed("feed or feed_request is not an integer");
     int64_t number = *(const int64_t *)value;
-    if (is_slot) {
-      if (number < 0 || number >= STATUS_SLOT_COUNT) return malformed("there is no such consumer_slot");
-      request->consumer_slot = (int)number;
-    } else if (is_feed) {
+    if (is_feed) {
       if (number <= 0) return malformed("there is no such feed");
       request->feed_number = (uint64_t)number;
     } else {
@@ -126,7 +122,6 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
   request->instance = instance;
   request->triton = triton;
   request->interface = interface;
-  request->consumer_slot = -1;
   request->began = now_ns();
   if (!log_error(TRITONBACKEND_ResponseFactoryNew(&request->factory, triton))) {
     request->factory = NULL;
@@ -203,7 +198,6 @@ bool request_send_output(struct request *request, int finish, bool final) {
     return false;
   }
   request->output.length = 0;
-  request->sent++;
   request->sent_at = now_ns();
   return log_error(
       TRITONBACKEND_ResponseSend(response, final ? TRITONSERVER_RESPONSE_COMPLETE_FINAL : 0, NULL));

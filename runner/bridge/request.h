@@ -18,9 +18,7 @@ struct request {
   struct buffer output;  // from the engine and not sent yet: i32 tokens, or UTF-8
   uint64_t held_since;   // ns; when the first of that came
   uint64_t began;        // ns
-  uint32_t sent;         // responses
-  uint64_t sent_at;      // ns; the last of them
-  int consumer_slot;     // -1: none
+  uint64_t sent_at;      // ns; the last response; 0: none yet
   unsigned outputs;      // the outputs that were asked for, a bit each
   uint64_t feed_number;  // 0: its output goes to Triton
   uint64_t feed_request; // what the feed's client calls it

@@ -45,7 +45,6 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
       return misconfigured(reason);
     }
   }
-  settings->status_path = parameter_value(config, "status_path");
   settings->feed_path = parameter_value(config, "feed_path");
   if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
     return misconfigured("the parameter interface of the model is neither tokens nor text");
@@ -54,19 +53,16 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
   char *start_timeout = parameter_value(config, "start_timeout_seconds");
   char *feed_timeout = parameter_value(config, "feed_timeout_seconds");
   char *max_restarts = parameter_value(config, "max_restarts");
-  char *owner_pid = parameter_value(config, "owner_pid");
-  double restarts = 5, owner = 0;
+  double restarts = 5;
   settings->start_timeout_seconds = 600;
   settings->feed_timeout_seconds = 30;
   bool valid = read_number(start_timeout, 0.001, &settings->start_timeout_seconds) &&
                read_number(feed_timeout, 0.001, &settings->feed_timeout_seconds) &&
-               read_number(max_restarts, 0, &restarts) && read_number(owner_pid, 1, &owner);
+               read_number(max_restarts, 0, &restarts);
   settings->max_restarts = (long)restarts;
-  settings->owner_pid = (pid_t)owner;
   free(start_timeout);
   free(feed_timeout);
   free(max_restarts);
-  free(owner_pid);
   return valid ? NULL : misconfigured("a parameter that must be a number is none, or out of its range");
 }
 
@@ -94,7 +90,7 @@ static bool same_text(const char *one, const char *other) {
 bool settings_same_engine(const struct settings *one, const struct settings *other) {
   return same_text(one->engine_python, other->engine_python) && same_text(one->engine_kind, other->engine_kind) &&
          same_text(one->engine_dir, other->engine_dir) && same_text(one->engine_path, other->engine_path) &&
-         same_text(one->status_path, other->status_path) && same_text(one->feed_path, other->feed_path);
+         same_text(one->feed_path, other->feed_path);
 }
 
 void settings_free(struct settings *settings) {
@@ -102,6 +98,5 @@ void settings_free(struct settings *settings) {
   free(settings->engine_kind);
   free(settings->engine_dir);
   free(settings->engine_path);
-  free(settings->status_path);
   free(settings->feed_path);
 }

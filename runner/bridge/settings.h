@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "triton_abi.h"
 
@@ -12,12 +11,10 @@ struct settings {
   char *engine_kind;
   char *engine_dir;
   char *engine_path;
-  char *status_path;  // NULL: no status page
-  char *feed_path;    // NULL: no feeds
+  char *feed_path;  // NULL: no feeds
   double feed_timeout_seconds;  // in which a feed's client must read something
   double start_timeout_seconds;
   long max_restarts;
-  pid_t owner_pid;  // 0: none
 };
 
 // Reads the settings out of the model's configuration; returns an error with a code, or NULL.

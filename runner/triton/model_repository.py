@@ -35,10 +35,8 @@ class BridgeParameters:
     engine_path: Path
     start_timeout_seconds: float | None = None
     max_restarts: int | None = None
-    status_path: Path | None = None
     feed_path: Path | None = None
     feed_timeout_seconds: float | None = None
-    owner_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
-import sys
 import threading
 import time
 
@@ -48,7 +46,7 @@ def assert_whole(answers: list[Answer], tokens: int) -> None:
 def test_64_streams_get_every_token_in_order(serve, rate):
     with serve(rate) as server:
         assert_whole(server.run_all(Request(i, [1, 2, 3], 512) for i in range(64)), 512)
-        assert server.page.in_flight == 0
+        server.engine.wait_in_flight(0)
 
 
 def test_a_request_that_does_not_stream_has_one_response(serve):
@@ -58,35 +56,16 @@ def test_a_request_that_does_not_stream_has_one_response(serve):
         assert_whole([answer], 300)
 
 
-def test_a_slow_consumer_gets_few_responses_and_every_token(serve):
+def test_tokens_that_come_fast_are_merged_into_a_response_every_8_ms(serve):
     with serve(2000) as server:
-        slot = server.page.acquire_slot()
-        answer = Answer()
-        for count, response in enumerate(server.open(Request(1, [1], 2000), slot=slot.index), 1):
-            answer.add(response)
-            time.sleep(0.02)
-            slot.consumed(count)
+        answer = server.run(Request(1, [1], 2000))
         assert_whole([answer], 2000)
-        assert len(answer.pieces) < 200
+        assert len(answer.pieces) <= 140  # in one second
 
 
-def test_a_consumer_that_never_counts_is_not_waited_for(serve):
-    with serve(500) as server:
-        slot = server.page.acquire_slot()
-        answer = Answer()
-        for response in server.open(Request(1, [1], 500), slot=slot.index):
-            answer.add(response)
-        assert_whole([answer], 500)
-        assert len(answer.pieces) >= 10  # held for at most 50 ms each in one second
-
-
-def test_a_consumer_that_keeps_up_gets_each_token_at_once(serve):
+def test_tokens_that_come_slowly_come_one_by_one(serve):
     with serve(20) as server:
-        slot = server.page.acquire_slot()
-        answer = Answer()
-        for count, response in enumerate(server.open(Request(1, [1], 20), slot=slot.index), 1):
-            answer.add(response)
-            slot.consumed(count)
+        answer = server.run(Request(1, [1], 20))
         assert [len(piece) for piece in answer.pieces] == [1] * 20
 
 
@@ -94,10 +73,10 @@ def test_a_cancelled_call_stops_the_engines_work(serve):
     with serve(100) as server:
         calls = [server.open(Request(1, [1], 1_000_000)), server.open(Request(2, [HANG], 5))]
         next(calls[0])
-        server.wait_for(lambda: server.page.in_flight == 2)
+        server.engine.wait_in_flight(2)
         for call in calls:
             call.cancel()
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
         assert_whole([server.run(Request(3, [1], 5))], 5)
 
 
@@ -123,12 +102,6 @@ def test_what_the_contract_does_not_allow_is_refused(serve, saw, tensor, code):
         assert saw(server.run(Request(1, [1], 5), tensor).error).startswith(code)
 
 
-def test_a_slot_that_does_not_exist_is_refused(serve, saw):
-    with serve() as server:
-        (response,) = server.open(Request(1, [1], 5), slot=1024)
-        assert saw(response.error_message).startswith("E2403 MalformedRequest: ")
-
-
 def test_sampling_parameters_arrive(serve):
     with serve() as server:
         request = Request(1, [1], 100, frozenset({103}), sampling=SamplingParameters(min_tokens=4))
@@ -143,9 +116,9 @@ def test_when_the_engine_is_killed_all_in_flight_fail_and_later_ones_work(serve,
         killed_at = []
 
         def kill():
-            server.wait_for(lambda: server.page.in_flight == 16)
+            server.engine.wait_in_flight(16)
             killed_at.append(time.monotonic())
-            os.kill(server.page.engine_pid, signal.SIGKILL)
+            os.kill(server.engine.status.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
@@ -157,7 +130,7 @@ def test_when_the_engine_is_killed_all_in_flight_fail_and_later_ones_work(serve,
             assert "signal 9" in answer.error
             assert answer.tokens == mock_tokens(len(answer.tokens))
         server.wait_engine(EngineState.READY)
-        assert server.page.restarts == 1
+        assert server.engine.status.restarts == 1
         assert_whole([server.run(Request(99, [1], 10))], 10)
 
 
@@ -176,14 +149,14 @@ def test_it_is_not_started_again_for_ever(serve, saw):
         server.run(Request(3, [CRASH], 10))
         server.wait_engine(EngineState.GIVEN_UP)
         assert saw(server.run(Request(4, [1], 10)).error).startswith("E2402 EngineGaveUp: ")
-        assert server.page.engine_pid is None
-        assert server.page.restarts == 1
+        assert server.engine.status.pid is None
+        assert server.engine.status.restarts == 1
 
 
 def test_sigterm_leaves_nothing(serve):
     with serve(100) as server:
         engine = server.engine_pid()
-        assert server.page.engine_pid == engine
+        assert server.engine.status.pid == engine
         server.process.terminate()
         assert server.process.wait(20) == 0
         assert wait_gone(server.mark) == {}
@@ -199,14 +172,6 @@ def test_kill_9_of_triton_leaves_no_engine(serve):
         assert wait_gone(server.mark) == {}
 
 
-def test_triton_ends_with_its_owner(serve):
-    owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with owner, serve(100, owner_pid=owner.pid) as server:
-        owner.kill()
-        server.process.wait(20)
-        assert wait_gone(server.mark) == {}
-
-
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
@@ -219,7 +184,6 @@ def test_triton_ends_with_its_owner(serve):
         ({"engine_path": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_path"),
         ({"feed_path": "/nowhere/feed"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
         ({"feed_path": "/" + 200 * "f"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: File name too long"),
-        ({"status_path": "/nowhere/status"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: No such file"),
     ],
 )  # fmt: skip
 def test_an_engine_that_cannot_start_fails_the_load_with_a_code(tmp_path, saw, parameters, expected):
@@ -229,12 +193,12 @@ def test_an_engine_that_cannot_start_fails_the_load_with_a_code(tmp_path, saw, p
     assert server.end() == {}
 
 
-def test_statistics_of_the_engine_are_on_the_status_page(tmp_path):
+def test_statistics_of_the_engine_are_told(tmp_path):
     engine = write_engine(tmp_path / "engine")
     path = f"{PROJECT_ROOT}:{STAND_IN}"
     with triton(tmp_path, engine, engine_kind="tensorrt_llm", engine_path=path) as server:
         call = server.open(Request(1, [ENGINE_HANG], 10))
-        server.wait_for(lambda: server.page.statistics.active_requests == 1)
-        assert server.page.statistics.kv_cache_blocks > server.page.statistics.kv_cache_blocks_used > 0
+        server.wait_for(lambda: server.engine.statistics.active_requests == 1)
+        assert server.engine.statistics.kv_cache_blocks > server.engine.statistics.kv_cache_blocks_used > 0
         call.cancel()
         assert server.run(Request(2, [10, 20], 100)).tokens == stand_in_tokens([10, 20], 100)

@@ -43,7 +43,7 @@ def events(http, model: str, **inputs) -> list[dict]:
 
 def test_one_engine_process_serves_both_models(server):
     engines = [pid for pid, command in marked(server.mark).items() if "runner.engines.process" in command]
-    assert engines == [server.page.engine_pid]
+    assert engines == [server.engine.status.pid]
 
 
 class TestHttp:
@@ -97,7 +97,7 @@ class TestHttp:
         answers = events(http, "ensemble", **inputs)
         assert "".join(answer["text_output"] for answer in answers) == counted(11) + " "
         assert answers[-1]["finish_reason"] == 2
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
 
     def test_sampling_parameters_are_taken(self, http):
         answer = generate(
@@ -149,14 +149,15 @@ class TestHttp:
         streams = run_generate_streams(server.http_port, "ensemble", inputs)
         assert [stream.text for stream in streams] == [counted(tokens)] * STREAMS
         assert all(stream.complete for stream in streams)
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
 
     def test_a_client_that_leaves_stops_the_engines_work(self, http, server):
         inputs = {"text_input": "x", "max_tokens": 1_000_000, "stream": True}
         with http.stream("POST", "models/ensemble/generate_stream", json=inputs) as answer:
-            next(answer.iter_lines())
-            assert server.page.in_flight == 1
-        server.wait_for(lambda: server.page.in_flight == 0)
+            lines = answer.iter_lines()  # which closes the answer when it is let go of
+            next(lines)
+            server.engine.wait_in_flight(1)
+        server.engine.wait_in_flight(0)
 
 
 def test_without_tokenizer_files_text_is_refused(tmp_path, saw):

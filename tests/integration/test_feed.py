@@ -90,7 +90,7 @@ def test_a_reader_that_stops_gets_everything_later_merged_and_takes_nobodys_memo
         calls += [submit(server, other.number, {1: Request(0, [1], 4000)})]
         other.wait_ends([1])
         assert_whole(other, 1, 4000)
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
         assert memory_of(server.process.pid) - before < 16 << 20
         stopped.wait_ends(range(1, 65))
         for number in range(1, 65):
@@ -122,7 +122,7 @@ def test_the_requests_of_a_reader_that_dies_are_cancelled_and_of_no_other(serve)
         other.wait_ends([1])
         assert_whole(other, 1, 500)
         assert ends_of(kept) == [("", 0)]
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["its requests run", "its requests have ended"])
@@ -132,7 +132,7 @@ def test_a_reader_that_reads_nothing_is_given_up(serve, late):
         call = submit(server, it.number, {number: Request(0, [1], tokens) for number in range(1, 9)})
         list(call)
         server.wait_for(lambda: "a feed is closed: its client" in server.log.read_text())
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
         it.read_to_the_end()
 
 
@@ -148,7 +148,7 @@ def test_a_cancel_ends_a_request_once_and_may_come_before_it(serve):
         assert [it.ends[number][0].finish_reason for number in (1, 2)] == [FinishReason.CANCELLED] * 2
         assert it.tokens[2] == []
         assert ends_of(call) == [("", 0)] * 2
-        server.wait_for(lambda: server.page.in_flight == 0)
+        server.engine.wait_in_flight(0)
 
 
 def test_a_client_that_breaks_off_its_grpc_stream_is_told_of_the_end(serve):

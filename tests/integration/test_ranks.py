@@ -54,7 +54,7 @@ def test_when_one_rank_dies_all_are_started_again(server, saw):
     next(call)
     os.kill(before[-1], signal.SIGKILL)
     assert saw([answer.error_message for answer in call][-1]).startswith("E2400 EngineProcessDied: ")
-    server.wait_for(lambda: server.page.restarts == 1)
+    server.wait_for(lambda: server.engine.status.restarts == 1)
     server.wait_engine(EngineState.READY)
     assert server.run(Request(2, [20], 10)).tokens == stand_in_tokens([20], 10)
     assert not set(before) & set(ranks(server))
@@ -68,7 +68,7 @@ def test_kill_9_of_triton_leaves_no_rank(server):
 
 def test_kill_9_of_the_launcher_leaves_no_rank(server):
     before = ranks(server)
-    os.kill(server.page.engine_pid, signal.SIGKILL)
+    os.kill(server.engine.status.pid, signal.SIGKILL)
     server.wait_for(lambda: not set(before) & set(ranks(server)))
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from runner.protocol.status import StatusPage
 from runner.protocol.tokens import request_tensors
 from runner.triton.model_repository import (
     MODEL_NAME,
@@ -27,6 +26,7 @@ from runner.triton.model_repository import (
 from runner.triton.server import http_arguments
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.engine_watch import EngineWatch
 from tests.support.processes import MARK, pid_of, wait_gone
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Answer:
         self.finish_reasons += outputs["finish_reason"]
 
 
-def message(request: Request, *extra: RawTensor, slot: int | None = None) -> service_pb2.ModelInferRequest:
+def message(request: Request, *extra: RawTensor) -> service_pb2.ModelInferRequest:
     made = service_pb2.ModelInferRequest(model_name=MODEL_NAME, id=f"id-{request.request_id}")
     tensors = {tensor.name: tensor for tensor in (*request_tensors(request), *extra)}
     for tensor in tensors.values():
@@ -75,8 +75,6 @@ def message(request: Request, *extra: RawTensor, slot: int | None = None) -> ser
     for name in OUTPUTS:
         made.outputs.add(name=name)
     made.parameters["triton_enable_empty_final_response"].bool_param = True
-    if slot is not None:
-        made.parameters["consumer_slot"].int64_param = slot
     return made
 
 
@@ -88,7 +86,7 @@ class Triton:
         self.mark = uuid.uuid4().hex
         self.log = directory / "log"
         self.feed_path = directory / "feed"
-        self.page = StatusPage.create(directory / "status")
+        self.engine = EngineWatch(self.feed_path)
         layout = Layout.current()
         self.http_port = parameters.pop("http_port", None)
         settings = {
@@ -96,8 +94,7 @@ class Triton:
             "engine_kind": "mock",
             "engine_dir": engine_dir,
             "engine_path": PROJECT_ROOT,
-            "status_path": directory / "status",
-            "feed_path": directory / "feed",
+            "feed_path": self.feed_path,
         }
         write_model_repository(directory / "models", BridgeParameters(**{**settings, **parameters}))
         port = self.grpc_port = free_port()
@@ -127,7 +124,7 @@ class Triton:
             time.sleep(0.01)
 
     def wait_engine(self, state: EngineState) -> None:
-        self.wait_for(lambda: self.page.engine_state is state)
+        self.wait_for(lambda: self.engine.status.state is state)
 
     def _is_ready(self) -> bool:
         try:
@@ -138,9 +135,9 @@ class Triton:
     def engine_pid(self) -> int:
         return pid_of(self.mark, "runner.engines.process")
 
-    def open(self, request: Request, *extra: RawTensor, slot: int | None = None) -> Any:
+    def open(self, request: Request, *extra: RawTensor) -> Any:
         """The gRPC call of a request."""
-        return self.stub.ModelStreamInfer(iter([message(request, *extra, slot=slot)]), timeout=120)
+        return self.stub.ModelStreamInfer(iter([message(request, *extra)]), timeout=120)
 
     def run(self, request: Request, *extra: RawTensor) -> Answer:
         answer = Answer()
@@ -157,7 +154,7 @@ class Triton:
     def end(self) -> dict[int, str]:
         """End the server; what is left of its processes."""
         self.channel.close()
-        self.page.close()
+        self.engine.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

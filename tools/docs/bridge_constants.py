@@ -1,7 +1,7 @@
 """What the C sources of the engine bridge share with Python modules, as a header.
 
-The texts of errors, the types of frames and the layout of the status page stand in one place, and a module
-that changes nothing of them compiles nothing anew.
+The texts of errors and the types of frames stand in one place, and a module that changes nothing of them
+compiles nothing anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import string
 from dataclasses import fields
 
-from runner.protocol import feed, frames, outputs, status
+from runner.protocol import feed, frames, outputs
 from runner.protocol.engine import FinishReason, Statistics
 from shared import errors
 
@@ -39,18 +39,6 @@ def header() -> str:
         **{f"FEED_{kind.name}": kind for kind in feed.FeedFrame},
         **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
         **{f"STATE_{state.name}": state for state in feed.EngineState},
-        "STATUS_SIZE": status.SIZE,
-        "STATUS_MAGIC": status.MAGIC,
-        "STATUS_MAGIC_AT": status.MAGIC_AT,
-        "STATUS_ENGINE_STATE": status.ENGINE_STATE,
-        "STATUS_ENGINE_PID": status.ENGINE_PID,
-        "STATUS_RESTARTS": status.RESTARTS,
-        "STATUS_IN_FLIGHT": status.IN_FLIGHT,
-        "STATUS_STATISTICS": status.STATISTICS,
-        "STATUS_STATISTICS_COUNT": status.STATISTICS_COUNT,
-        "STATUS_SLOTS": status.SLOTS,
-        "STATUS_SLOT_COUNT": status.SLOT_COUNT,
-        "STATUS_CANCELLED": status.CANCELLED,
     }
     lines = ["// Written by `make docs` from Python modules: do not edit.", "#pragma once"]
     lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]

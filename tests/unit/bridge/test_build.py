@@ -20,7 +20,6 @@ def printed(name: str, *values: object) -> str:
 
 def test_numbers_are_those_of_the_modules():
     assert int(defined("FRAME_STEP")) == FrameType.STEP
-    assert int(defined("STATUS_SLOTS")) == 4096
 
 
 def test_error_texts_are_those_of_the_classes():
