@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from runner.triton.client import EngineClient
 
 log = structlog.get_logger()
+
+_COLLECT_AFTER = 50_000  # objects more than there were: those of some hundred requests
 
 
 async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
@@ -80,6 +83,9 @@ async def _load(front: Front, control: Connection, address: EngineAddress) -> No
         log.exception("the engine cannot be used")
         failed = GenericError()
     else:
+        # What is there now stays: collections need not look at it again, nor come with every few requests.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER)
         control.send(Ready())
         return
     front.health.failed(str(failed))

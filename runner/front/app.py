@@ -9,6 +9,7 @@ import structlog
 from runner.front.http import Disconnected, Request
 from runner.front.router import Router
 from runner.front.tracing import trace
+from runner.front.turns import Turns
 from shared.errors import CogTritonError, GenericError
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ class App:
     def __init__(self, max_body_bytes: int) -> None:
         self.router = Router()
         self._max_body_bytes = max_body_bytes
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         request = Request(scope, receive, send, self._max_body_bytes)
-        trace(request)
         try:
+            await self._turns.take()
+            trace(request)
             await self._answer(request)
         except Disconnected:
             pass

@@ -7,7 +7,7 @@ with it. No spans are made here.
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,7 +26,7 @@ def trace(request: Request) -> None:
     """Have the answer say its `x-request-id` and trace context, and the log lines of the task that calls."""
     request_id = request.header(b"x-request-id") or ""
     if not _REQUEST_ID.fullmatch(request_id):
-        request_id = uuid.uuid4().hex
+        request_id = secrets.token_hex(16)
     given, bound = {"x-request-id": request_id}, {"request_id": request_id}
     parent = request.header(b"traceparent") or ""
     if found := _TRACE_PARENT.fullmatch(parent):

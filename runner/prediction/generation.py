@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+import structlog
+
 from runner.protocol.engine import FinishReason
 from runner.text.stream import TextStream
 from shared.errors import CogTritonError, GenericError, ShuttingDown
@@ -12,14 +14,15 @@ from shared.errors import CogTritonError, GenericError, ShuttingDown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from structlog.stdlib import BoundLogger
-
     from runner.metrics import Metrics
     from runner.prediction.admission import Ticket
     from runner.prediction.preparation import Prepared
     from runner.protocol.engine import LogProbs
     from runner.text.tokenizer import Tokenizer
     from runner.triton.generation import Generation
+
+
+log = structlog.get_logger()
 
 
 class Piece(NamedTuple):
@@ -45,7 +48,7 @@ class TextGeneration:
         tokenizer: Tokenizer,
         ticket: Ticket,
         metrics: Metrics,
-        log: BoundLogger,
+        prediction_id: str,
         received_at: float,
         *,
         log_performance: bool = False,
@@ -60,7 +63,7 @@ class TextGeneration:
         self._text = TextStream(tokenizer, prepared.stop_sequences)
         self._ticket = ticket
         self._metrics = metrics
-        self._log = log
+        self._prediction_id = prediction_id
         self._log_performance = log_performance
         self._received_at = received_at
         self._first_token_at: float | None = None
@@ -106,11 +109,11 @@ class TextGeneration:
             self.close()
             raise
         except CogTritonError as error:
-            self._log.info("prediction failed", error=error.for_log())
+            log.info("prediction failed", error=error.for_log(), prediction_id=self._prediction_id)
             self._end("failed", error.code)
             raise
         except Exception:
-            self._log.exception("prediction failed")
+            log.exception("prediction failed", prediction_id=self._prediction_id)
             self._end("failed", GenericError.code)
             raise GenericError from None
         if piece is None:
@@ -190,8 +193,9 @@ class TextGeneration:
     def _tell(self, duration: float, first: float) -> None:
         generating = duration - first
         count = self.token_count
-        self._log.info(
+        log.info(
             "prediction",
+            prediction_id=self._prediction_id,
             time_to_first_token=round(first, 4),
             request_latency=round(duration, 4),
             output_sequence_length=count,

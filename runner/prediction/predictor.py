@@ -60,14 +60,13 @@ class Predictor:
         What the engine itself refuses is raised by the iteration.
         """
         received_at = asyncio.get_running_loop().time()
-        bound = log.bind(prediction_id=prediction_id)
         try:
             ticket = await self.admission.enter(key)
         except CogTritonError as error:
             self._metrics.ended("refused", error.code)
             raise
         try:
-            prepared = await self._prepare(ask, bound)
+            prepared = await self._prepare(ask, prediction_id)
             ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens)
             return TextGeneration(
                 prepared,
@@ -75,26 +74,26 @@ class Predictor:
                 self.preparation.tokenizer,
                 ticket,
                 self._metrics,
-                bound,
+                prediction_id,
                 received_at,
                 log_performance=ask.log_performance or self._settings.log_performance_metrics,
             )
         except BaseException as error:
             ticket.leave()
-            raise self._failed(error, bound) from None
+            raise self._failed(error, prediction_id) from None
 
     def close(self) -> None:
         """Give back what it holds."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _prepare(self, ask: Ask, bound: structlog.stdlib.BoundLogger) -> Prepared:
+    async def _prepare(self, ask: Ask, prediction_id: str) -> Prepared:
         tokens: Sequence[int]
         if ask.prompt is not None and not isinstance(ask.prompt, str):
             tokens = ask.prompt
         else:
             text = await self.text_of(ask)
             if self._settings.log_prompts:
-                bound.info("prompt", prompt=text)
+                log.info("prompt", prompt=text, prediction_id=prediction_id)
             tokens = await self.tokens_of(text, templated=ask.messages is not None)
         return self.preparation.request(ask, tokens, next(self._request_ids))
 
@@ -118,15 +117,15 @@ class Predictor:
         except TimeoutError:
             raise PreparationTimedOut(seconds=_PREPARATION_SECONDS) from None
 
-    def _failed(self, error: BaseException, bound: structlog.stdlib.BoundLogger) -> BaseException:
+    def _failed(self, error: BaseException, prediction_id: str) -> BaseException:
         """The error that is told; it is counted, and logged."""
         if isinstance(error, asyncio.CancelledError):
             self._metrics.ended("cancelled")
             return error
         if not isinstance(error, CogTritonError):
-            bound.error("prediction failed", exc_info=error)
+            log.error("prediction failed", exc_info=error, prediction_id=prediction_id)
             error = GenericError()
         else:
-            bound.info("prediction failed", error=error.for_log())
+            log.info("prediction failed", error=error.for_log(), prediction_id=prediction_id)
         self._metrics.ended("failed", error.code)
         return error

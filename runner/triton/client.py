@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import grpc
 import structlog
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from runner.protocol.engine import Output, Statistics
 from runner.protocol.feed import (
@@ -28,6 +27,7 @@ from runner.protocol.feed import (
 )
 from runner.protocol.tokens import request_tensors
 from runner.triton.generation import Generation
+from runner.triton.messages import messages
 from runner.triton.model_repository import MODEL_NAME
 from shared.errors import (
     EngineNotReady,
@@ -42,9 +42,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+
     from runner.protocol.engine import Declaration, Request
     from runner.protocol.feed import Message
     from shared.errors import CogTritonError
+
+if not TYPE_CHECKING:
+    service_pb2 = messages("service_pb2")
+    service_pb2_grpc = messages("service_pb2_grpc")
 
 log = structlog.get_logger()
 

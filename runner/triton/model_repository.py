@@ -11,14 +11,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2 as model_config
 
 from runner.protocol import text, tokens
+from runner.triton.messages import messages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tritonclient.grpc import model_config_pb2 as model_config
+
     from runner.protocol.tensors import TensorSpec
+
+if not TYPE_CHECKING:
+    model_config = messages("model_config_pb2")
 
 MODEL_NAME = "tensorrt_llm"
 TEXT_MODEL_NAME = "ensemble"
