@@ -82,11 +82,15 @@ class Worker:
         texts = _Texts()
         asyncio.run_coroutine_threadsafe(self._generate(inputs, prediction, texts), self._loop)
         prediction.cancellation.on_cancel(lambda: self._loop.call_soon_threadsafe(texts.cancel))
+
         try:
-            yield from texts
+            for text in texts:
+                while texts.facts:
+                    prediction.record_metric(*texts.facts.popitem())
+                yield text
         finally:
             self._loop.call_soon_threadsafe(texts.cancel)
-            for name, value in texts.metrics.items():
+            for name, value in {**texts.facts, **texts.results}.items():
                 prediction.record_metric(name, value)
         if prediction.cancellation.cancelled:
             raise CancelationException
@@ -99,9 +103,9 @@ class Worker:
                 raise EngineNotReady
             self._engine.check()
             generation = await self._engine.predictor.start(inputs.ask(), prediction_id=prediction.id)
-            texts.metrics["input_token_count"] = generation.prompt_tokens
+            texts.facts["input_token_count"] = generation.prompt_tokens
             if generation.seed is not None:
-                texts.metrics["seed"] = generation.seed
+                texts.facts["seed"] = generation.seed
             texts.follow(generation)
             async for piece in generation:
                 if piece.text:
@@ -110,7 +114,7 @@ class Worker:
             error = problem
         finally:
             if generation is not None:
-                texts.metrics["output_token_count"] = generation.token_count
+                texts.results["output_token_count"] = generation.token_count
                 generation.close()
             texts.end(error)
 
@@ -163,7 +167,10 @@ class _Texts:
     """From the event loop to the thread in which Cog iterates: all the text that waits, at a time."""
 
     def __init__(self) -> None:
-        self.metrics: dict[str, int] = {}
+        self.facts: dict[str, int] = {}
+        """Metrics that are known when it begins, and that Cog has not been told of yet."""
+        self.results: dict[str, int] = {}
+        """Those that are known at its end."""
         self._texts: queue.SimpleQueue[str | CogTritonError | None] = queue.SimpleQueue()
         self._generation: TextGeneration | None = None
         self._cancelled = False

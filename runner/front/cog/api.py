@@ -115,7 +115,7 @@ class CogApi:
         """The body, checked; None when it was refused, and the answer is given."""
         kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
         body = await request.body()
-        if kind != "application/json":
+        if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
             error = BodyNotRead(reason="its Content-Type is not application/json")
             await request.respond_json(415, refusal(error))
             return None
@@ -135,7 +135,7 @@ class CogApi:
         )
         if asked.webhook is not None:
             await self._webhooks.check(asked.webhook)
-        in_background = _wants_no_waiting(request)
+        in_background = _wants_no_waiting(request) and not _wants_events(request)
         self._store.add(prediction)
         try:
             work: Work | CogTritonError

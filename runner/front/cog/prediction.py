@@ -42,7 +42,7 @@ class Work(Protocol):
         """Metrics that are known when it begins."""
 
     def results(self) -> dict[str, object]:
-        """Metrics that are known when it ends well."""
+        """Metrics that are known when it ends."""
 
     def cancel(self) -> None:
         """Have it end soon. May be called twice."""
@@ -92,8 +92,10 @@ class Prediction:
             view["error"] = self.error
         logs = self.logs if self._work is None else self._work.logs
         view |= {"id": self.id, "logs": logs, "metrics": self.metrics}
-        if self.output or self._file is not None:
-            view["output"] = self.output or self._file
+        if self._file is not None:
+            view["output"] = self._file
+        elif self.output or self.status == SUCCEEDED:
+            view["output"] = self.output
         return view | {"status": self.status}
 
     def full_view(self) -> dict[str, Any]:
@@ -142,7 +144,6 @@ class Prediction:
             output.append(text)
             for tell in on_change:
                 tell("output")
-        self.metrics |= work.results()
         self._file = work.output
         self._end(CANCELED if work.finish_reason == "cancelled" else SUCCEEDED)
 
@@ -158,11 +159,12 @@ class Prediction:
     def _end(self, status: str, error: str | None = None) -> None:
         self.status, self.error = status, error
         self.completed_at = _now()
-        self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
-        self.metrics = dict(sorted(self.metrics.items()))
         if self._work is not None:
+            self.metrics |= self._work.results()
             self.logs = self._work.logs
             self._work = None
+        self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
+        self.metrics = dict(sorted(self.metrics.items()))
         self._tell("completed")
 
     def _tell(self, event: str) -> None:

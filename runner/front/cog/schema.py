@@ -16,6 +16,7 @@ import orjson
 from shared.errors import InputInvalid, PredictionIdInvalid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SCHEMA_FILE = ".cog/openapi_schema.json"
@@ -112,7 +113,7 @@ class Schema:
             if not isinstance(body.get(key), str | None):
                 faults.add((key,), f'{_shown(body[key])} is not of type "string"')
         if faults.found:
-            raise Refused(faults.found)
+            raise Refused(sorted(faults.found, key=lambda fault: fault[0]))
         return Asked(
             path_id or prediction_id,
             inputs,
@@ -136,7 +137,7 @@ class Schema:
             if declared is not None:
                 if value is None and declared.get("nullable"):
                     continue
-                if reason := _wrong(declared, value):
+                for reason in _wrong(declared, value):
                     faults.add(("input", name), reason)
                 checked[name] = value
             elif not self._ignore_unknown:
@@ -161,20 +162,20 @@ class _Faults:
         self.found.append((place, InputInvalid(where=where, reason=reason)))
 
 
-def _wrong(declared: dict[str, Any], value: Any) -> str | None:
-    """What is wrong with a value, in the words of Cog's validator."""
+def _wrong(declared: dict[str, Any], value: Any) -> Iterator[str]:
+    """Everything that is wrong with a value, in the words of Cog's validator."""
     kind = declared["type"]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        minimum, maximum = declared.get("minimum"), declared.get("maximum")
+        if minimum is not None and value < minimum:
+            yield f"{_shown(value)} is less than the minimum of {minimum}"
+        if maximum is not None and value > maximum:
+            yield f"{_shown(value)} is greater than the maximum of {maximum}"
     right = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         right = True
     if not right:
-        return f'{_shown(value)} is not of type "{kind}"'
-    minimum, maximum = declared.get("minimum"), declared.get("maximum")
-    if minimum is not None and value < minimum:
-        return f"{_shown(value)} is less than the minimum of {minimum}"
-    if maximum is not None and value > maximum:
-        return f"{_shown(value)} is greater than the maximum of {maximum}"
-    return None
+        yield f'{_shown(value)} is not of type "{kind}"'
 
 
 def _shown(value: Any) -> str:
