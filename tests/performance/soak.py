@@ -1,180 +1,223 @@
 """Load with faults, for a while: `make soak`. Nothing may be lost, repeated or reordered, hang or leak.
 
-64 clients ask the mock engine, over and over: random lengths, some cancelled, some with stop sequences, some
-with bad input. Meanwhile the engine process is killed twice and Triton once.
+1 to 1,000 clients ask the mock engine, over and over: random lengths, 10% leave in the middle, 5% cancel, some
+send stop sequences, some bad input. Meanwhile the front, Triton and the engine process are killed and stopped
+for a while, several at once; each time predictions work again within 10 s. A prediction that nothing has
+disturbed has to end well, and whole; one that was disturbed has a beginning of its text and says with a code
+what happened, or its connection was cut because the front is gone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import asyncio
 import os
 import random
 import signal
-import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from shared.errors import from_text
+import httpx2
+
 from tests.performance.load import runner
-from tests.support.load import Stream, request, run_streams
 from tests.support.processes import marked, wait_gone
+from tests.support.soak_clients import Clients
 
-CLIENTS = 64
-RATE = 200
-LONGEST = 600
-STALL_SECONDS = 30
-MEMORY_GROWTH = 1.05
+if TYPE_CHECKING:
+    from tests.performance.load import Served
+
+STEP_SECONDS = 0.05  # 20 tokens a second for each of 1,000 streams: as much as a large GPU makes
+SIZES = [1, 16, 128, 512, 1000]
+RECOVERY_SECONDS = 10
+HUNG_SECONDS = 12  # in which the supervisor finds that a front does not answer
+MEMORY_GROWTH = 1.1
+MORE_DESCRIPTORS = 16  # of all processes together: connections that are kept
+FRONT, TRITON, ENGINE = "runner.front", "bin/tritonserver", "runner.engines.process"
+ROUND_SECONDS = 300  # a front that dies six times in five minutes ends the runner, as it should
 
 
-def counted(tokens: int) -> str:
-    return " ".join(str(number) for number in range(tokens))
+@dataclass(frozen=True)
+class Fault:
+    """These are killed, and those stopped for so many seconds."""
+
+    kill: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    seconds: float = 0
+
+    @property
+    def allowed(self) -> float:
+        """Seconds until predictions have to work again, from the end of it."""
+        return RECOVERY_SECONDS + (HUNG_SECONDS if self.seconds > HUNG_SECONDS else 0)
 
 
-class Client(threading.Thread):
-    """One client, one prediction after the other."""
+FAULTS = [
+    Fault(kill=(ENGINE,)),
+    Fault(kill=(FRONT,)),
+    Fault(stop=(ENGINE,), seconds=2),
+    Fault(kill=(TRITON,)),
+    Fault(stop=(FRONT,), seconds=2),
+    Fault(kill=(ENGINE, FRONT)),
+    Fault(stop=(TRITON,), seconds=2),
+    Fault(kill=(TRITON, FRONT), stop=(ENGINE,), seconds=1),
+    Fault(kill=(ENGINE,), stop=(FRONT, TRITON), seconds=1),
+]
 
-    def __init__(self, url: str, seed: int, until: float) -> None:
-        super().__init__()
-        self.address = urlsplit(url)
-        self.random = random.Random(seed)
-        self.until = until
-        self.outcomes: Counter[str] = Counter()
+
+class Soak:
+    """One runner under load, and what went wrong with it."""
+
+    def __init__(self, server: Served, directory: Path, seconds: float) -> None:
+        """`directory`: where it puts its own."""
+        self.mark = server.mark
+        self.directory = directory
+        self.seconds = seconds
         self.faults: list[str] = []
+        self.disturbed: list[tuple[float, float]] = []
+        self.recoveries: list[float] = []
+        self.clients = Clients(server.url, seed=1)
+        self.http = httpx2.AsyncClient(base_url=server.url, timeout=5)
 
-    def run(self) -> None:
-        while time.monotonic() < self.until:
-            kind = self.random.choices(["whole", "cancelled", "stopped", "bad"], [84, 10, 5, 1])[0]
-            tokens = self.random.randint(1, LONGEST)
+    async def run(self) -> None:
+        keeping = asyncio.create_task(self.clients.keep())
+        await self.burst()
+        before = await self.idle()
+        changing = asyncio.create_task(self.change_size())
+        rounds = max(1, round(self.seconds / ROUND_SECONDS))
+        pause = self.seconds / (rounds * len(FAULTS) + 1)
+        started = time.monotonic()
+        for number, fault in enumerate(FAULTS * rounds, 1):
+            await asyncio.sleep(max(0, started + number * pause - time.monotonic()))
+            await self.disturb(fault)
+        await asyncio.sleep(max(0, started + self.seconds - time.monotonic()))
+        changing.cancel()
+        await self.clients.finish(60)
+        await self.burst()
+        self.compare(before, await self.idle())
+        keeping.cancel()
+        await self.http.aclose()
+        self.judge()
+
+    async def change_size(self) -> None:
+        choice = random.Random(2)
+        while True:
+            self.clients.wanted = choice.choice(SIZES)
+            await asyncio.sleep(choice.uniform(2, 6))
+
+    async def burst(self) -> None:
+        """All clients at once: what a process needs for so many, it has after that."""
+        self.clients.wanted = max(SIZES)
+        await asyncio.sleep(4)
+        await self.clients.finish(60)
+
+    async def disturb(self, fault: Fault) -> None:
+        began = time.monotonic()
+        for part in fault.stop:
+            self.signal(part, signal.SIGSTOP)
+        for part in fault.kill:
+            self.signal(part, signal.SIGKILL)
+        await asyncio.sleep(fault.seconds)
+        for part in fault.stop:
+            self.signal(part, signal.SIGCONT)
+        over = time.monotonic()
+        recovered = await self.works_again(over + fault.allowed)
+        if not recovered:
+            self.faults.append(f"{fault}: predictions did not work again within {fault.allowed:g} s")
+        now = time.monotonic()
+        self.recoveries.append(now - over)
+        # What had begun a moment before may notice a moment later.
+        self.disturbed.append((began - 0.1, now + 1))
+
+    def signal(self, part: str, number: int) -> None:
+        for pid, command in marked(self.mark).items():
+            if part in command:
+                os.kill(pid, number)
+
+    async def works_again(self, until: float) -> bool:
+        while time.monotonic() < until:
             try:
-                getattr(self, kind)(tokens)
-            except (OSError, ValueError, AssertionError) as fault:
-                self.faults.append(f"{kind} {tokens}: {fault!r}")
+                answer = await self.http.post(
+                    "/predictions", json={"input": {"prompt": "x", "max_tokens": 2}}
+                )
+                if answer.status_code == httpx2.codes.OK and answer.json()["status"] == "succeeded":
+                    return True
+            except httpx2.TransportError:
+                pass
+            await asyncio.sleep(0.05)
+        return False
 
-    def whole(self, tokens: int) -> None:
-        self.check(self.ask({"prompt": "x", "max_tokens": tokens}), counted(tokens))
+    async def idle(self) -> Counter[str]:
+        """What the runner holds while nothing runs."""
+        deadline = time.monotonic() + 20
+        while True:
+            metrics = (await self.http.get("/metrics")).text
+            running = [line for line in metrics.splitlines() if line.startswith(_IDLE)]
+            if len(running) == len(_IDLE) and all(float(line.split()[-1]) == 0 for line in running):
+                break
+            if time.monotonic() > deadline:
+                self.faults.append(f"something still runs: {running}")
+                break
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
+        return self.held()
 
-    def stopped(self, tokens: int) -> None:
-        stop = f" {tokens}"
-        self.check(
-            self.ask({"prompt": "x", "max_tokens": 2 * LONGEST, "stop_sequences": json.dumps([stop])}),
-            # 5 also stops at 50, of which only " 5" has to have been seen: the first that begins with it.
-            counted(next(n for n in range(2 * LONGEST) if str(n).startswith(str(tokens)))),
-        )
+    def held(self) -> Counter[str]:
+        held: Counter[str] = Counter()
+        for pid in marked(self.mark):
+            process = Path(f"/proc/{pid}")
+            held["processes"] += 1
+            held["descriptors"] += len(list((process / "fd").iterdir()))
+            held["bytes"] += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        held["directories"] = len(list(self.directory.iterdir()))
+        return held
 
-    def bad(self, _tokens: int) -> None:
-        stream = self.ask({"prompt": "x", "prompt_template": "{nothing}"})
-        assert any(known in stream.result["error"] for known in ("E1003", "At capacity")), stream.result
-        self.outcomes["refused"] += 1
+    def compare(self, before: Counter[str], after: Counter[str]) -> None:
+        """Nothing is left of what was."""
+        print(f"idle before: {dict(before)}; after: {dict(after)}")
+        for what in ("processes", "directories"):
+            if after[what] != before[what]:
+                self.faults.append(f"{before[what]} {what} became {after[what]}")
+        if after["descriptors"] > before["descriptors"] + MORE_DESCRIPTORS:
+            self.faults.append(f"{before['descriptors']} descriptors became {after['descriptors']}")
+        if after["bytes"] > before["bytes"] * MEMORY_GROWTH:
+            self.faults.append(f"memory grew by {after['bytes'] / before['bytes']:.3f}")
 
-    def cancelled(self, tokens: int) -> None:
-        stream = self.ask({"prompt": "x", "max_tokens": LONGEST}, leave_after=tokens // 4)
-        assert counted(LONGEST).startswith(stream.text), stream.text[-100:]
-        self.outcomes["cancelled"] += 1
-
-    def ask(self, inputs: dict, leave_after: int | None = None) -> Stream:
-        """Run a prediction to its end, or until so many chunks have come."""
-        stream = Stream(inputs)
-        address = (self.address.hostname, self.address.port)
-        with socket.create_connection(address, timeout=STALL_SECONDS) as connection:
-            connection.sendall(request(self.address.netloc, inputs))
-            while data := connection.recv(1 << 16):
-                stream.feed(data, time.monotonic())
-                if leave_after is not None and len(stream.chunks) > leave_after:
-                    break
-        return stream
-
-    def check(self, stream: Stream, whole: str) -> None:
-        """A success has the whole text; a failure has a code, and the text before it is a beginning."""
-        result = stream.result
-        if result["status"] == "succeeded":
-            assert stream.text == whole, f"{len(stream.text)} characters instead of {len(whole)}"
-            self.outcomes["whole"] += 1
-            return
-        if "At capacity" in result["error"]:
-            # Cog gives a slot back some time after the answer; that all come back is checked at the end.
-            self.outcomes["at capacity"] += 1
-            time.sleep(0.2)
-            return
-        error = from_text(result["error"])
-        assert error is not None, result
-        assert whole.startswith(stream.text), stream.text[-100:]
-        self.outcomes[error.code] += 1
-        time.sleep(0.2)
-
-
-def memory(mark: str) -> int:
-    """Resident bytes of all processes of a runner."""
-    pages = 0
-    for pid in marked(mark):
-        try:
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:
-            continue
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    def judge(self) -> None:
+        """Whoever was not disturbed ended well."""
+        for attempt in self.clients.attempts:
+            disturbed = any(
+                began <= attempt.ended and attempt.began <= ended for began, ended in self.disturbed
+            )
+            if attempt.fault or not disturbed:
+                what = attempt.fault or f"{attempt.kind}: {attempt.outcome}, though nothing had happened"
+                self.faults.append(what)
+        print(f"outcomes: {dict(sorted(self.clients.outcomes.items()))}")
+        print(f"seconds to recover: {[round(seconds, 1) for seconds in self.recoveries]}")
+        if self.clients.outcomes["whole"] < 10 * self.seconds:
+            self.faults.append("hardly anything succeeded")
 
 
-def kill(mark: str, part: str) -> bool:
-    """Kill the process with `part` in its command line; False when there is none, since it is being started."""
-    pids = [pid for pid, command in marked(mark).items() if part in command]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    return bool(pids)
-
-
-def wait_slots_free(url: str, seconds: float) -> bool:
-    """Whether all slots come back: half as many predictions again as there are clients succeed at once."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        streams = run_streams(url, [{"prompt": "x", "max_tokens": 3}] * (CLIENTS * 3 // 2))
-        if all(stream.result["status"] == "succeeded" for stream in streams):
-            return True
-        time.sleep(0.5)
-    return False
+_IDLE = ("cog_triton_running ", "cog_triton_engine_active_requests ")
 
 
 def soak(seconds: float) -> list[str]:
     """Run it; return what went wrong."""
-    faults: list[str] = []
     with tempfile.TemporaryDirectory() as temporary:
-        with runner(Path(temporary), RATE) as server:
-            started = time.monotonic()
-            clients = [Client(server.url, number, started + seconds) for number in range(CLIENTS)]
-            for client in clients:
-                client.start()
-            kills = {0.3: "runner.engines.process", 0.5: "bin/tritonserver", 0.6: "runner.engines.process"}
-            sizes: list[tuple[float, int]] = []
-            while any(client.is_alive() for client in clients):
-                time.sleep(0.5)
-                share = (time.monotonic() - started) / seconds
-                sizes.append((share, memory(server.mark)))
-                if kills and share > min(kills) and kill(server.mark, kills[min(kills)]):
-                    del kills[min(kills)]
-            outcomes: Counter[str] = Counter()
-            for client in clients:
-                outcomes += client.outcomes
-                faults += client.faults
-            if not wait_slots_free(server.url, 20):
-                faults.append("slots were not given back")
-            mark = server.mark
-        if left := wait_gone(mark):
+        directory = Path(temporary)
+        runs = directory / "tmp"
+        runs.mkdir()
+        with runner(directory, step_seconds=STEP_SECONDS, TMPDIR=str(runs)) as server:
+            one = Soak(server, runs, seconds)
+            asyncio.run(one.run())
+        faults = one.faults
+        if left := wait_gone(server.mark):
             faults.append(f"still running: {left}")
-    # The first tenth is for warming up: threads and connections are made on demand.
-    early = [size for share, size in sizes if 0.1 < share < 0.3]
-    late = [size for share, size in sizes if 0.8 < share < 1]
-    growth = (sum(late) / len(late)) / (sum(early) / len(early))
-    print(f"outcomes: {dict(sorted(outcomes.items()))}; memory, last to first quarter: {growth:.3f}")
-    if growth > MEMORY_GROWTH:
-        faults.append(f"memory grew by {growth:.3f}")
-    if kills:
-        faults.append(f"never there to be killed: {list(kills.values())}")
-    if outcomes["whole"] < CLIENTS:
-        faults.append("hardly anything succeeded")
+        if entries := list(runs.iterdir()):
+            faults.append(f"left behind: {entries}")
     return faults
 
 
@@ -182,8 +225,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     faults = soak(parser.parse_args().seconds)
-    for fault in faults[:20]:
-        print(fault)
+    for fault, times in Counter(faults).most_common(20):
+        print(f"{times} x {fault}")
     print(f"{len(faults)} faults")
     return int(bool(faults))
 
