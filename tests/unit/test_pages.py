@@ -1,5 +1,7 @@
 """How pages of the docs are read, and that all of them are written so."""
 
+import re
+
 import pytest
 
 from tests.docs.pages import PageProblem, blocks, pages
@@ -73,3 +75,10 @@ def test_files_are_written_and_marks_obeyed():
     assert "[ $status = 3 ]" in text
     assert "never" not in text
     assert "{ serve\n} &\nuntil_says localhost:1/ready yes" in text
+
+
+def test_the_picture_of_a_prompts_way_names_files_that_there_are():
+    picture = (ROOT / "docs/architecture.md").read_text().partition("    a prompt ")[2].partition("\n\n")[0]
+    named = re.findall(r"runner/[\w./]+\.(?:py|c)", picture)
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).is_file()] == []
