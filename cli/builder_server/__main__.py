@@ -22,9 +22,10 @@ from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
 from runner.front.cog.webhooks import Webhooks
 from runner.front.health import Health
-from runner.front.server import listen, make_server
+from runner.front.server import make_server
 from runner.prediction.admission import Admission
 from runner.settings import Settings
+from shared.cog.server import listen
 from shared.errors import CogTritonError, PredictionNotFound
 from shared.logs import configure_logging, register_secret
 

@@ -46,6 +46,9 @@ class CogServer(Server):
         command = [sys.executable, "-m", "cog.server.http", "--host", self.host]
         return Command(command, environment, PROJECT_ROOT / "runner")
 
+    def close(self) -> None:
+        """As in the base class: Cog opens the socket itself."""
+
     async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
         """As in the base class."""
         seen, last = False, asyncio.get_running_loop().time()

@@ -1,6 +1,7 @@
-"""The process that answers HTTP: `python -m runner.front --control PATH --host ADDRESS --port PORT`.
+"""The process that answers HTTP: `python -m runner.front --control PATH --listen-fd FD`.
 
 The supervisor listens at PATH (runner/lifecycle/control.py): it says where the engine is, and when to finish.
+FD is the socket that clients connect to, which the supervisor keeps open, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +19,13 @@ import structlog
 import uvloop
 
 from runner.front.front import Front
-from runner.front.server import listen, make_server, tls_files
+from runner.front.server import make_server, tls_files
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
 from runner.settings import Settings
 from shared.errors import CogTritonError, GenericError
 from shared.logs import configure_logging
 
 if TYPE_CHECKING:
-    import socket
-
     import uvicorn
 
     from runner.triton.client import EngineClient
@@ -101,13 +101,12 @@ def main() -> int:
     """Serve; the exit status is 1 when that cannot begin."""
     parser = argparse.ArgumentParser(prog="runner.front")
     parser.add_argument("--control", required=True)
-    parser.add_argument("--host", default="0.0.0.0")
-    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--listen-fd", type=int, required=True)
     options = parser.parse_args()
     try:
         configure_logging()
         settings = Settings.from_environment(os.environ)
-        listener = listen(options.host, options.port)
+        listener = socket.socket(fileno=options.listen_fd)
         uvloop.run(serve(settings, options.control, listener))
     except CogTritonError as error:
         log.error(str(error))  # noqa: TRY400 - users see no traceback

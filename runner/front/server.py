@@ -1,16 +1,16 @@
-"""The listening socket and uvicorn around an ASGI application."""
+"""uvicorn around an ASGI application."""
 
 from __future__ import annotations
 
 import logging
-import socket
 import ssl
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from runner.front.protocol import Bounds, bounded, raise_descriptor_limit
-from shared.errors import PortInUse, SettingInvalid
+from shared.cog.server import BACKLOG
+from shared.errors import SettingInvalid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,23 +18,7 @@ if TYPE_CHECKING:
     from runner.front.app import App
     from runner.settings import Settings
 
-_BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 60
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Raises E4003 when the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise PortInUse(port=port) from None
-    listener.listen(_BACKLOG)
-    listener.setblocking(False)
-    return listener
 
 
 def tls_files(settings: Settings) -> tuple[Path, Path] | None:
@@ -76,7 +60,7 @@ def make_server(
         server_header=False,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace)),
     )

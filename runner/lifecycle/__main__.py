@@ -62,13 +62,13 @@ def _server(host: str, port: str) -> Server:
     """The HTTP server of the settings. Raises E4002 and E4003."""
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise SettingInvalid(setting="PORT", value=port, reason="a port is a number from 1 to 65535")
-    refuse_used_port(int(port), host)
     match os.environ.get("SERVER") or "front":
         case "front":
             return Front(host, int(port), tls=bool(os.environ.get("TLS_CERTIFICATE")))
         case "cog":
             from runner.cog.server import CogServer
 
+            refuse_used_port(int(port), host)
             return CogServer(host, int(port))
         case other:
             raise SettingInvalid(setting="SERVER", value=other, reason="it is front or cog")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.lifecycle.liveness import wait_until_hung
+from shared.cog.server import listen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ class Command:
     environment: Mapping[str, str]
     directory: Path | None = None
     """Its working directory; None: ours."""
+    pass_fds: Sequence[int] = ()
 
 
 class Server(ABC):
@@ -46,6 +48,10 @@ class Server(ABC):
         host = _HERE.get(self.host, self.host)
         address = f"[{host}]" if ":" in host else host
         return f"http{'s' if self.tls else ''}://{address}:{self.port}"
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let nobody connect any more, once the process has ended."""
 
     @abstractmethod
     def command(self, control_path: str) -> Command:
@@ -67,11 +73,24 @@ class Server(ABC):
 
 
 class Front(Server):
-    """Ours: runner/front."""
+    """Ours: runner/front.
+
+    The socket is opened here and handed on: clients that connect while a front is replaced wait for the next.
+    """
 
     liveness_path = "/health/live"
+
+    def __init__(self, host: str, port: int, *, tls: bool = False) -> None:
+        """Raises E4002 and E4003 when one cannot listen there."""
+        super().__init__(host, port, tls=tls)
+        self._listener = listen(host, port)
+
+    def close(self) -> None:
+        """As in the base class."""
+        self._listener.close()
 
     def command(self, control_path: str) -> Command:
         """As in the base class."""
         command = [sys.executable, "-m", "runner.front", "--control", control_path]
-        return Command([*command, "--host", self.host, "--port", str(self.port)], os.environ)
+        fd = self._listener.fileno()
+        return Command([*command, "--listen-fd", str(fd)], os.environ, pass_fds=[fd])

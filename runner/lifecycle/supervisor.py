@@ -122,6 +122,8 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             listener.close()
+            if self._server is not None:
+                self._server.close()
             # In this order: Triton waits for its clients.
             for process, grace in (
                 (self._http, _SERVER_GRACE_SECONDS),
@@ -262,7 +264,10 @@ class Supervisor:
             self._connected.clear()
             command = server.command(self.control_path)
             self._http = self._processes.start(
-                command.arguments, command.environment, directory=command.directory
+                command.arguments,
+                command.environment,
+                directory=command.directory,
+                pass_fds=command.pass_fds,
             )
             reason = await self._until_useless(server, self._http)
             self._http.signal(signal.SIGKILL)

@@ -10,6 +10,8 @@ import sys
 from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
 
+BACKLOG = 4096
+"""How many connections may wait to be accepted."""
 # A runner has its server watched over, and drained before it ends.
 SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
@@ -48,15 +50,31 @@ def free_port() -> int:
         return port
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises E4003 when the port is taken, E4002 when one cannot listen."""
+    listener = _bound(host, port)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
 def refuse_used_port(port: int, host: str = "127.0.0.1") -> None:
     """Raise E4003 when something listens on the port already, E4002 when one cannot listen there."""
+    _bound(host, port).close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    listener = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as problem:
+        if listener is not None:
+            listener.close()
         if problem.errno == errno.EADDRINUSE:
             raise PortInUse(port=port) from None
         reason = f"one cannot listen there: {problem.strerror or problem}"
         raise SettingInvalid(setting="PORT", value=f"{host}:{port}", reason=reason) from None
+    return listener

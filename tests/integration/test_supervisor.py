@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -103,6 +105,29 @@ def test_a_front_that_dies_is_replaced_and_the_engine_stays(ready):
     wait_for(lambda: ready.get().get("pid", before["pid"]) != before["pid"])
     assert ready.wait("READY")["address"] == before["address"]
     assert (ready.pid(ENGINE), ready.pid(TRITON)) == (engine, triton)
+
+
+def test_nobody_is_refused_while_a_front_is_replaced(ready):
+    front = ready.pid(FRONT)
+    ready.kill(FRONT)
+    with ExitStack() as connections:
+        clients = []
+        while not (fronts := {p for p, command in marked(ready.mark).items() if FRONT in command}) - {front}:
+            clients.append(connections.enter_context(socket.create_connection(("127.0.0.1", ready.port), 5)))
+            time.sleep(0.01)
+        assert len(clients) > 5
+        for client in clients:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert {client.makefile("rb").readline() for client in clients} == {b"HTTP/1.1 200 OK\r\n"}
+    assert fronts == {ready.pid(FRONT)}
+
+
+def test_once_the_front_has_ended_nobody_waits_for_another(ready):
+    ready.process.terminate()
+    wait_for(lambda: not any(FRONT in command for command in marked(ready.mark).values()))
+    with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", ready.port), 1) as client:
+        client.recv(1)
+    assert ready.process.wait(20) == 0
 
 
 def test_a_front_that_hangs_is_replaced_and_the_engine_stays(ready):

@@ -15,8 +15,9 @@ import uvloop
 from builder.engines.mock import counting_tokenizer
 from runner.front.front import Front
 from runner.front.protocol import Bounds, bounded
-from runner.front.server import listen, make_server, tls_files
+from runner.front.server import make_server, tls_files
 from runner.settings import Settings
+from shared.cog.server import listen
 from tests.support.fake_engine_client import FakeEngineClient
 
 

@@ -1,6 +1,6 @@
 """A front of a few lines: it speaks with its supervisor, and answers every GET with what it was told.
 
-    python -m tests.support.stub_front --control PATH --port PORT
+    python -m tests.support.stub_front --control PATH --listen-fd FD
 
 `GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open.
 """
@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import time
 from dataclasses import asdict
 
@@ -65,10 +66,10 @@ async def wait_open(port: int) -> None:
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control", required=True)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--listen-fd", type=int, required=True)
     options = parser.parse_args()
     front = StubFront(await Connection.connect(options.control))
-    await asyncio.start_server(front.answer, "127.0.0.1", options.port)
+    await asyncio.start_server(front.answer, sock=socket.socket(fileno=options.listen_fd))
     await front.listen_to_supervisor()
 
 

@@ -8,18 +8,18 @@ import sys
 
 from runner.lifecycle import liveness, restarts
 from runner.lifecycle.run_directory import run_directory
-from runner.lifecycle.server import Command, Server
+from runner.lifecycle.server import Command, Front
 from runner.lifecycle.supervisor import Supervisor
 from shared.errors import CogTritonError
 
 
-class Stub(Server):
+class Stub(Front):
     liveness_path = "/"
 
     def command(self, control_path):
-        module = "tests.support.stub_front"
-        command = [sys.executable, "-m", module, "--control", control_path, "--port", str(self.port)]
-        return Command(command, os.environ)
+        command = super().command(control_path)
+        arguments = [word.replace("runner.front", "tests.support.stub_front") for word in command.arguments]
+        return Command(arguments, os.environ, pass_fds=command.pass_fds)
 
 
 async def main() -> None:
