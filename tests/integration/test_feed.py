@@ -17,6 +17,7 @@ from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
 from tests.support.triton import triton
 
 FOR_EVER = 1_000_000_000
+STEPS_OF_AN_HOUR = 3600 * 36
 
 
 @pytest.fixture
@@ -275,3 +276,36 @@ def test_there_is_room_for_so_many_feeds_and_room_again_when_they_close(serve):
         server.wait_for(opens)
         for it in feeds:
             it.close()
+
+
+def test_a_reader_that_stops_for_good_is_closed_when_16_mib_wait_for_it(serve):
+    with serve(0) as server, feed(server) as it, feed(server) as other:
+        before = memory_of(server.process.pid)
+        # Nothing is read: the socket holds some hundred kB, and the rest waits in the bridge.
+        call = submit(server, it.number, {number: Request(0, [1], FOR_EVER) for number in range(1, 9)})
+        assert ends_of(call) == [("", 0)] * 8
+        assert "its client is too far behind; requests cancelled: 8" in server.log.read_text()
+        assert memory_of(server.process.pid) - before < 64 << 20
+        it.read_to_the_end()
+        waited = sum(map(len, it.tokens.values())) * 4
+        assert waited < 16 << 20
+        call = submit(server, other.number, {1: Request(0, [1], 100)})
+        other.wait_ends([1])
+        assert_whole(other, 1, 100)
+        assert ends_of(call) == [("", 0)]
+
+
+def test_as_many_steps_as_in_an_hour_leave_the_memory_as_it_was(tmp_path):
+    engine = write_mock(tmp_path / "engine", step_seconds=1e-6, max_seq_len=STEPS_OF_AN_HOUR + 1)
+    with triton(tmp_path, engine) as server, feed(server) as it:
+        call = submit(server, it.number, {1: Request(0, [1], STEPS_OF_AN_HOUR)})
+        memory = []
+        for at_least in (STEPS_OF_AN_HOUR // 10, STEPS_OF_AN_HOUR):
+            while len(it.tokens[1]) < at_least:
+                it.next_step()
+            memory.append([memory_of(pid) for pid in (server.process.pid, server.engine_pid())])
+        it.wait_ends([1])
+        assert_whole(it, 1, STEPS_OF_AN_HOUR)
+        assert ends_of(call) == [("", 0)]
+        for before, after in zip(*memory, strict=True):
+            assert after - before < 4 << 20

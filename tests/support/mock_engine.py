@@ -18,6 +18,7 @@ def write_mock(
     tokens_per_second: float = 0,
     time_to_first_token: float = 0,
     step_seconds: float = 0,
+    max_seq_len: int | None = None,
 ) -> Path:
     """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang."""
     (directory / "engine").mkdir(parents=True)
@@ -25,6 +26,7 @@ def write_mock(
         "tokens_per_second": tokens_per_second,
         "time_to_first_token": time_to_first_token,
         "step_seconds": step_seconds,
+        "max_seq_len": max_seq_len,
     }
     (directory / "config.json").write_text(json.dumps(config))
     script = {

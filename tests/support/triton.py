@@ -82,13 +82,17 @@ class Triton:
     """One tritonserver. `mark` is in the environment of all its processes."""
 
     def __init__(self, directory: Path, engine_dir: Path, **parameters: object) -> None:
-        """`http_port`: that of Triton's HTTP endpoints, which are closed without."""
+        """`http_port`: that of Triton's HTTP endpoints, which are closed without.
+
+        `unloads`: models can be unloaded.
+        """
         self.mark = uuid.uuid4().hex
         self.log = directory / "log"
         self.feed_path = directory / "feed"
         self.engine = EngineWatch(self.feed_path)
         layout = Layout.current()
         self.http_port = parameters.pop("http_port", None)
+        unloads = parameters.pop("unloads", False)
         settings = {
             "engine_python": layout.engine_python("mock"),
             "engine_kind": "mock",
@@ -103,13 +107,25 @@ class Triton:
         command += ["--allow-metrics=false", "--allow-gpu-metrics=false"]
         command += http_arguments(self.http_port and f"127.0.0.1:{self.http_port}")
         command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}"]
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(layout.triton_libraries), MARK: self.mark}
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+        if unloads:
+            command += ["--model-control-mode=explicit", "--load-model=*"]
+        self._command = command
+        self._environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(layout.triton_libraries),
+            MARK: self.mark,
+        }
+        self.process = self.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start it, also again."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
+            )
+        return self.process
 
     def wait_ready(self, seconds: float = 60) -> None:
         self.wait_for(self._is_ready, seconds)
