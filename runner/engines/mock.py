@@ -164,14 +164,16 @@ class MockEngine:
                 for request_id in self._cancelled:
                     del self._streams[request_id]
                 self._cancelled.clear()
-                streams = self._take_due(now)
+                is_step = now >= last_step + self._pause
+                streams = self._take_due(now) if is_step else []
                 for stream in streams:
                     outputs += self._advance(stream, now)
             yield outputs
             if any(stream.crashes for stream in streams):
                 os._exit(1)
-            # Steps that are a little late do not shift those that follow.
-            last_step = max(last_step + self._step_seconds, now - self._step_seconds)
+            # Steps that are a little late do not shift those that follow; cancels are told between two.
+            if is_step:
+                last_step = max(last_step + self._step_seconds, now - self._step_seconds)
 
     def _wait(self, not_before: float) -> float:
         """Sleep until there is something to do; return the time."""

@@ -161,6 +161,25 @@ def test_a_cancelled_stream_gets_nothing_more(start):
     assert [output.finish_reason for output in of_first] == [FinishReason.CANCELLED]
 
 
+def test_cancels_neither_hasten_steps_nor_put_them_off(start):
+    engine = start(step_seconds=0.02)
+    for number in range(200):
+        engine.submit(Request(number, [1], 10_000))
+    started, tokens, cancelled = time.monotonic(), 0, 0
+    for step in engine.steps():
+        tokens += sum(len(output.tokens) for output in step if output.request_id == 199)
+        if cancelled == 199:
+            break
+        engine.cancel(cancelled)
+        cancelled += 1
+    assert tokens <= (time.monotonic() - started) / 0.02 + 2
+    after = time.monotonic()
+    for step in engine.steps():
+        if any(output.tokens for output in step):
+            break
+    assert time.monotonic() - after < 1
+
+
 def test_cancelling_what_is_not_there_does_nothing(start):
     engine = start()
     engine.cancel(1)
