@@ -9,6 +9,7 @@ from cog import BaseRunner, ConcatenateIterator, Input, concurrent, streaming
 
 from runner.cog import cancellation
 from runner.cog.prediction import current_prediction
+from runner.cog.release import check_release
 from runner.cog.worker import Worker
 from runner.lifecycle.lifeline import end_with_parent
 from runner.prediction.inputs import Inputs
@@ -27,6 +28,7 @@ class Runner(BaseRunner):
     def setup(self) -> None:
         """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
         configure_logging()
+        check_release()
         cancellation.install()
         end_with_parent()
         self.worker = Worker(Settings.from_environment(os.environ))
