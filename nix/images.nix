@@ -161,7 +161,6 @@ perSM "cog-triton-runner" parts.engine-tensorrt-llm
       class = "Builder";
       gpu = true;
       environment = {
-        COG_MAX_CONCURRENCY = "1";
         BUILDER_OUTPUT_DIR = "/src";
         HF_HUB_CACHE = "/src/models";
       };

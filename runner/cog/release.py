@@ -10,7 +10,7 @@ RELEASE = "0.23.1"
 
 
 def check_release() -> None:
-    """Warn of a server whose insides may be others: tests/integration/test_cog_insides.py says which."""
+    """Warn of a server whose insides may be others; tests/integration/test_cog_lacks.py tells."""
     found = metadata.version("coglet")
     if found != RELEASE:
         structlog.get_logger().warning(
