@@ -1,6 +1,6 @@
 """Requests to the engine, and what comes back, for one event loop.
 
-Requests go to Triton over one kept gRPC stream; tokens, ends and errors come from the bridge over a feed, one
+Requests go to Triton over a few kept gRPC streams; tokens, ends and errors come from the bridge over a feed, one
 frame for each engine step (runner/protocol/feed.py). Over gRPC come only the errors of requests that the
 engine never got.
 """
@@ -59,6 +59,7 @@ _Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more
 _RECONNECT_SECONDS = 0.05
 _MALFORMED_SECONDS = 5.0  # before another try with a bridge that cannot be understood
 _CLOSE_SECONDS = 1.0
+_STREAMS = 4  # to Triton: gRPC takes the next request of a stream when it has sent the one before
 _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # Triton opens its port a moment after the engine is ready.
@@ -235,19 +236,31 @@ class EngineClient:
         return error
 
     async def _stream_requests(self, connection: _Connection) -> None:
-        """Hand requests to Triton as they come; returns when the gRPC stream ends."""
+        """Hand requests to Triton as they come; returns when a gRPC stream ends, and so the others."""
         await connection.engine_was_ready.wait()
         requests: _Requests = asyncio.Queue()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self._grpc_port}", _CHANNEL_OPTIONS) as channel:
             await channel.channel_ready()
-            call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(_taken(requests))
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            streams = [asyncio.create_task(self._stream(stub, requests)) for _ in range(_STREAMS)]
             connection.requests = requests
             self._ready.set()
             try:
-                async for response in call:
-                    self._refused(response)
-            except grpc.aio.AioRpcError as error:
-                log.warning("the stream of requests to Triton ended", error=error.details())
+                await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
+                connection.requests = None
+                for _ in streams:
+                    requests.put_nowait(None)
+                await asyncio.wait(streams, timeout=_CLOSE_SECONDS)
+            finally:
+                for stream in streams:
+                    stream.cancel()
+
+    async def _stream(self, stub: service_pb2_grpc.GRPCInferenceServiceStub, requests: _Requests) -> None:
+        try:
+            async for response in stub.ModelStreamInfer(_taken(requests)):
+                self._refused(response)
+        except grpc.aio.AioRpcError as error:
+            log.warning("a stream of requests to Triton ended", error=error.details())
 
     # ---- what comes
 
@@ -332,7 +345,7 @@ async def _taken(requests: _Requests) -> AsyncIterator[service_pb2.ModelInferReq
 
 
 async def _end_stream(streaming: asyncio.Task[None], requests: _Requests | None) -> None:
-    """End the gRPC stream, and only in need by breaking it off.
+    """End the gRPC streams, and only in need by breaking them off.
 
     Triton's server crashes now and then when a client does (triton-inference-server/server#7368, #8034).
     """

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from runner.protocol.engine import Declaration, FinishReason, Limits, Output, Request
 from runner.protocol.feed import EngineState, FeedFrame, encode_cancel
 from runner.protocol.outputs import encode_outputs
-from runner.triton.client import EngineClient
+from runner.triton.client import _STREAMS, EngineClient
 from shared.errors import (
     EngineNotReady,
     EngineProcessDied,
@@ -190,7 +190,7 @@ def test_when_the_feed_ends_all_fail_at_once_and_the_client_connects_anew(tmp_pa
             while (message := await bridge.requests.get()).parameters["feed"].int64_param == 1:
                 pass
             assert message.parameters["feed"].int64_param == 2
-            assert bridge.streams_ended == 1
+            assert bridge.streams_ended == _STREAMS
 
     run(check())
 
