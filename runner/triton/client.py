@@ -1,7 +1,7 @@
 """Requests to the engine, and what comes back, for one event loop.
 
-Requests go to Triton over a few kept gRPC streams; tokens, ends and errors come from the bridge over a feed, one
-frame for each engine step (runner/protocol/feed.py). Over gRPC come only the errors of requests that the
+Requests go to Triton over a few kept gRPC streams; tokens, ends and errors come from the bridge over a feed,
+one frame for each engine step (runner/protocol/feed.py). Over gRPC come only the errors of requests that the
 engine never got.
 """
 
