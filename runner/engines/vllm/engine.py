@@ -46,7 +46,10 @@ class VLLMEngine:
         """
         arguments = engine_arguments(engine_dir)
         with vllm_environment() as failures:
-            self._client, config = _load(arguments, failures)
+            self._start(arguments, failures)
+
+    def _start(self, arguments: dict[str, Any], failures: Path) -> None:
+        self._client, config = _load(arguments, failures)
         self.limits = Limits(
             sequence=config.model_config.max_model_len,
             prompt=config.model_config.max_model_len - 1,
@@ -60,7 +63,7 @@ class VLLMEngine:
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
         self._cancelled: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ending = threading.Event()
-        self._warm_up()
+        self._warm_up(failures)
 
     def submit(self, request: Request) -> None:
         """Raises E1104 for values that vLLM does not take."""
@@ -165,7 +168,7 @@ class VLLMEngine:
                 return True
         return False
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, failures: Path) -> None:
         """Use each way of sampling once: the first use of some compiles a kernel, for seconds."""
         for request in warm_up_requests(self.limits):
             self.submit(request)
@@ -176,7 +179,7 @@ class VLLMEngine:
             except queue.Empty:
                 step = None
             if isinstance(step, Exception) or self._client.resources.engine_dead:
-                raise VllmUnknownError(reason="the engine core died at its first requests")
+                raise coded([_logged(failures), "the engine core died at its first requests"])
             if time.monotonic() > deadline:
                 raise VllmUnknownError(reason=f"its first requests took more than {_WARM_UP_SECONDS:g} s")
             if step is not None:
@@ -214,6 +217,9 @@ def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:
         )
     except Exception as problem:
         # The cause is only in what the core has logged.
-        logged = failures.read_text(errors="replace") if failures.exists() else ""
-        raise coded([logged, f"{type(problem).__name__}: {problem}"]) from problem
+        raise coded([_logged(failures), f"{type(problem).__name__}: {problem}"]) from problem
     return client, config
+
+
+def _logged(failures: Path) -> str:
+    return failures.read_text(errors="replace") if failures.exists() else ""

@@ -72,7 +72,6 @@ def _logging(failures: Path) -> dict[str, object]:
                 "filename": str(failures),
                 "level": "ERROR",
                 "formatter": "line",
-                "delay": True,
             },
         },
         "loggers": {"vllm": {"handlers": ["stderr", "failures"], "level": level, "propagate": False}},

@@ -195,18 +195,20 @@ def measure(
 
 def run_runner(options: argparse.Namespace, report: Report, client: Path, scratch: Path) -> None:
     target = options.target
-    engine = write_engine(scratch / "engine")
+    engine = write_engine(scratch / "engine", rehearsal=options.rehearse)
     port = free_port()
     environment = {
         "COG_TRITON_HOME": str(target / "home"),
         "PYTHONPATH": f"{_ROOT}:{target / 'site'}",
         "PYTHONSAFEPATH": "1",
-        "ENGINE_DIR": str(engine),
+        "COG_WEIGHTS": str(engine),
+        "WEIGHTS_CACHE": str(scratch / "weights"),
         "END_ID": "-1",
         "SERVED_MODEL_NAME": _MODEL,
     }
     started = time.monotonic()
     command = [sys.executable, "-m", "runner.lifecycle", "--host", "127.0.0.1", "--port", str(port)]
+    command.append("--end-on-failure")
     with server(
         command, environment, options.log / "runner.log", f"http://127.0.0.1:{port}/health/ready"
     ) as pid:
@@ -286,6 +288,8 @@ def run_serve(
 def compute_processes() -> list[str]:
     """Which processes hold memory of the GPU."""
     command = ["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"]
+    if shutil.which(command[0]) is None:
+        return []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.splitlines()
 
@@ -298,6 +302,7 @@ def main() -> int:
     parser.add_argument(
         "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring"
     )
+    parser.add_argument("--rehearse", action="store_true", help="a tiny model, for a machine without a GPU")
     parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))
     options = parser.parse_args()
     options.target = options.target.resolve()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from shared.artifact import EngineFacts, PackedFile, write_archive
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -18,6 +20,21 @@ ENGINE_ARGUMENTS = {
     "max_model_len": 4096,
     # Every stream sends the same prompt.
     "enable_prefix_caching": False,
+}
+# Without a GPU: the same steps, to try them before a machine with one is asked for.
+REHEARSAL_ARGUMENTS = {
+    "load_format": "dummy",
+    "max_model_len": 512,
+    "enforce_eager": True,
+    "kv_cache_memory_bytes": 256 << 20,
+    "enable_prefix_caching": False,
+}
+_REHEARSAL_SHAPE = {
+    "hidden_size": 128,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
 }
 _SHAPE = {
     "architectures": ["LlamaForCausalLM"],
@@ -49,10 +66,11 @@ def prompt_text() -> str:
     return "".join(f" t{token}" for token in prompt_ids())
 
 
-def write_model(directory: Path, **shape: int) -> Path:
+def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
     """config.json and the tokenizer, in Hugging Face's form."""
     directory.mkdir(parents=True)
-    (directory / "config.json").write_text(json.dumps(_SHAPE | shape))
+    shape = _SHAPE | (_REHEARSAL_SHAPE if rehearsal else {})
+    (directory / "config.json").write_text(json.dumps(shape))
     (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, "bos_token_id": 0}))
     (directory / "tokenizer.json").write_text(json.dumps(_tokenizer()))
     (directory / "tokenizer_config.json").write_text(
@@ -61,19 +79,18 @@ def write_model(directory: Path, **shape: int) -> Path:
     return directory
 
 
-def write_engine(directory: Path, *, weights: Path | None = None, **arguments: object) -> Path:
-    """An unpacked engine, as the runner takes it; `weights`: a checkpoint instead of the made-up model."""
-    if weights is None:
-        write_model(directory / "engine")
-    else:
-        directory.mkdir(parents=True)
-        (directory / "engine").symlink_to(weights)
-    (directory / "tokenizer").mkdir()
-    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        (directory / "tokenizer" / name).write_bytes((directory / "engine" / name).read_bytes())
-    config = {"engine": "vllm", "model": "8b-shape", "engine_args": ENGINE_ARGUMENTS | arguments}
-    (directory / "config.json").write_text(json.dumps(config))
-    return directory
+def write_engine(directory: Path, *, rehearsal: bool = False) -> Path:
+    """An engine.tar, as a builder would make it."""
+    model = write_model(directory / "model", rehearsal=rehearsal)
+    arguments = REHEARSAL_ARGUMENTS if rehearsal else ENGINE_ARGUMENTS
+    config = {"engine": "vllm", "model": "8b-shape", "engine_args": arguments}
+    files = [PackedFile("config.json", json.dumps(config).encode())]
+    files.append(PackedFile("engine/config.json", model / "config.json"))
+    names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    files += [PackedFile(f"tokenizer/{name}", model / name) for name in names]
+    facts = EngineFacts(engine="vllm", model="8b-shape", cog_triton_version="0")
+    write_archive(directory / "engine.tar", facts, files)
+    return directory / "engine.tar"
 
 
 def _tokenizer() -> dict[str, object]:
