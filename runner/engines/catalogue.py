@@ -40,10 +40,13 @@ class EngineKind:
     ranks: Callable[[Path], int] = _one_rank
     """How many processes serve the engine in a directory, one for each GPU. Raises E2407, E2502 and E2504."""
 
+    seed_is_free: bool = True
+    """Whether a request with a seed costs no more than one without."""
+
     @property
     def seeds(self) -> bool:
-        """Whether it chooses by the seed of a request, so that one can be chosen for it, and told."""
-        return "seed" in self.honours
+        """Whether a seed is chosen for a request that has none, so that it can be told and sent again."""
+        return "seed" in self.honours and self.seed_is_free
 
 
 ENGINES = {
@@ -73,6 +76,8 @@ ENGINES = {
             implementation="runner.engines.vllm.engine:VLLMEngine",
             # It has no beams, whose lengths could be weighed.
             honours=_EVERY_PARAMETER - {"length_penalty"} | {"bad_words", "logit_bias", "log_probs"},
+            # One of its two model runners samples requests with seeds one by one.
+            seed_is_free=False,
             needs_cuda=(13, 0),
         ),
     )
