@@ -220,7 +220,7 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         }
         for path, body in bodies.values():
             measure(client, port, path, body, 8, pid)
-        for streams in options.streams:
+        for streams in options.streams * options.repeat:
             for name, (path, body) in bodies.items():
                 report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
         for kill in options.kill:
@@ -241,7 +241,13 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
 def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:
     model = write_model(scratch / "direct")
     done = subprocess.Popen(
-        [sys.executable, "-m", "tests.gpu.serving.direct", str(model), *map(str, options.streams)],
+        [
+            sys.executable,
+            "-m",
+            "tests.gpu.serving.direct",
+            str(model),
+            *map(str, options.streams * options.repeat),
+        ],
         cwd=_ROOT,
         env=os.environ | {"PYTHONPATH": f"{_ROOT}:{options.target / 'site'}"},
         stdout=subprocess.PIPE,
@@ -281,7 +287,7 @@ def run_serve(
     body = openai_body() | {"ignore_eos": True}
     with server(command, environment, options.log / f"{side}.log", f"http://127.0.0.1:{port}/health") as pid:
         measure(client, port, "/v1/completions", body, 8, pid)
-        for streams in options.streams:
+        for streams in options.streams * options.repeat:
             report.add(side, **measure(client, port, "/v1/completions", body, streams, pid))
 
 
