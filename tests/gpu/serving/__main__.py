@@ -305,6 +305,7 @@ def main() -> int:
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
     parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
+    parser.add_argument("--repeat", type=int, default=2, help="how often each number of streams is run")
     parser.add_argument(
         "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring"
     )
