@@ -14,7 +14,7 @@ from tests.support.processes import descendants
 IDLE = 1000
 PREDICTIONS = 100_000
 AT_ONCE = 500
-WARM = PREDICTIONS // 2  # by then what the allocator keeps no longer grows
+WARM = PREDICTIONS // 4
 GROWTH = 1.05
 
 
