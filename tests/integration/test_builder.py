@@ -210,6 +210,8 @@ def test_the_token_stays_inside(served):
 
 
 def test_cancel_ends_the_build_and_leaves_nothing(served):
+    # The build of the test before has given its place back.
+    wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
     (served.output / "engine.tar").unlink(missing_ok=True)
     served.hub.repositories["demo/slow"] = Repository(DEMO)
     with served.hub.holding():
