@@ -18,7 +18,7 @@ import pytest
 from builder.pipeline import build
 from demo.cog_server import CogServer
 from shared.artifact import extract_archive
-from shared.errors import CheckpointInvalid, UnsupportedArchitecture
+from shared.errors import CheckpointInvalid, UnsupportedArchitecture, from_text
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.hub import Hub, Repository
 
@@ -162,9 +162,10 @@ def test_an_engine_is_not_sent_elsewhere_on_this_machine(served):
     assert answer["error"].startswith("E1326 AddressRefused: ")
 
 
-def test_an_address_that_does_not_take_it(served):
+def test_an_address_that_does_not_take_it(served, answered):
     answer = served.predict({"output_file_prefix": f"{served.uploads.url}/no"}, config=config("demo/model"))
     assert answer["error"].startswith("E1330 UploadFailed: ")
+    answered(answer["error"], from_text(answer["error"]))
     assert "404" in answer["error"]
 
 

@@ -8,6 +8,13 @@ import time
 import httpx2
 import pytest
 
+from shared.errors import (
+    PredictionIdInvalid,
+    PredictionIdTaken,
+    PredictionNotFound,
+    PreparationTimedOut,
+    from_text,
+)
 from tests.support.front import running, words
 
 EVENTS = {"accept": "text/event-stream"}
@@ -87,13 +94,15 @@ def test_a_prediction_as_an_event_stream(client):
         ({"webhook_events_filter": ["bogus"]}, ["webhook_events_filter"], "completed"),
     ],
 )
-def test_a_body_that_breaks_the_schema_names_the_place(client, body, place, says):
+def test_a_body_that_breaks_the_schema_names_the_place(client, answered, body, place, says):
     answer = client.post("/predictions", json=body)
     assert answer.status_code == 422
     (fault,) = answer.json()["detail"]
     assert fault["loc"] == ["body", *place]
     assert says in fault["msg"]
-    assert answer.json()["error"].startswith("E1322 InputInvalid: ")
+    text = answer.json()["error"]
+    assert text.startswith("E1322 InputInvalid: ")
+    answered(text, from_text(text))
 
 
 def test_every_fault_is_told(client):
@@ -116,10 +125,12 @@ def test_unknown_inputs_are_left_out_with_a_setting(engine_directory):
 @pytest.mark.parametrize(
     ("content", "kind", "status"), [(b"no json", "application/json", 400), (b"{}", "text/plain", 415)]
 )
-def test_a_body_that_is_no_json(client, content, kind, status):
+def test_a_body_that_is_no_json(client, answered, content, kind, status):
     answer = client.post("/predictions", content=content, headers={"content-type": kind})
     assert answer.status_code == status
-    assert answer.json()["error"].startswith("E1321 BodyNotRead: ")
+    text = answer.json()["error"]
+    assert text.startswith("E1321 BodyNotRead: ")
+    answered(text, from_text(text))
 
 
 def test_an_error_of_the_prompt_has_its_code(client):
@@ -173,23 +184,25 @@ class TestIds:
         assert answer.json()["error"].startswith("E1323 PredictionIdInvalid: ")
 
     @pytest.mark.parametrize("wrong", ["%2e%2e%2fx", "a%00", "a" * 129])
-    def test_an_id_in_the_path_that_is_none(self, client, wrong):
+    def test_an_id_in_the_path_that_is_none(self, client, answered, wrong):
         answer = client.put(f"/predictions/{wrong}", json={"input": {"prompt": "a"}})
-        assert answer.json()["error"].startswith("E1323 PredictionIdInvalid: ")
+        answered(answer.json()["error"], PredictionIdInvalid())
 
     def test_two_that_differ(self, client):
         answer = client.put("/predictions/one", json={"id": "other", "input": {"prompt": "a"}})
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["msg"] == "prediction ID must match the ID supplied in the URL"
 
-    def test_one_that_runs_is_not_begun_again(self, client):
+    def test_one_that_runs_is_not_begun_again(self, client, answered):
         body = {"input": {"prompt": "a", "max_tokens": 500}}
         first = client.put("/predictions/twice", json=body, headers=ASYNC)
         assert (first.status_code, first.json()) == (202, {"id": "twice", "status": "starting"})
         again = client.put("/predictions/twice", json=body)
         assert again.status_code == 202
         assert again.json()["input"] == body["input"]
-        assert client.post("/predictions", json={"id": "twice", **body}).status_code == 409
+        taken = client.post("/predictions", json={"id": "twice", **body})
+        assert taken.status_code == 409
+        answered(taken.json()["error"], PredictionIdTaken())
         client.post("/predictions/twice/cancel")
 
 
@@ -211,10 +224,10 @@ class TestAsynchronous:
         assert running == ended
         assert "".join(data["chunk"] for kind, data in running if kind == "output") == words(100)
 
-    def test_what_is_not_there(self, client):
+    def test_what_is_not_there(self, client, answered):
         for answer in (client.get("/predictions/nobody"), client.post("/predictions/nobody/cancel")):
             assert answer.status_code == 404
-            assert answer.json()["error"].startswith("E1324 PredictionNotFound: ")
+            answered(answer.json()["error"], PredictionNotFound())
 
     def test_only_so_many_are_kept(self, engine_directory):
         with (
@@ -347,3 +360,9 @@ class TestOther:
 
     def test_shutdown_is_not_there(self, client):
         assert client.post("/shutdown").status_code == 404
+
+
+def test_a_prompt_that_takes_too_long_to_prepare(client, answered, monkeypatch):
+    monkeypatch.setattr("runner.prediction.predictor._PREPARATION_SECONDS", 0)
+    answer = client.post("/predictions", json={"input": {"prompt": "a " * 200_000, "max_tokens": 1}})
+    answered(answer.json()["error"], PreparationTimedOut(seconds=0))

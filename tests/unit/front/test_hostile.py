@@ -10,6 +10,7 @@ import time
 import httpx2
 import pytest
 
+from shared.errors import BodyTooLarge, TooManyConnections, from_text
 from tests.support.front import running
 
 LIMIT = 4096
@@ -46,6 +47,13 @@ def told(answer: bytes) -> tuple[int, str]:
     return int(head.split()[1]), json.loads(body)["error"][:5]
 
 
+def text_of(answer: bytes) -> str:
+    """The error of an answer, whole."""
+    # What follows is the answer to what was taken for another request.
+    text = answer.partition(b"\r\n\r\n")[2].decode()
+    return json.JSONDecoder().raw_decode(text)[0]["error"]
+
+
 def head(length: int, path: str = "/predictions") -> bytes:
     lines = (
         f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
@@ -60,9 +68,9 @@ def still_answers(front) -> bool:
     return answer.json()["output"] == ["95"]
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_comes(strict):
+def test_a_body_that_is_too_large_is_refused_before_it_comes(strict, answered):
     with connected(strict, head(100 << 20)) as connection:
-        assert b"E1320 BodyTooLarge" in connection.recv(1 << 16)
+        answered(text_of(everything(connection)), BodyTooLarge(limit=LIMIT))
 
 
 def test_a_body_that_grows_too_large(strict):
@@ -93,14 +101,18 @@ def test_headers_that_drip(strict):
     assert time.monotonic() < began + 10
 
 
-def test_headers_that_do_not_end(strict):
+def test_headers_that_do_not_end(strict, answered):
     with connected(strict, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 3000) as connection:
-        assert told(everything(connection)) == (431, "E1329")
+        answer = everything(connection)
+    assert told(answer) == (431, "E1329")
+    answered(text_of(answer), from_text(text_of(answer)))
 
 
-def test_a_body_that_does_not_come(strict):
+def test_a_body_that_does_not_come(strict, answered):
     with connected(strict, head(100) + b"{") as connection:
-        assert told(everything(connection)) == (408, "E1328")
+        answer = everything(connection)
+    assert told(answer) == (408, "E1328")
+    answered(text_of(answer), from_text(text_of(answer)))
 
 
 def test_no_http_at_all(strict):
@@ -108,7 +120,7 @@ def test_no_http_at_all(strict):
         assert everything(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_more_connections_than_there_may_be(strict):
+def test_more_connections_than_there_may_be(strict, answered):
     with contextlib.ExitStack() as stack:
         request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
         idle = [stack.enter_context(connected(strict, request)) for _ in range(20)]
@@ -117,6 +129,7 @@ def test_more_connections_than_there_may_be(strict):
         with connected(strict, request) as one_more:
             answer = everything(one_more)
         assert told(answer) == (503, "E1327")
+        answered(text_of(answer), TooManyConnections(limit=20))
         assert b"retry-after: 2\r\n" in answer
     assert still_answers(strict)
 

@@ -14,7 +14,7 @@ import pytest
 
 from runner.front.addresses import Addresses
 from runner.front.cog import webhooks
-from shared.errors import AddressRefused
+from shared.errors import AddressRefused, from_text
 from tests.support.front import running, words
 
 TOKEN = "the operator's"
@@ -104,11 +104,13 @@ def test_the_end_is_told_again_until_it_is_heard(engine_directory, monkeypatch):
     assert set(statuses(told)) == {"succeeded"}
 
 
-def test_a_webhook_on_this_machine_is_refused_unless_it_is_named(engine_directory):
+def test_a_webhook_on_this_machine_is_refused_unless_it_is_named(engine_directory, answered):
     with hook() as (address, told), running(engine_directory) as front:
         answer = predict(front, webhook=address)
         assert answer.status_code == 422
-        assert answer.json()["error"].startswith("E1326 AddressRefused: ")
+        text = answer.json()["error"]
+        assert text.startswith("E1326 AddressRefused: ")
+        answered(text, from_text(text))
     assert told == []
 
 
