@@ -23,6 +23,7 @@ image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and
 
 test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
 	$(run) pytest tests/images --timeout 1800
+	$(run) pytest tests/day_one -m containers --timeout 1800
 
 test-docs: setup-dev ## Type every command of the README and the docs (see tests/docs/pages.py; needs root)
 	@ci/install-image-tools

@@ -20,24 +20,13 @@ from typing import TYPE_CHECKING
 
 from tests.docs.pages import Block, blocks
 from tests.support.hub import Hub, Repository
-from tests.support.images import NIX_WITH_GITHUB
+from tests.support.images import docker_and_nix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HUB_MODELS = ("HuggingFaceTB/SmolLM2-135M-Instruct",)
 READY_SECONDS = 120
-PODMAN = "--cgroup-manager=cgroupfs --events-backend=file --runtime=runc"
-# podman's own limits are above what a container may have here, and loopback is the only network.
-DOCKER = """#!/bin/bash
-podman="podman --root {store}/root --runroot {store}/run {options}"
-verb=$1
-shift
-case $verb in
-run) exec $podman run --network=host --ulimit=nofile=10000:10000 --ulimit=nproc=10000:10000 "$@" ;;
-*) exec $podman "$verb" "$@" ;;
-esac
-"""
 REGISTRIES = ("r8.im", "ghcr.io")
 START = """set -eo pipefail
 at() { place=$1; echo "== $1: $2" >&2; }
@@ -81,21 +70,19 @@ def script(page: list[Block]) -> str:
 def main() -> int:
     page = Path(sys.argv[1])
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    with tempfile.TemporaryDirectory() as folder, Hub() as hub, registry(Path(folder)) as certificate:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Hub() as hub,
+        registry(Path(folder)) as certificate,
+        docker_and_nix(Path(folder)) as programs,
+    ):
         hub.repositories.update({name: Repository(Path("demo/model").resolve()) for name in HUB_MODELS})
-        for name, text in {"docker": DOCKER, "nix": NIX_WITH_GITHUB}.items():
-            program = Path(folder, "bin", name)
-            program.parent.mkdir(exist_ok=True)
-            program.write_text(
-                text.format(store=folder, options=PODMAN, nixpkgs=Path("nix/host-toolchain").resolve())
-            )
-            program.chmod(0o755)
         Path(folder, "auth.json").write_text("{}")
         typed = Path(folder, "page.bash")
         typed.write_text(script(blocks(str(page), page.read_text())))
         environment = {
             **os.environ,
-            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "PATH": f"{programs}:{os.environ['PATH']}",
             "HF_ENDPOINT": hub.url,
             "HF_HOME": f"{folder}/huggingface",
             "XDG_CACHE_HOME": f"{folder}/cache",
@@ -106,10 +93,6 @@ def main() -> int:
         }
         # As typed at a terminal: a program without a pipe has no input.
         done = subprocess.run(["bash", typed], stdin=subprocess.DEVNULL, env=environment, check=False)
-        if Path(folder, "root").exists():
-            for removal in (("rm", "--all", "--force"), ("rmi", "--all", "--force")):
-                subprocess.run([f"{folder}/bin/docker", *removal], check=False, capture_output=True)
-            subprocess.run(["umount", f"{folder}/root/overlay"], check=False, capture_output=True)
     return done.returncode
 
 

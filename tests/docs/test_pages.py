@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.docs.pages import blocks, pages
-from tests.support.images import ROOT, copy_repository, run
+from tests.support.images import ROOT, clone_repository
 
 # Ends whatever the page has started, also when it is killed.
 ISOLATED = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -21,15 +21,7 @@ WITH_COMMANDS = [
 
 @pytest.fixture
 def clone(tmp_path):
-    """The repository as a reader has it, with the environments of this one, which take a minute to make."""
-    copy = copy_repository(tmp_path / "cog-triton")
-    for made in (".venv", ".build"):
-        (copy / made).symlink_to(ROOT / made)
-    who = ["-c", "user.name=reader", "-c", "user.email=reader@example.com"]
-    run("git", "init", "--quiet", cwd=copy)
-    run("git", "add", ".", cwd=copy)
-    run("git", *who, "commit", "--quiet", "--message=As it is", cwd=copy)
-    return copy
+    return clone_repository(tmp_path / "cog-triton")
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -35,6 +36,16 @@ fi
 exec /usr/bin/nix "${{words[@]}}" --override-input nixpkgs path:{nixpkgs} $lock \\
     --option sandbox false --option build-users-group '' --option substituters '' "$@"
 """
+# podman's own limits are above what a container may have here, and loopback is the only network.
+DOCKER = """#!/bin/bash
+podman="{podman} --root {store}/root --runroot {store}/run"
+verb=$1
+shift
+case $verb in
+run) exec $podman run --network=host {limits} "$@" ;;
+*) exec $podman "$verb" "$@" ;;
+esac
+"""
 LIMITS = ["--ulimit=nofile=10000:10000", "--ulimit=nproc=10000:10000"]
 
 
@@ -63,6 +74,18 @@ def copy_repository(into):
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, into / name, follow_symlinks=False)
     return into
+
+
+def clone_repository(into):
+    """The repository as a reader has it, with the environments of this one, which take a minute to make."""
+    copy = copy_repository(into)
+    for made in (".venv", ".build"):
+        (copy / made).symlink_to(ROOT / made)
+    who = ["-c", "user.name=reader", "-c", "user.email=reader@example.com"]
+    run("git", "init", "--quiet", cwd=copy)
+    run("git", "add", ".", cwd=copy)
+    run("git", *who, "commit", "--quiet", "--message=As it is", cwd=copy)
+    return copy
 
 
 def stored_bytes(directory):
@@ -106,6 +129,27 @@ class Container:
     def logs(self):
         done = podman("logs", self.name)
         return done.stdout + done.stderr
+
+
+@contextmanager
+def docker_and_nix(folder):
+    """A folder of programs for PATH: `docker` is podman with a store of its own, which is removed in the end, and
+    `nix` has this machine's toolchain where it would fetch nixpkgs from GitHub.
+    """
+    programs = folder / "bin"
+    programs.mkdir()
+    docker = DOCKER.format(podman=shlex.join(PODMAN), store=folder, limits=shlex.join(LIMITS))
+    nix = NIX_WITH_GITHUB.format(nixpkgs=ROOT / "nix/host-toolchain")
+    for name, text in {"docker": docker, "nix": nix}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    try:
+        yield programs
+    finally:
+        if (folder / "root").exists():
+            for removal in (("rm", "--all", "--force"), ("rmi", "--all", "--force")):
+                run(programs / "docker", *removal, check=False)
+            run("umount", folder / "root/overlay", check=False)
 
 
 @contextmanager
