@@ -136,6 +136,12 @@ def parts(*, dev: bool, vllm: bool = False) -> list[Part]:
         Part(
             "ctranslate2 engine", HOME / "engines/ctranslate2", locks / "engine-ctranslate2.txt", environment
         ),
+        Part(
+            "tokenizer converter",
+            HOME / "tokenizer-converter",
+            locks / "tokenizer-converter.txt",
+            environment,
+        ),
         Part("engine bridge", HOME / "bridge", locks / "bridge.txt", bridge, bridge_sources()),
     ]
 

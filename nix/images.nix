@@ -151,6 +151,7 @@ perSM "cog-triton-runner" parts.engine-tensorrt-llm
       parts.base
       parts.python
       parts.runner
+      parts.tokenizer-converter
       parts.engine-ctranslate2
       parts.engine-tensorrt-llm-build
       (parts.application "builder")
@@ -162,7 +163,6 @@ perSM "cog-triton-runner" parts.engine-tensorrt-llm
       gpu = true;
       environment = {
         BUILDER_OUTPUT_DIR = "/src";
-        HF_HUB_CACHE = "/src/models";
       };
       ports = [ 5000 ];
     };

@@ -86,14 +86,18 @@ rec {
         paths = [
           "tmp"
           "var/tmp"
-          "home/cog"
+          "home/cog/.cache/huggingface"
         ];
       }
+      # Where a cache of the hub is mounted into images whose user is root.
+      (link "root/.cache" "/home/cog/.cache")
     ];
     attributes = {
       "tmp".mode = 1023; # 1777
       "var/tmp".mode = 1023;
       "home/cog" = own;
+      "home/cog/.cache" = own;
+      "home/cog/.cache/huggingface" = own;
     };
   };
 
@@ -152,6 +156,13 @@ rec {
     place = "${home}/engines/ctranslate2";
   };
 
+  tokenizer-converter = environmentLayer {
+    name = "tokenizer-converter";
+    place = "${home}/tokenizer-converter";
+    # Of the models' modules, the few that make tokenizers are loaded.
+    seldom = [ "transformers/models" ];
+  };
+
   engine-vllm =
     sm:
     mkEngineLayer "vllm" sm (environment {
@@ -208,15 +219,14 @@ rec {
         {
           do = "directories";
           paths = [
-            "src/models"
             "src/triton_model_repo/tensorrt_llm/1"
             "var/cache/cog-triton"
           ];
         }
-      ];
+      ]
+      ++ (if predictor == "builder" then [ (files sources.examples "src/examples") ] else [ ]);
       attributes = {
         "src" = own;
-        "src/models" = own;
         "var/cache/cog-triton" = own;
       };
     };

@@ -36,6 +36,9 @@ in
     ]
   );
 
+  # Configs, as people name them to the builder.
+  examples = select "examples" "examples(/.*)?" "examples/.*[.]yaml" + "/examples";
+
   # What the compiler reads; constants.h has what comes from Python modules.
   bridge = select "bridge" "runner|runner/bridge" (
     builtins.concatStringsSep "|" [

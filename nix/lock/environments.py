@@ -30,6 +30,7 @@ class Environment:
 ENVIRONMENTS = (
     Environment("runner"),
     Environment("engine-ctranslate2"),
+    Environment("tokenizer-converter"),
     Environment("triton"),
     Environment("bridge"),
     # Runs in the Python of whoever builds, nixpkgs' or the host's: this one or newer.

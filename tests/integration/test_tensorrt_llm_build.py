@@ -260,9 +260,9 @@ def hub(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("example", "model"),
     [
-        ("llama-2-7b-chat", "meta-llama/Llama-2-7b-chat-hf"),
-        ("llama-2-7b-chat-int8", "meta-llama/Llama-2-7b-chat-hf"),
-        ("mistral-7b-instruct", "mistralai/Mistral-7B-Instruct-v0.2"),
+        ("llama/llama-2-7b-chat-1gpu", "meta-llama/Llama-2-7b-chat-hf"),
+        ("llama/llama-2-7b-chat-int8-1gpu", "meta-llama/Llama-2-7b-chat-hf"),
+        ("mistral/mistral-7b-instruct", "mistralai/Mistral-7B-Instruct-v0.2"),
     ],
 )
 def test_an_example_builds_from_config_to_archive(builder, hub, example, model):

@@ -50,7 +50,9 @@ def test_the_schema_knows_the_engines_and_forbids_other_keys():
     assert all(section["additionalProperties"] is False for section in sections)
 
 
-@pytest.mark.parametrize("example", sorted((PROJECT_ROOT / "examples").iterdir()), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example", sorted((PROJECT_ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.stem
+)
 def test_editors_check_each_example_by_the_schema(example):
     first, _, _ = example.read_text().partition("\n")
     named = first.removeprefix("# yaml-language-server: $schema=")

@@ -13,43 +13,43 @@ from tests.unit.tensorrt_llm.commands import lines, warnings
 FOLDER = PROJECT_ROOT / "examples"
 
 COMMANDS = {
-    "llama-2-70b-4gpu": """
+    "llama/llama-2-70b-4gpu": """
         quantization/quantize.py --model_dir model --dtype float16 --qformat full_prec --tp_size 4 --pp_size
             1 --output_dir checkpoint
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --max_batch_size 64 --max_num_tokens
             8192 --max_seq_len 4096 --gemm_plugin auto --workers 4
     """,
-    "llama-2-7b-chat-int8": """
+    "llama/llama-2-7b-chat-int8-1gpu": """
         quantization/quantize.py --model_dir model --dtype float16 --qformat int8_wo --tp_size 1 --pp_size 1
             --output_dir checkpoint
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --max_batch_size 64 --max_num_tokens
             8192 --max_seq_len 4096 --gemm_plugin auto
     """,
-    "llama-2-7b-chat": """
+    "llama/llama-2-7b-chat-1gpu": """
         quantization/quantize.py --model_dir model --dtype float16 --qformat full_prec --tp_size 1 --pp_size
             1 --output_dir checkpoint
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --max_batch_size 64 --max_num_tokens
             8192 --max_seq_len 4096 --gemm_plugin auto
     """,
-    "llama-3.1-8b-awq": """
+    "llama/llama-3.1-8b-awq": """
         quantization/quantize.py --model_dir model --output_dir checkpoint --dtype bfloat16 --qformat
             int4_awq --awq_block_size 128
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --gpt_attention_plugin bfloat16
             --gemm_plugin bfloat16 --max_batch_size 64 --max_seq_len 8192
     """,
-    "mistral-7b-instruct": """
+    "mistral/mistral-7b-instruct": """
         quantization/quantize.py --model_dir model --dtype bfloat16 --qformat full_prec --tp_size 1
             --pp_size 1 --output_dir checkpoint
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --max_batch_size 64 --max_num_tokens
             8192 --max_seq_len 8192 --gemm_plugin auto
     """,
-    "starcoder": """
+    "gpt/starcoder": """
         models/core/gpt/convert_checkpoint.py --model_dir model --output_dir checkpoint --gpt_variant
             starcoder --dtype float16 --smoothquant 0.5 --int8_kv_cache
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --gemm_plugin float16 --max_batch_size
             64
     """,
-    "tiny-gpt2": """
+    "gpt/config": """
         models/core/gpt/convert_checkpoint.py --model_dir model --output_dir checkpoint --dtype float16
         trtllm-build --checkpoint_dir checkpoint --output_dir engine --max_batch_size 8 --max_num_tokens
             1024
@@ -62,7 +62,9 @@ def unfolded(text: str) -> list[str]:
 
 
 def test_every_example_is_here():
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(COMMANDS)
+    assert {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")} == {
+        f"{name}.yaml" for name in COMMANDS
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

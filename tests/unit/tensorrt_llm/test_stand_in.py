@@ -15,7 +15,7 @@ CONVERTERS = {
     "gpt": arguments.convert_gpt,
     "qwen": arguments.convert_qwen,
 }
-EXAMPLES = sorted((PROJECT_ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted((PROJECT_ROOT / "examples").rglob("*.yaml"))
 
 
 def parser(tool):
