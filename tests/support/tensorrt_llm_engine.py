@@ -23,9 +23,13 @@ def write_engine(
     server: dict | None = None,
     tp_size: int = 1,
     plugins: dict | None = None,
+    eos_id: int | None = None,
     **script: object,
 ) -> Path:
-    """An unpacked engine.tar; `server` are the arguments of server.tensorrt_llm, `script` the stand-in's."""
+    """An unpacked engine.tar; `server` are the arguments of server.tensorrt_llm, `script` the stand-in's.
+
+    With `eos_id` it has a tokenizer of which nothing else is known.
+    """
     engine = directory / "engine"
     engine.mkdir(parents=True)
     config: dict[str, object] = {"engine": "tensorrt_llm"}
@@ -49,6 +53,12 @@ def write_engine(
     (engine / "config.json").write_text(json.dumps(built))
     for rank in range(tp_size):
         (engine / f"rank{rank}.engine").write_bytes(b"engine")
+    if eos_id is not None:
+        tokenizer = directory / "tokenizer"
+        tokenizer.mkdir()
+        (tokenizer / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+        added = [{"id": eos_id, "content": "</s>"}]
+        (tokenizer / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
     stand_in = {
         "error_id": ERROR,
         "gpu_error_id": GPU_ERROR,

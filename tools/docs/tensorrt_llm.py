@@ -25,6 +25,9 @@ leads them. `WORLD_SIZE` is not needed; when it is set, it must be that number.
 | bad words | yes |
 | max_tokens | up to what the prompt leaves of max_seq_len |
 
+With min_tokens the tokenizer's own EOS cannot be chosen before so many tokens; another end id is until then
+a token like any other. Stop words know no min_tokens, and one of several tokens may begin in the prompt.
+
 A prompt may have max_seq_len - 1 tokens with chunked context; without, at most max_num_tokens too (engines
 that pad prompts: max_input_len).
 

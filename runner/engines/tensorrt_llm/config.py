@@ -12,7 +12,6 @@ _MODES = {"auto": "Auto", "top_k": "TopK", "top_p": "TopP", "top_k_top_p": "TopK
 _KV_CACHE = {
     "max_tokens_in_paged_kv_cache": "max_tokens",
     "max_attention_window_size": "max_attention_window",
-    "sink_token_length": "sink_token_length",
     "kv_cache_free_gpu_mem_fraction": "free_gpu_memory_fraction",
     "kv_cache_host_memory_bytes": "host_cache_size",
     "kv_cache_onboard_blocks": "onboard_blocks",

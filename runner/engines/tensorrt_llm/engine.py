@@ -10,12 +10,13 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from runner.protocol.engine import Limits, Output, Statistics
+from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 
 from .config import executor_config
+from .end_ids import in_order
 from .errors import coded, leaves_gpu_broken, not_loaded
 from .parameters import parse_parameters
-from .requests import check, end_ids_of, executor_request
+from .requests import check, executor_request, minimum_of
 from .responses import Sequencer
 from .settings import read_settings
 
@@ -62,15 +63,16 @@ class TensorRTLLMEngine:
 
     def submit(self, request: Request) -> None:
         """Raises E1104, E2501 and E2500."""
-        vocab_size = self._settings.vocab_size
         check(request)
-        others = frozenset(end_ids_of(request, vocab_size)[1:])
+        end_ids = in_order(request.end_ids, self._settings.vocab_size, self._settings.eos_id)
         with self._lock:
             try:
-                executor_id = self._executor.enqueue_request(executor_request(self._api, request, vocab_size))
+                executor_id = self._executor.enqueue_request(executor_request(self._api, request, end_ids))
             except RuntimeError as error:
                 raise coded(str(error)) from error
-            self._sequencers[executor_id] = Sequencer(request.request_id, others)
+            self._sequencers[executor_id] = Sequencer(
+                request.request_id, frozenset(end_ids[1:]), minimum_of(request)
+            )
             self._executor_ids[request.request_id] = executor_id
 
     def cancel(self, request_id: int) -> None:
@@ -108,7 +110,11 @@ class TensorRTLLMEngine:
 
     def statistics(self) -> Statistics:
         """Of the latest iteration; the executor tells nothing while it has nothing to do."""
-        for iteration in self._executor.get_latest_iteration_stats():
+        try:
+            iterations = self._executor.get_latest_iteration_stats()
+        except RuntimeError:
+            iterations = []  # it has been shut down
+        for iteration in iterations:
             cache = iteration.kv_cache_stats
             self._statistics = Statistics(
                 active_requests=iteration.num_active_requests,
@@ -122,7 +128,12 @@ class TensorRTLLMEngine:
         sequencer = self._sequencers.get(response.request_id)
         if sequencer is None:
             return None
-        if response.has_error() or response.result.is_final:
+        output = sequencer.output(response)
+        ended = response.has_error() or response.result.is_final
+        ended_by_us = not ended and output and output.finish_reason is not FinishReason.NOT_FINISHED
+        if ended_by_us:
+            self._executor.cancel_request(response.request_id)
+        if ended or ended_by_us:
             del self._sequencers[response.request_id]
             del self._executor_ids[sequencer.request_id]
-        return sequencer.output(response)
+        return output

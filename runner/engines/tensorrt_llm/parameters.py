@@ -38,6 +38,12 @@ def _fraction(text: str) -> float:
     return number
 
 
+def _inner_fraction(text: str) -> float:
+    if (number := _fraction(text)) in (0, 1):
+        raise ValueError
+    return number
+
+
 def _number(text: str, lowest: int) -> int:
     number = int(text)
     if not lowest <= number < 2**63:
@@ -64,6 +70,12 @@ def _devices(text: str) -> list[int]:
     return devices
 
 
+def _no_sink_tokens(text: str) -> None:
+    """KvCacheConfig refuses 0, and its manager every other number ("streamLLM is not supported")."""
+    if int(text):
+        raise ValueError
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
@@ -78,17 +90,19 @@ _FLAG = "true or false"
 EFFECTIVE: Mapping[str, Effective] = {
     "batch_scheduler_policy": Effective(
         "SchedulerConfig.capacity_scheduler_policy",
-        "guaranteed_no_evict or max_utilization",
+        "guaranteed_no_evict, or max_utilization, which turns enable_chunked_context on",
         _one_of("guaranteed_no_evict", "max_utilization"),
     ),
     "kv_cache_free_gpu_mem_fraction": Effective(
-        "KvCacheConfig.free_gpu_memory_fraction", "a number from 0 to 1", _fraction
+        "KvCacheConfig.free_gpu_memory_fraction", "a number above 0 and below 1", _inner_fraction
     ),
     "max_tokens_in_paged_kv_cache": Effective("KvCacheConfig.max_tokens", "a number of tokens", _positive),
     "max_attention_window_size": Effective(
         "KvCacheConfig.max_attention_window", "one number of tokens, or several with commas", _positives
     ),
-    "sink_token_length": Effective("KvCacheConfig.sink_token_length", "a number of tokens", _count),
+    "sink_token_length": Effective(
+        "nothing", "0: TensorRT-LLM no longer has attention sinks", _no_sink_tokens
+    ),
     "kv_cache_host_memory_bytes": Effective("KvCacheConfig.host_cache_size", "a number of bytes", _count),
     "kv_cache_onboard_blocks": Effective("KvCacheConfig.onboard_blocks", _FLAG, _boolean),
     "enable_kv_cache_reuse": Effective("KvCacheConfig.enable_block_reuse", _FLAG, _boolean),
@@ -186,12 +200,33 @@ def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
             _warn_of_unknown(name)
             continue
         try:
-            values[name] = EFFECTIVE[name].parse(text)
+            value = EFFECTIVE[name].parse(text)
         except (ValueError, KeyError):
             raise ServerParameterInvalid(
                 parameter=name, value=argument, reason=f"it must be {EFFECTIVE[name].values}"
             ) from None
+        if value is not None:
+            values[name] = value
+    _chunk_what_may_be_paused(values)
     return values
+
+
+def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
+    """With max_utilization, set chunked context where nothing is said of it. Raises E2505 where it is off.
+
+    A paused request starts again with what it has written as a part of its prompt, which without chunks may
+    be longer than the longest: the executor refuses each streaming one that may get there.
+    """
+    policy = values.get("batch_scheduler_policy")
+    if policy != "max_utilization":
+        return
+    if values.setdefault("enable_chunked_context", True):
+        return
+    raise ServerParameterInvalid(
+        parameter="batch_scheduler_policy",
+        value=policy,
+        reason="without enable_chunked_context that refuses prompts and answers that fit the engine",
+    )
 
 
 def _warn_of_unknown(name: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from runner.protocol.engine import Request, SamplingParameters
@@ -21,24 +22,26 @@ def check(request: Request) -> None:
         raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MOST_TOP_K} is possible")
 
 
-def end_ids_of(request: Request, vocab_size: int) -> tuple[int, ...]:
-    """The end ids that the model can write at all, in order."""
-    return tuple(sorted(token for token in request.end_ids if 0 <= token < vocab_size))
+def minimum_of(request: Request) -> int:
+    """How many tokens there are at least before the sequence may end; 0 when none are asked for."""
+    return max(request.sampling.min_tokens or 0, 0)
 
 
-def executor_request(executor: ModuleType, request: Request, vocab_size: int) -> Any:
-    """The `executor.Request` for a request that passed the checks.
+def executor_request(executor: ModuleType, request: Request, end_ids: Sequence[int]) -> Any:
+    """The `executor.Request` for a request that passed the checks; `end_ids` as `in_order` gives them.
 
-    TensorRT-LLM has one end id: the others go as stop words of one token, which responses.py takes out of the
-    output again. Raises RuntimeError when the executor refuses a value.
+    Raises RuntimeError when the executor refuses a value.
     """
-    end_id, *other_ends = end_ids_of(request, vocab_size) or (None,)
-    stop_words = [list(word) for word in request.stop_words if word] + [[token] for token in other_ends]
+    end_id, *other_ends = end_ids or (None,)
+    stop_words = [list(word) for word in request.stop_words if word]
+    ended_by_us = bool(other_ends) and minimum_of(request) > 0
+    if not ended_by_us:
+        stop_words += [[token] for token in other_ends]
     bad_words = [list(word) for word in request.bad_words if word]
     return executor.Request(
         list(request.input_token_ids),
         request.max_tokens,
-        streaming=request.streaming,
+        streaming=request.streaming or ended_by_us,  # else nothing is seen of it before it is too long
         sampling_config=executor.SamplingConfig(**sampling_options(request.sampling)),
         output_config=executor.OutputConfig(exclude_input_from_output=True),
         end_id=end_id,

@@ -19,12 +19,17 @@ class Sequencer:
     """The responses to one request, as they come.
 
     End ids other than the first are stop words to TensorRT-LLM, which leaves stop words in the output. Such a
-    token is held back until it is known whether the sequence ends with it: then it is no output.
+    token is held back until it is known whether the sequence ends with it: then it is no output. Where the
+    request has a minimum of tokens they are no stop words, and the first one from there on is the end:
+    then the executor has to be told.
     """
 
     request_id: int
     other_end_ids: frozenset[int]
+    minimum: int = 0
+    """How many tokens come before the sequence may end."""
     _held: list[int] = field(default_factory=list)
+    _told: int = 0
 
     def output(self, response: Any) -> Output | None:
         """The output for a response; None when there is nothing to tell yet."""
@@ -34,7 +39,12 @@ class Sequencer:
         beams: Sequence[Sequence[int]] = result.output_token_ids
         tokens = [*self._held, *(beams[0] if beams else ())]
         self._held.clear()
-        ends_in_end_id = bool(tokens) and tokens[-1] in self.other_end_ids
+        if self.minimum:
+            for place, token in enumerate(tokens):
+                if token in self.other_end_ids and self._told + place >= self.minimum:
+                    return Output(self.request_id, tokens[:place], FinishReason.END_ID)
+            self._told += len(tokens)
+        ends_in_end_id = not self.minimum and bool(tokens) and tokens[-1] in self.other_end_ids
         if not result.is_final:
             if ends_in_end_id:
                 self._held.append(tokens.pop())

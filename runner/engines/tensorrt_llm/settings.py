@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import EngineOfAnotherVersion, EngineStartFailed, RanksMismatch
 
+from .end_ids import eos_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -32,6 +34,8 @@ class Settings:
     max_num_tokens: int
     packed_prompts: bool
     """Whether prompts of one step are packed without padding, so that `max_num_tokens` bounds them."""
+    eos_id: int | None
+    """Of the tokenizer beside the engine; None where its files do not say."""
     server_arguments: dict[str, Any]
     """What the runner says, else `instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
 
@@ -66,6 +70,7 @@ def read_settings(engine_dir: Path) -> Settings:
             packed_prompts=bool(
                 plugins.get("context_fmha", True) and plugins.get("remove_input_padding", True)
             ),
+            eos_id=eos_of(engine_dir / "tokenizer"),
             server_arguments=_server_arguments(own),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -11,6 +11,7 @@ import pytest
 
 from runner.engines.catalogue import ENGINES
 from runner.engines.process import load_engine
+from runner.engines.tensorrt_llm.end_ids import eos_of
 from runner.engines.tensorrt_llm.requests import executor_request, sampling_options
 from runner.engines.tensorrt_llm.settings import read_settings
 from runner.protocol.engine import FinishReason, Request, SamplingParameters, Statistics
@@ -62,11 +63,82 @@ def test_each_end_id_ends_and_is_no_output(running, end_ids, streaming):
         assert answer == ([30, 31, 32, 33, 34], FinishReason.END_ID)
 
 
-def test_an_end_id_that_does_not_end_is_output(running):
+EOS, OTHER = 35, 31  # of a tokenizer as Llama 3's: its EOS is not the lowest of the end ids
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+class TestMinTokens:
+    """Of [30, 31, 32, ...]: no end id may end the text before so many tokens; each may from there on."""
+
+    @pytest.fixture
+    def answer(self, running, streaming):
+        def run(min_tokens, end_ids=frozenset({EOS, OTHER}), **options):
+            with running(eos_id=EOS) as engine:
+                sampling = SamplingParameters(min_tokens=min_tokens)
+                request = Request(1, PROMPT, 9, end_ids, sampling=sampling, streaming=streaming, **options)
+                answer = engine.run(request)
+                assert engine.run(Request(2, PROMPT, 2)) == ([30, 31], FinishReason.LENGTH)
+                return answer
+
+        return run
+
+    def test_the_tokenizers_own_cannot_be_chosen_before(self, answer):
+        assert answer(7) == ([30, 31, 32, 33, 34, 36, 36, 37, 38], FinishReason.LENGTH)
+
+    def test_another_ends_nothing_before(self, answer):
+        assert answer(3) == ([30, 31, 32, 33, 34], FinishReason.END_ID)
+
+    def test_another_ends_from_there_on(self, answer):
+        assert answer(1) == ([30], FinishReason.END_ID)
+
+    @pytest.mark.parametrize("min_tokens", [None, 0, -1])
+    def test_without_a_minimum_the_first_of_them_ends(self, answer, min_tokens):
+        assert answer(min_tokens) == ([30], FinishReason.END_ID)
+
+    def test_stop_words_know_no_minimum(self, answer):
+        assert answer(7, stop_words=[[33]]) == ([30, 31, 32, 33], FinishReason.STOP_WORDS)
+
+
+def test_a_sequence_that_we_end_is_not_generated_further(running):
+    with running(eos_id=EOS, step_seconds=0.01) as engine:
+        sampling = SamplingParameters(min_tokens=1)
+        assert engine.run(Request(1, PROMPT, 3000, frozenset({EOS, OTHER}), sampling=sampling))[0] == [30]
+        until = time.monotonic() + 20
+        while engine.engine.statistics().active_requests:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def test_a_stop_word_may_begin_in_the_prompt(running):
     with running() as engine:
-        sampling = SamplingParameters(min_tokens=10)
-        request = Request(1, PROMPT, 12, frozenset({1, 35}), sampling=sampling)
-        assert engine.run(request) == (stand_in_tokens(PROMPT, 12), FinishReason.LENGTH)
+        answer = engine.run(Request(1, PROMPT, 300, stop_words=[[20, 30]]))
+        assert answer == ([30], FinishReason.STOP_WORDS)
+
+
+def test_statistics_after_the_end_are_the_last_ones(running):
+    with running() as engine:
+        engine.run(Request(1, PROMPT, 3))
+        before = engine.engine.statistics()
+        engine.stop()
+        assert engine.engine.statistics() == before
+
+
+@pytest.mark.parametrize(
+    ("config", "tokenizer", "eos_id"),
+    [
+        ({"eos_token": "<eot>"}, {"added_tokens": [{"id": 9, "content": "<eot>"}]}, 9),
+        ({"eos_token": {"content": "</s>"}}, {"model": {"vocab": {"</s>": 2}}}, 2),
+        ({"eos_token": "</s>"}, {"model": {"vocab": [["</s>", 0.0]]}}, None),
+        ({"eos_token": None}, {}, None),
+        ({}, {}, None),
+        ([], [], None),
+    ],
+)
+def test_the_eos_is_that_of_the_tokenizer(tmp_path, config, tokenizer, eos_id):
+    assert eos_of(tmp_path) is None
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert eos_of(tmp_path) == eos_id
 
 
 @pytest.mark.parametrize("word", [[33], [32, 33]])
@@ -85,7 +157,7 @@ def test_bad_words_are_not_written(running):
 def test_every_sampling_parameter_arrives(executor):
     values = {field.name: 0.5 for field in fields(SamplingParameters)}
     request = Request(1, PROMPT, 1, sampling=SamplingParameters(**values))
-    made = executor_request(executor, request, VOCAB_SIZE).sampling_config
+    made = executor_request(executor, request, ()).sampling_config
     assert {name: getattr(made, name) for name in values} == values
 
 

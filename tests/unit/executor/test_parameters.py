@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from runner.engines.tensorrt_llm.config import executor_config
 from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED, parse_parameters
+from runner.protocol.engine import Request
 from shared.errors import ServerParameterInvalid
 
 # Of the config.pbtxt of TensorRT-LLM's own model repository: parameters, and placeholders for them.
@@ -48,7 +51,7 @@ CASES = [
     ("kv_cache_free_gpu_mem_fraction", "0.5", "kv_cache_config.free_gpu_memory_fraction", 0.5),
     ("max_tokens_in_paged_kv_cache", 2560, "kv_cache_config.max_tokens", 2560),
     ("max_attention_window_size", "4096,1024", "kv_cache_config.max_attention_window", [4096, 1024]),
-    ("sink_token_length", "4", "kv_cache_config.sink_token_length", 4),
+    ("sink_token_length", "0", "kv_cache_config.sink_token_length", None),
     ("kv_cache_host_memory_bytes", 10**9, "kv_cache_config.host_cache_size", 10**9),
     ("kv_cache_onboard_blocks", "False", "kv_cache_config.onboard_blocks", False),
     ("enable_kv_cache_reuse", False, "kv_cache_config.enable_block_reuse", False),
@@ -91,6 +94,10 @@ def test_what_is_not_filled_is_not_set(argument):
     [
         ("kv_cache_free_gpu_mem_fraction", "1.5"),
         ("kv_cache_free_gpu_mem_fraction", "nan"),
+        ("kv_cache_free_gpu_mem_fraction", "0"),
+        ("kv_cache_free_gpu_mem_fraction", "1.0"),
+        ("sink_token_length", "4"),
+        ("sink_token_length", "x"),
         ("batch_scheduler_policy", "best"),
         ("decoding_mode", "medusa"),
         ("max_tokens_in_paged_kv_cache", "0"),
@@ -104,6 +111,19 @@ def test_a_value_out_of_range_is_refused(name, argument):
         ServerParameterInvalid, match=f"{name} of server.tensorrt_llm is '{argument}', but it must"
     ):
         parse_parameters({name: argument})
+
+
+class TestMaxUtilization:
+    POLICY: ClassVar = {"batch_scheduler_policy": "max_utilization"}
+
+    def test_what_is_streamed_may_be_as_long_as_the_engine_takes(self, running):
+        """Without chunked context the executor would refuse it: 1500 + 2400 - 1 is more than a prompt has."""
+        with running(server=self.POLICY) as engine:
+            assert len(engine.run(Request(1, [1] * 1500, 2400))[0]) == 2400
+
+    def test_it_is_refused_with_chunked_context_off(self):
+        with pytest.raises(ServerParameterInvalid, match="without enable_chunked_context that refuses"):
+            parse_parameters(self.POLICY | {"enable_chunked_context": "false"})
 
 
 def test_an_unknown_parameter_is_told_with_the_nearest(capfd):

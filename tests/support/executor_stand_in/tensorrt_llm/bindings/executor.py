@@ -83,6 +83,15 @@ class Sequence:
     told: int = 0
 
 
+def _longest_prompt(build: dict, config: ExecutorConfig) -> int:
+    """The maximum input length of TrtGptModel, which TensorRT-LLM derives from the engine."""
+    plugins = build["plugin_config"]
+    if config.enable_chunked_context:
+        return build["max_seq_len"] - 1
+    packed = plugins["context_fmha"] and plugins["remove_input_padding"]
+    return min(build["max_seq_len"] - 1, build["max_num_tokens" if packed else "max_input_len"])
+
+
 class Executor:
     """ "Executor": the constructor loads the engine, starts a thread, and returns."""
 
@@ -105,12 +114,13 @@ class Executor:
             "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when "
             "participantIds are not specified",
         )
+        check(executor_config.kv_cache_config.sink_token_length is None, "streamLLM is not supported")
         self.config = executor_config
         # "ExecutorConfig": the cache gets this part of the GPU's free memory.
         self._blocks = int(BLOCKS * (executor_config.kv_cache_config.free_gpu_memory_fraction or 1))
         self._script = script
         self._vocab_size = engine["pretrained_config"]["vocab_size"]
-        self._max_input_len = engine["build_config"]["max_seq_len"] - 1
+        self._max_input_len = _longest_prompt(engine["build_config"], executor_config)
         self._max_seq_len = engine["build_config"]["max_seq_len"]
         self._changed = threading.Condition()
         self._queue: list[Sequence] = []
@@ -164,6 +174,8 @@ class Executor:
 
     def get_latest_iteration_stats(self) -> list[IterationStats]:
         with self._changed:
+            if self._shut_down:
+                raise failure("Shutdown called")
             statistics, self._statistics = self._statistics, []
             return statistics
 
@@ -202,6 +214,12 @@ class Executor:
                     f"Prompt length ({length}) exceeds maximum input length ({self._max_input_len}). Set log "
                     "level to info and check TRTGptModel logs for how maximum input length is set"
                 )
+            elif self._may_outgrow(sequence.request):
+                problem = (
+                    "Request sequence length is potentially greater than max input length. This cannot be run "
+                    "unless streaming is disabled, context chunking is enabled or the GUARANTEED_NO_EVICT "
+                    "scheduling policy is used"
+                )
             elif end_id is not None and not -1 <= end_id < self._vocab_size:
                 problem = f"EndId ({end_id}) is not within acceptable range [-1, {self._vocab_size})."
             if problem:
@@ -209,6 +227,17 @@ class Executor:
                 self._responses.append(Response(sequence.id, text))
             else:
                 self._active.append(sequence)
+
+    def _may_outgrow(self, request: Request) -> bool:
+        """ "Corrections": streaming with MAX_UTILIZATION and no chunked context."""
+        policy = self.config.scheduler_config.capacity_scheduler_policy
+        longest = len(request.input_token_ids) + request.max_tokens - 1
+        return (
+            request.streaming
+            and policy is CapacitySchedulerPolicy.MAX_UTILIZATION
+            and not self.config.enable_chunked_context
+            and longest > self._max_input_len
+        )
 
     def _iterate(self) -> None:
         self._iteration += 1
@@ -237,17 +266,20 @@ class Executor:
         if self._script.get("hang_id") in request.input_token_ids:
             return
         token = (sum(request.input_token_ids) + len(sequence.tokens)) % self._vocab_size
-        if [token] in (request.bad_words or []):
+        # "Corrections": until the minimum is reached the end id, and it alone, cannot be chosen.
+        masked = len(sequence.tokens) < (request.sampling_config.min_tokens or 0) and token == request.end_id
+        if masked or [token] in (request.bad_words or []):
             token = (token + 1) % self._vocab_size
         # "Request": prompt and max_tokens beyond max_seq_len are clipped.
         longest = min(request.max_tokens, self._max_seq_len - len(request.input_token_ids))
-        early = len(sequence.tokens) < (request.sampling_config.min_tokens or 0)
-        if token == request.end_id and not early:
+        if token == request.end_id:
             self._respond(sequence, FinishReason.END_ID, sequence.tokens[sequence.told :])
             return
         sequence.tokens.append(token)
         new = sequence.tokens[sequence.told :]
-        if any(sequence.tokens[-len(word) :] == word for word in request.stop_words or []) and not early:
+        # "Corrections": a stop word may begin in the prompt.
+        written = [*request.input_token_ids, *sequence.tokens]
+        if any(written[-len(word) :] == word for word in request.stop_words or []):
             self._respond(sequence, FinishReason.STOP_WORDS, new)
         elif len(sequence.tokens) == longest:
             self._respond(sequence, FinishReason.LENGTH, new)

@@ -176,6 +176,11 @@ class KvCacheConfig:
     onboard_blocks: bool = True
     cross_kv_cache_fraction: float | None = None
 
+    def __post_init__(self) -> None:
+        check(self.sink_token_length is None or self.sink_token_length > 0, "sinkTokenLength.value() > 0")
+        fraction = self.free_gpu_memory_fraction
+        check(fraction is None or 0 < fraction < 1, "freeGpuMemoryFraction.value() > 0.f && < 1.f")
+
 
 @dataclass(slots=True)
 class ParallelConfig:
