@@ -12,6 +12,8 @@ from runner.cog.cancellation import Cancellation, current_cancellation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.errors import CogTritonError
+
 _ID_VARIABLE = "_coglet_prediction_id"  # by which Cog's server finds whose log a line belongs to
 
 
@@ -30,3 +32,13 @@ def current_prediction(record_metric: Callable[[str, object], None]) -> Predicti
     context = contextvars.copy_context()
     ids = (value for variable, value in context.items() if variable.name == _ID_VARIABLE)
     return Prediction(record_metric, str(next(ids, "")), current_cancellation())
+
+
+def as_cog_tells(error: CogTritonError) -> Exception:
+    """What to raise so that Cog, after words of its own, tells `error` as we do.
+
+    It writes the name of the type before the text.
+    """
+    name, _, sentences = str(error).partition(": ")
+    kind: type[Exception] = type(name, (Exception,), {})
+    return kind(sentences)

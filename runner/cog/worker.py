@@ -16,6 +16,7 @@ import structlog
 import uvloop
 from cog import CancelationException
 
+from runner.cog.prediction import as_cog_tells
 from runner.front.engine import LoadedEngine
 from runner.lifecycle.control import (
     CONTROL,
@@ -77,7 +78,8 @@ class Worker:
     def stream(self, inputs: Inputs, prediction: Prediction) -> Iterator[str]:
         """Yield the text of a prediction as it comes, cut at the first stop sequence.
 
-        Raises E1xxx for its inputs, E2xxx when the engine fails, and Cog's CancelationException.
+        Raises E1xxx for its inputs and E2xxx when the engine fails, as Cog tells them, and Cog's
+        CancelationException.
         """
         texts = _Texts()
         asyncio.run_coroutine_threadsafe(self._generate(inputs, prediction, texts), self._loop)
@@ -103,18 +105,17 @@ class Worker:
                 raise EngineNotReady
             self._engine.check()
             generation = await self._engine.predictor.start(inputs.ask(), prediction_id=prediction.id)
-            texts.facts["input_token_count"] = generation.prompt_tokens
-            if generation.seed is not None:
-                texts.facts["seed"] = generation.seed
+            texts.facts |= generation.facts()
             texts.follow(generation)
             async for piece in generation:
                 if piece.text:
                     texts.put(piece.text)
         except CogTritonError as problem:
             error = problem
+            texts.results["error_code"] = error.code
         finally:
             if generation is not None:
-                texts.results["output_token_count"] = generation.token_count
+                texts.results |= generation.results()
                 generation.close()
             texts.end(error)
 
@@ -167,9 +168,9 @@ class _Texts:
     """From the event loop to the thread in which Cog iterates: all the text that waits, at a time."""
 
     def __init__(self) -> None:
-        self.facts: dict[str, int] = {}
+        self.facts: dict[str, object] = {}
         """Metrics that are known when it begins, and that Cog has not been told of yet."""
-        self.results: dict[str, int] = {}
+        self.results: dict[str, object] = {}
         """Those that are known at its end."""
         self._texts: queue.SimpleQueue[str | CogTritonError | None] = queue.SimpleQueue()
         self._generation: TextGeneration | None = None
@@ -205,7 +206,7 @@ class _Texts:
                     break
                 text += following
             if isinstance(text, CogTritonError):
-                raise text
+                raise as_cog_tells(text)
             if text is None:
                 return
             yield text

@@ -28,7 +28,7 @@ _EVENTS: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache
 
 def refusal(error: CogTritonError) -> dict[str, str]:
     """The body that tells of an error in Cog's API."""
-    return {"detail": str(error), "error": str(error)}
+    return {"detail": str(error), "error": str(error), "error_code": error.code}
 
 
 class Disconnected(Exception):

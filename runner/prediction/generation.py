@@ -67,6 +67,7 @@ class TextGeneration:
         self._log_performance = log_performance
         self._received_at = received_at
         self._first_token_at: float | None = None
+        self._ended_at: float | None = None
         self._late = False
         self._flushed = False
         self._closed = False
@@ -97,6 +98,21 @@ class TextGeneration:
                 return "cancelled"
             case _:
                 return "stop"
+
+    def facts(self) -> dict[str, object]:
+        """What Cog's metrics of a prediction say from its beginning on."""
+        facts: dict[str, object] = {"input_token_count": self.prompt_tokens}
+        return facts if self.seed is None else {**facts, "seed": self.seed}
+
+    def results(self) -> dict[str, object]:
+        """What they say at its end: tokens, seconds to the first, and how many came each second after it."""
+        results: dict[str, object] = {"output_token_count": self.token_count}
+        _, first, rate = self._speed()
+        if first is not None:
+            results["time_to_first_token"] = round(first, 6)
+        if rate is not None:
+            results["tokens_per_second"] = round(rate, 3)
+        return results
 
     def __aiter__(self) -> Self:
         return self
@@ -183,24 +199,28 @@ class TextGeneration:
         self._closed = True
         self._generation.cancel()  # its text may have ended before it
         self._ticket.leave()
-        duration = self._now() - self._received_at
-        first = None if self._first_token_at is None else self._first_token_at - self._received_at
+        self._ended_at = self._now()
+        duration, first, rate = self._speed()
         self._metrics.generated(self.token_count, first, duration)
         self._metrics.ended(outcome, code)
         if self._log_performance and outcome == "succeeded":
-            self._tell(duration, duration if first is None else first)
+            log.info(
+                "prediction",
+                prediction_id=self._prediction_id,
+                time_to_first_token=round(duration if first is None else first, 4),
+                request_latency=round(duration, 4),
+                output_sequence_length=self.token_count,
+                output_token_throughput_per_user=None if rate is None else round(rate, 1),
+            )
 
-    def _tell(self, duration: float, first: float) -> None:
-        generating = duration - first
-        count = self.token_count
-        log.info(
-            "prediction",
-            prediction_id=self._prediction_id,
-            time_to_first_token=round(first, 4),
-            request_latency=round(duration, 4),
-            output_sequence_length=count,
-            output_token_throughput_per_user=round((count - 1) / generating, 1) if generating > 0 else None,
-        )
+    def _speed(self) -> tuple[float, float | None, float | None]:
+        """Seconds so far, seconds to the first token, and tokens a second after it."""
+        duration = (self._ended_at or self._now()) - self._received_at
+        if self._first_token_at is None:
+            return duration, None, None
+        first = self._first_token_at - self._received_at
+        following, generating = self.token_count - 1, duration - first
+        return duration, first, following / generating if following > 0 and generating > 0 else None
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -22,29 +22,29 @@ def fill_template(
     """
     if (length := _longest(template, prompt, system_prompt)) > _MOST_CHARACTERS:
         reason = f"filled in, it could have {length} characters, and {_MOST_CHARACTERS} are taken"
-        raise BadPromptTemplate(reason=reason)
+        raise PromptTemplateError(reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     filled = []
     fields = set()
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
-        raise BadPromptTemplate(reason=str(error)) from None
+        raise PromptTemplateError(reason=str(error)) from None
     for literal, field, format_spec, conversion in parts:
         filled.append(literal)
         if field is None:
             continue
         if field not in values:
-            raise BadPromptTemplate(reason=f"it has the field {field!r}")
+            raise PromptTemplateError(reason=f"it has the field {field!r}")
         if format_spec or conversion:
-            raise BadPromptTemplate(reason=f"the field {field!r} has a conversion or a format")
+            raise PromptTemplateError(reason=f"the field {field!r} has a conversion or a format")
         fields.add(field)
         filled.append(values[field])
 
     if "prompt" not in fields:
-        raise PromptTemplateError(reason="it lacks {prompt}")
+        raise BadPromptTemplate(reason="it lacks {prompt}")
     if system_prompt_sent and system_prompt and "system_prompt" not in fields:
-        raise PromptTemplateError(reason="a system_prompt was sent, but it lacks {system_prompt}")
+        raise BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}")
     formatted = "".join(filled)
     if not formatted.strip():
         raise PromptRequired

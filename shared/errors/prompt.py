@@ -29,17 +29,17 @@ class PromptTooLong(CogTritonError):
 class BadPromptTemplate(CogTritonError):
     code = "E1003"
     fixed_by = FixedBy.USER
-    message = "The prompt template is not valid: {reason}."
-    remedy = (
-        "Use the fields {{prompt}} and {{system_prompt}} only, and write {{{{ and }}}} for literal braces."
-    )
+    message = "The prompt template has no place for what was sent: {reason}."
+    remedy = "Add the field to prompt_template, or leave the input away."
 
 
 class PromptTemplateError(CogTritonError):
     code = "E1004"
     fixed_by = FixedBy.USER
-    message = "The prompt template has no place for what was sent: {reason}."
-    remedy = "Add the field to prompt_template, or leave the input away."
+    message = "The prompt template is not valid: {reason}."
+    remedy = (
+        "Use the fields {{prompt}} and {{system_prompt}} only, and write {{{{ and }}}} for literal braces."
+    )
 
 
 class MessagesInvalid(CogTritonError):

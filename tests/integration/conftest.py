@@ -19,7 +19,7 @@ from tests.support.processes import MARK, wait_gone
 from tests.support.triton import triton
 
 READY_SECONDS = 120
-COGS_WORDS = "Prediction failed: Generator iteration error: {name}: "  # before an error, in Cog's own server
+COGS_WORDS = "Prediction failed: Generator iteration error: "  # before an error, in Cog's own server
 MOCK_RATE = 100
 
 
@@ -104,7 +104,9 @@ def assert_failed(answered):
 
     def check(result: dict, error: CogTritonError) -> None:
         assert result["status"] == "failed"
-        answered(result["error"].removeprefix(COGS_WORDS.format(name=error.name())), error)
+        answered(result["error"].removeprefix(COGS_WORDS), error)
+        said_by = result["metrics"] if result["error"].startswith(COGS_WORDS) else result
+        assert said_by["error_code"] == error.code
 
     return check
 

@@ -43,13 +43,13 @@ TABLE = [
     (
         {"prompt": "x", "prompt_template": "{prompt.__class__}"},
         "",
-        BadPromptTemplate(reason="it has the field 'prompt.__class__'"),
+        PromptTemplateError(reason="it has the field 'prompt.__class__'"),
     ),
-    ({"prompt": "x", "prompt_template": "no place"}, "", PromptTemplateError(reason="it lacks {prompt}")),
+    ({"prompt": "x", "prompt_template": "no place"}, "", BadPromptTemplate(reason="it lacks {prompt}")),
     (
         {"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"},
         "",
-        PromptTemplateError(reason="a system_prompt was sent, but it lacks {system_prompt}"),
+        BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}"),
     ),
     ({"messages": "[]"}, "", MessagesInvalid(reason="the list is empty")),
     (
@@ -114,7 +114,7 @@ def test_the_log_has_the_id_of_a_prediction_and_not_its_prompt(server, client):
         lines = server.log.read_text().splitlines()
         return next((line for line in lines if "prediction failed" in line and prediction in line), "")
 
-    assert "E1003" in wait_for(failure)
+    assert "E1004" in wait_for(failure)
     assert secret not in server.log.read_text()
 
 

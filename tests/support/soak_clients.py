@@ -160,7 +160,7 @@ def _judged(kind: str, answer: bytes, whole: str) -> tuple[str, str | None]:
     if error is None:
         return "failed", f"{kind}: no code: {result['error']}"
     if kind == "bad":
-        return kind if error.code == "E1003" else error.code, None
+        return kind if error.code == "E1004" else error.code, None
     fault = f"{kind}: {error}" if error.fixed_by is FixedBy.USER else None
     return error.code, fault
 

@@ -124,7 +124,7 @@ class CogApi:
         except orjson.JSONDecodeError as problem:
             raise BodyNotRead(reason=f"it is no JSON: {problem}") from None
         except Refused as refused:
-            content = {"detail": refused.detail(), "error": str(refused.error)}
+            content = refusal(refused.error) | {"detail": refused.detail()}
             await request.respond_json(422, content)
             return None
 

@@ -70,13 +70,15 @@ class Prediction:
         self.output: list[str] = []
         self.logs = ""
         self._file: str | None = None
-        self.error: str | None = None
+        self.error: CogTritonError | None = None
         self.metrics: dict[str, object] = {}
         self.created_at = _now()
         self.completed_at: str | None = None
         self.on_change: list[Callable[[str], object]] = []
         """Told `start`, `output` and `completed` when these happen."""
         self._work: Work | None = None
+        self._facts: list[str] = []
+        self._results: list[str] = []
         self._cancelled = False
         self._began = time.perf_counter()
 
@@ -89,7 +91,8 @@ class Prediction:
         """As Cog tells of it; keys in Cog's order, which is that of the alphabet."""
         view: dict[str, Any] = {}
         if self.error is not None:
-            view["error"] = self.error
+            view["error"] = str(self.error)
+            view["error_code"] = self.error.code
         logs = self.logs if self._work is None else self._work.logs
         view |= {"id": self.id, "logs": logs, "metrics": self.metrics}
         if self._file is not None:
@@ -125,7 +128,7 @@ class Prediction:
                 raise work
             await self._follow(work, send)
         except CogTritonError as error:
-            self._end(FAILED, str(error))
+            self._end(FAILED, error)
         except BaseException:
             self._end(CANCELED)
             raise
@@ -151,16 +154,20 @@ class Prediction:
         self.status = START
         if not isinstance(work, CogTritonError):
             self._work = work
-            self.metrics |= work.facts()
+            facts = work.facts()
+            self._facts = list(facts)
+            self.metrics |= facts
             if self._cancelled:
                 work.cancel()
         self._tell("start")
 
-    def _end(self, status: str, error: str | None = None) -> None:
+    def _end(self, status: str, error: CogTritonError | None = None) -> None:
         self.status, self.error = status, error
         self.completed_at = _now()
         if self._work is not None:
-            self.metrics |= self._work.results()
+            results = self._work.results()
+            self._results = list(results)
+            self.metrics |= results
             self.logs = self._work.logs
             self._work = None
         self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
@@ -174,13 +181,11 @@ class Prediction:
     def beginning(self) -> bytes:
         """The first events."""
         events = [_event("start", {"id": self.id, "status": START})]
-        events += [self._metric(name) for name in ("input_token_count", "seed") if name in self.metrics]
-        return b"".join(events)
+        return b"".join([*events, *map(self._metric, self._facts)])
 
     def ending(self) -> bytes:
         """The last events."""
-        known = self._metric("output_token_count") if "output_token_count" in self.metrics else b""
-        return known + _event("completed", self.view())
+        return b"".join([*map(self._metric, self._results), _event("completed", self.view())])
 
     def _metric(self, name: str) -> bytes:
         return _event("metric", {"mode": "replace", "name": name, "value": self.metrics[name]})

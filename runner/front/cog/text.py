@@ -18,6 +18,8 @@ class TextWork:
 
     def __init__(self, generation: TextGeneration) -> None:
         self._generation = generation
+        self.facts = generation.facts
+        self.results = generation.results
         self.cancel = generation.cancel
         self.close = generation.close
 
@@ -28,13 +30,3 @@ class TextWork:
     def finish_reason(self) -> str | None:
         """`cancelled`, or another one."""
         return self._generation.finish_reason
-
-    def facts(self) -> dict[str, object]:
-        """Tokens of the prompt, and the seed."""
-        seed = self._generation.seed
-        facts: dict[str, object] = {"input_token_count": self._generation.prompt_tokens}
-        return facts if seed is None else {**facts, "seed": seed}
-
-    def results(self) -> dict[str, object]:
-        """Tokens of the text."""
-        return {"output_token_count": self._generation.token_count}

@@ -23,7 +23,7 @@ _FORMS = (
     # A few bytes at random are an id that nobody has to read.
     (re.compile(r"[a-z0-9_-]*[a-z0-9]{12,}", re.ASCII), "an id"),
 )
-_DIFFERS_EACH_TIME = {"predict_time", "seed"}
+_DIFFER_EACH_TIME = ("predict_time", "time_to_first_token", "tokens_per_second")
 
 
 def of_answer(answer: httpx2.Response, *, chosen: dict[str, object] | None = None) -> Transcript:
@@ -73,8 +73,9 @@ def keys(place: str, value: object, chosen: dict[str, object] | None = None) -> 
     name = place.rpartition(".")[2]
     if name == "output" and isinstance(value, list):
         return {place: "".join(value)}
-    seed = place.startswith("metric seed.") or name == "seed"
-    if (seed or name == "predict_time") and not (seed and chosen and chosen.get("seed") is not None):
+    metric = place.removeprefix("metric ").partition(".")[0] if name == "value" else name
+    a_seed_of_its_own = metric == "seed" and not (chosen and chosen.get("seed") is not None)
+    if a_seed_of_its_own or metric in _DIFFER_EACH_TIME:
         return {place: "a number" if isinstance(value, int | float) else form(value)}
     return {place: form(value)}
 

@@ -19,6 +19,7 @@ from tests.support.front import running, words
 
 EVENTS = {"accept": "text/event-stream"}
 ASYNC = {"prefer": "respond-async"}
+SPEED = ("time_to_first_token", "tokens_per_second", "predict_time")
 
 
 @pytest.fixture
@@ -56,7 +57,25 @@ def test_a_prediction_as_json(client):
     view = answer.json()
     assert "".join(view["output"]) == words(3)
     assert view["status"] == "succeeded"
-    assert view["metrics"].keys() == {"input_token_count", "output_token_count", "predict_time", "seed"}
+    metrics = view["metrics"]
+    assert set(metrics) == {"input_token_count", "output_token_count", "seed", *SPEED}
+    assert 0 < metrics["time_to_first_token"] < metrics["predict_time"]
+    generating = metrics["predict_time"] - metrics["time_to_first_token"]
+    assert metrics["tokens_per_second"] >= 2 / generating - 0.001  # they are rounded
+
+
+def test_a_single_token_has_no_rate(client):
+    metrics = predict(client, max_tokens=1).json()["metrics"]
+    assert "tokens_per_second" not in metrics
+    assert metrics["time_to_first_token"] > 0
+
+
+def test_what_fails_has_its_code_as_a_field(client):
+    failed = predict(client, prompt=" ").json()
+    assert failed["error"].startswith("E1001 PromptRequired: ")
+    assert failed["error_code"] == "E1001"
+    refused = predict(client, max_tokens=0)
+    assert refused.json()["error_code"] == "E1322"
 
 
 def test_a_prediction_as_an_event_stream(client):
@@ -68,7 +87,7 @@ def test_a_prediction_as_an_event_stream(client):
         "metric",
         "metric",
         *["output"] * 3,
-        "metric",
+        *["metric"] * 3,
         "completed",
     ]
     assert [data for kind, data in events if kind == "output"] == [

@@ -14,12 +14,12 @@ from runner.protocol.engine import Limits, SamplingParameters
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer
 from shared.errors import (
-    BadPromptTemplate,
     InvalidArgument,
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
     MessagesInvalid,
     PromptRequired,
+    PromptTemplateError,
     PromptTooLong,
     SettingInvalid,
 )
@@ -107,7 +107,7 @@ def test_no_prompt(prompt):
 
 
 def test_a_template_that_repeats_a_prompt_too_often():
-    with pytest.raises(BadPromptTemplate, match="characters"):
+    with pytest.raises(PromptTemplateError, match="characters"):
         prepared(prompt="1" * 10_000, prompt_template="{prompt}" * 1000)
 
 

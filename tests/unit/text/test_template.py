@@ -38,18 +38,18 @@ def test_what_is_filled_in_is_never_interpreted(prompt, system_prompt):
     ],
 )
 def test_anything_else_of_format_is_refused(template):
-    with pytest.raises(BadPromptTemplate) as caught:
+    with pytest.raises(PromptTemplateError) as caught:
         fill_template(template, "hi")
-    assert caught.value.code == "E1003"
+    assert caught.value.code == "E1004"
 
 
 def test_a_template_without_a_place_for_the_prompt_is_refused():
-    with pytest.raises(PromptTemplateError, match=r"E1004 .*lacks \{prompt\}"):
+    with pytest.raises(BadPromptTemplate, match=r"E1003 .*lacks \{prompt\}"):
         fill_template("{system_prompt}", "hi", "be brief")
 
 
 def test_a_system_prompt_that_was_sent_is_not_lost_in_silence():
-    with pytest.raises(PromptTemplateError, match=r"E1004 .*lacks \{system_prompt\}"):
+    with pytest.raises(BadPromptTemplate, match=r"E1003 .*lacks \{system_prompt\}"):
         fill_template("{prompt}", "hi", "be brief", system_prompt_sent=True)
 
 
