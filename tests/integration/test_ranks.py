@@ -84,7 +84,7 @@ def test_what_one_rank_cannot_load_is_told(tmp_path, saw, rank):
     text = (
         "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0"
     )
-    assert "E2503 EngineOfAnotherGpu: " in saw(failed_to_load(tmp_path, load_error=text, failing_rank=rank))
+    assert "E2503 EngineOfAnotherGpu: " in saw(failed_to_load(tmp_path, load_log=text, failing_rank=rank))
 
 
 def test_without_mpirun_it_says_so(tmp_path, saw, monkeypatch):

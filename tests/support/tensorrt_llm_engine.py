@@ -24,11 +24,12 @@ def write_engine(
     tp_size: int = 1,
     plugins: dict | None = None,
     eos_id: int | None = None,
+    tensorrt_version: str | None = None,
     **script: object,
 ) -> Path:
     """An unpacked engine.tar; `server` are the arguments of server.tensorrt_llm, `script` the stand-in's.
 
-    With `eos_id` it has a tokenizer of which nothing else is known.
+    With `eos_id` it has a tokenizer of which nothing else is known, with `tensorrt_version` such a manifest.
     """
     engine = directory / "engine"
     engine.mkdir(parents=True)
@@ -53,6 +54,8 @@ def write_engine(
     (engine / "config.json").write_text(json.dumps(built))
     for rank in range(tp_size):
         (engine / f"rank{rank}.engine").write_bytes(b"engine")
+    if tensorrt_version is not None:
+        (directory / "manifest.json").write_text(json.dumps({"tensorrt_version": tensorrt_version}))
     if eos_id is not None:
         tokenizer = directory / "tokenizer"
         tokenizer.mkdir()

@@ -14,11 +14,12 @@ from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 
 from .config import executor_config
 from .end_ids import in_order
-from .errors import coded, leaves_gpu_broken, not_loaded
+from .errors import cause_of, coded, leaves_gpu_broken, not_loaded
+from .overhearing import overhearing
 from .parameters import parse_parameters
 from .requests import check, executor_request, minimum_of
 from .responses import Sequencer
-from .settings import read_settings
+from .settings import check_version, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,18 +44,20 @@ class TensorRTLLMEngine:
             ),
             vocabulary=self._settings.vocab_size,
         )
+        check_version(self._settings)
         try:
             self._api = import_module("tensorrt_llm.bindings.executor")
         except (ImportError, RuntimeError, OSError) as error:
             raise not_loaded(error) from error
         try:
-            self._executor: Any = self._api.Executor(
-                str(self._settings.model_path),
-                self._api.ModelType.DECODER_ONLY,
-                executor_config(self._api, values),
-            )
+            with overhearing() as overheard:
+                self._executor: Any = self._api.Executor(
+                    str(self._settings.model_path),
+                    self._api.ModelType.DECODER_ONLY,
+                    executor_config(self._api, values),
+                )
         except RuntimeError as error:
-            raise coded(str(error)) from error
+            raise cause_of(str(error), overheard.text) from error
         self._lock = threading.Lock()  # a response can come before the id that it is for has been noted
         self._sequencers: dict[int, Sequencer] = {}  # by the executor's id
         self._executor_ids: dict[int, int] = {}  # by ours

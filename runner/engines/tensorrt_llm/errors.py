@@ -74,6 +74,7 @@ _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]],
     ),
 )
 
+_COMPLAINT = re.compile(r"\[(?:ERROR|E)\]")
 _BROKEN_GPU = re.compile(r"CUDA (?:runtime )?error|cudaError|illegal memory access|NCCL error", re.IGNORECASE)
 
 
@@ -90,6 +91,19 @@ def coded(text: str) -> CogTritonError:
         if found := re.search(pattern, plain):
             return translate(found, plain)
     return TensorRTLLMError(reason=plain or "it gave no reason")
+
+
+def cause_of(text: str, log: str) -> CogTritonError:
+    """The coded error for the text of a failed load, and what was logged until then.
+
+    TensorRT tells its cause to the logger: the exception says only "Failed to deserialize cuda engine.".
+    """
+    error = coded(text)
+    if type(error) is not TensorRTLLMError:
+        return error
+    complaints = [coded(line) for line in log.splitlines() if _COMPLAINT.search(line)]
+    known = [complaint for complaint in complaints if type(complaint) is not TensorRTLLMError]
+    return next(iter(known), error)
 
 
 def not_loaded(error: Exception) -> CogTritonError:

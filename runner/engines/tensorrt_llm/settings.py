@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import EngineOfAnotherVersion, EngineStartFailed, RanksMismatch
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# The distributions that say which TensorRT is installed; the first that is there does.
+_TENSORRT = ("tensorrt_cu13", "tensorrt_cu12", "tensorrt")
+_MANIFEST = "manifest.json"
 # The environment variable in which the runner says the server arguments, as JSON.
 SERVER_ARGUMENTS = "COG_TRITON_SERVER_ARGUMENTS"
 
@@ -36,6 +40,8 @@ class Settings:
     """Whether prompts of one step are packed without padding, so that `max_num_tokens` bounds them."""
     eos_id: int | None
     """Of the tokenizer beside the engine; None where its files do not say."""
+    tensorrt_version: str | None
+    """Of the TensorRT that built it, by the manifest; None for an engine without one."""
     server_arguments: dict[str, Any]
     """What the runner says, else `instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
 
@@ -54,6 +60,7 @@ def read_settings(engine_dir: Path) -> Settings:
     nested = (engine_dir / "engine").is_dir()
     model_path = engine_dir / "engine" if nested else engine_dir
     own = _read_object(engine_dir / "config.json") if nested else {}
+    manifest = _read_object(engine_dir / _MANIFEST) if (engine_dir / _MANIFEST).is_file() else {}
     engine = _read_object(model_path / "config.json")
     if "version" not in engine and "builder_config" in engine:
         raise EngineOfAnotherVersion(reason="it is of before TensorRT-LLM 0.8")
@@ -71,6 +78,7 @@ def read_settings(engine_dir: Path) -> Settings:
                 plugins.get("context_fmha", True) and plugins.get("remove_input_padding", True)
             ),
             eos_id=eos_of(engine_dir / "tokenizer"),
+            tensorrt_version=manifest.get("tensorrt_version"),
             server_arguments=_server_arguments(own),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -79,6 +87,25 @@ def read_settings(engine_dir: Path) -> Settings:
         if not (model_path / f"rank{rank}.engine").is_file():
             raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")
     return settings
+
+
+def check_version(settings: Settings) -> None:
+    """Raise E2502 when another TensorRT built the engine than is installed, before it takes minutes to load.
+
+    A plan loads with its own version alone; ".post1" is another package of the same library.
+    """
+    built, here = settings.tensorrt_version, _installed_tensorrt()
+    if built and here and built.partition(".post")[0] != here.partition(".post")[0]:
+        raise EngineOfAnotherVersion(reason=f"it needs TensorRT {built}, this is {here}")
+
+
+def _installed_tensorrt() -> str | None:
+    for name in _TENSORRT:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def rank_count(engine_dir: Path) -> int:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from runner.engines.catalogue import ENGINES
 from runner.engines.process import load_engine
-from runner.engines.tensorrt_llm.errors import coded, leaves_gpu_broken, plain_text
+from runner.engines.tensorrt_llm.errors import cause_of, coded, leaves_gpu_broken, plain_text
+from shared.errors import CogTritonError, EngineOfAnotherVersion, TensorRTLLMError
 from tests.support.tensorrt_llm_engine import write_engine
 
 PLACE = " (/src/tensorrt_llm/cpp/tensorrt_llm/batch_manager/trtGptModel.cpp:117)\n1  0x7f12 /usr/lib/libtrt.so(+0x1)"
@@ -29,20 +30,8 @@ TEXTS = [
         "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests wait.",
     ),
     (
-        "[TRT] The engine plan file is not compatible with this version of TensorRT, expecting library version 10.14.1.48 got 10.13.0.35, please rebuild.",
-        "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, this is 10.14.1.48.",
-    ),
-    (
-        "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match. Note: Current Version: 240, Serialized Engine Version: 239",
-        "E2502 EngineOfAnotherVersion: ",
-    ),
-    (
         "[json.exception.out_of_range.403] key 'mapping' not found",
         "E2502 EngineOfAnotherVersion: ",
-    ),
-    (
-        "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0, please rebuild.",
-        "E2503 EngineOfAnotherGpu: The engine was built for compute capability 8.0; the GPU here has 8.6.",
     ),
     (
         "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when participantIds are not specified",
@@ -58,6 +47,21 @@ TEXTS = [
     ),
     ("File does not exist: /data/engines/llama/config.json", "E2500 TensorRTLLMError: TensorRT-LLM failed: File does not exist: config.json."),
     ("", "E2500 TensorRTLLMError: TensorRT-LLM failed: it gave no reason."),
+]  # fmt: skip
+# Of these the exception says nothing; they are lines of the log.
+LOGGED = [
+    (
+        "[TRT] The engine plan file is not compatible with this version of TensorRT, expecting library version 10.14.1.48 got 10.13.0.35, please rebuild.",
+        "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, this is 10.14.1.48.",
+    ),
+    (
+        "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match. Note: Current Version: 240, Serialized Engine Version: 239",
+        "E2502 EngineOfAnotherVersion: ",
+    ),
+    (
+        "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0, please rebuild.",
+        "E2503 EngineOfAnotherGpu: The engine was built for compute capability 8.0; the GPU here has 8.6.",
+    ),
 ]  # fmt: skip
 
 
@@ -76,6 +80,41 @@ def test_a_failure_to_load_has_a_code(executor, tmp_path, text, expected):
     with pytest.raises(Exception, match=r"E\d{4}") as failed:
         load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine", load_error=text))
     assert str(failed.value).startswith(expected)
+
+
+@pytest.mark.parametrize(("text", "expected"), LOGGED)
+def test_the_cause_that_only_the_log_tells_has_a_code(executor, tmp_path, capfd, text, expected):
+    with pytest.raises(CogTritonError) as failed:
+        load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine", load_log=text))
+    assert str(failed.value).startswith(expected)
+    assert text in capfd.readouterr().err  # it is still logged
+
+
+def test_a_cause_that_nobody_knows_is_what_the_exception_says(executor, tmp_path):
+    engine = write_engine(tmp_path / "engine", load_log="Something new.")
+    with pytest.raises(
+        TensorRTLLMError, match=r"failed: Failed to deserialize cuda engine\. Look into the log"
+    ):
+        load_engine(ENGINES["tensorrt_llm"], engine)
+
+
+def test_a_warning_is_no_cause():
+    said = "[TensorRT-LLM][WARNING] out of memory may follow\n"
+    assert type(cause_of("it failed", said)) is TensorRTLLMError
+
+
+@pytest.mark.parametrize(
+    ("built", "fits"),
+    [("10.14.1.48", True), ("10.14.1.48.post1", True), ("10.13.0.35", False), ("10.14.1.4", False)],
+)
+def test_an_engine_of_another_tensorrt_is_refused_before_it_is_loaded(executor, tmp_path, built, fits):
+    def load():
+        engine = write_engine(tmp_path / "engine", tensorrt_version=built, load_error="it was loaded")
+        load_engine(ENGINES["tensorrt_llm"], engine)
+
+    text = "it was loaded" if fits else f"it needs TensorRT {built}, this is 10.14.1.48.post1"
+    with pytest.raises(TensorRTLLMError if fits else EngineOfAnotherVersion, match=text):
+        load()
 
 
 @given(st.text(max_size=200))

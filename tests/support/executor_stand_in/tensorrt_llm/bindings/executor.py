@@ -4,11 +4,13 @@ Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sam
 said by `stand_in.json` beside the engines:
 
     {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9,
-     "memory_error_id": 6, "load_error": null}
+     "memory_error_id": 6, "load_error": null, "load_log": null}
 
 A prompt that holds `error_id` fails its step, with all that are active; `gpu_error_id` does so with an error
 of CUDA, `memory_error_id` for lack of memory; `hang_id` never gets a token. `load_error` is what the
-constructor fails with, on `failing_rank` or on all.
+constructor fails with, on `failing_rank` or on all; `load_log` what its logger says before. A plan of another
+version or device is told by the logger alone ("Corrections"), so `load_log` alone makes the constructor fail
+with the words that it has for all of them.
 """
 
 from __future__ import annotations
@@ -105,10 +107,7 @@ class Executor:
         ranks = mapping["tp_size"] * mapping["pp_size"]
         # "Multi-GPU, leader mode": rank and size come from MPI.
         self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-        if script.get("load_error"):
-            if script.get("failing_rank", self._rank) != self._rank:
-                threading.Event().wait()  # the constructor is collective: for the rank that never comes
-            raise failure(script["load_error"])
+        self._load(script)
         check(
             int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == ranks,
             "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when "
@@ -133,6 +132,16 @@ class Executor:
         self._shut_down = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def _load(self, script: dict) -> None:
+        error, log = script.get("load_error"), script.get("load_log")
+        if not error and not log:
+            return
+        if script.get("failing_rank", self._rank) != self._rank:
+            threading.Event().wait()  # the constructor is collective: for the rank that never comes
+        if log:
+            os.write(1, f"[TensorRT-LLM][ERROR] {log}\n".encode())
+        raise failure(error or "[TensorRT-LLM][ERROR] Assertion failed: Failed to deserialize cuda engine.")
 
     def can_enqueue_requests(self) -> bool:
         return self._rank == 0 and not self._shut_down

@@ -1,0 +1,81 @@
+"""What TensorRT-LLM writes while it loads an engine: why that failed is there, and not in its exception.
+
+Its logger is C++ and writes to descriptor 1, so Python's sys.stdout sees nothing of it; and its constructors
+keep the GIL, so that no thread of this process could read a pipe meanwhile. Hence a process of its own, which
+is this module: it copies what it reads to stderr at once, and gives back the last of it when it is asked.
+What a load writes that ends in a crash is therefore not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ASKED = b"\0"  # on the way of the log, in which it stands for nothing
+_MOST_KEPT = 1 << 20
+_SECONDS_TO_END = 1
+_listening: list[subprocess.Popen[bytes]] = []  # to processes that a load started, which write on
+
+
+class Overheard:
+    """The log of one load; empty until it has ended."""
+
+    text = ""
+
+
+@contextmanager
+def overhearing() -> Iterator[Overheard]:
+    """Have descriptors 1 and 2 overheard, for everything in this process and those that it starts."""
+    overheard = Overheard()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    listener = subprocess.Popen(
+        [sys.executable, "-IS", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert listener.stdin
+    assert listener.stdout
+    kept = os.dup(1), os.dup(2)
+    for descriptor in (1, 2):
+        os.dup2(listener.stdin.fileno(), descriptor)
+    try:
+        yield overheard
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, descriptor)
+            os.close(before)
+        with suppress(BrokenPipeError), listener.stdin as log:
+            log.write(_ASKED)
+        with listener.stdout as answer:
+            overheard.text = answer.read().decode(errors="replace")
+        try:
+            listener.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            _listening.append(listener)
+
+
+def _listen() -> None:
+    kept = b""
+    answered = False
+    while data := os.read(0, 1 << 16):
+        data, asked, rest = data.partition(_ASKED)
+        data += rest
+        with suppress(OSError):  # whoever read our stderr is gone
+            os.write(2, data)
+        kept = (kept + data)[-_MOST_KEPT:]
+        if asked and not answered:
+            answered = True
+            with os.fdopen(1, "wb") as answer:
+                answer.write(kept)
+            kept = b""
+
+
+if __name__ == "__main__":
+    _listen()
