@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shared.progress import StepProgress
 
 _WORDS = 10_000
-_SPECIAL = ("<unk>", "</s>", "<crash>", "<error>", "<hang>")
-_TRIGGERS = {"crash_id": "<crash>", "error_id": "<error>", "hang_id": "<hang>"}
+_TRIGGERS = ("crash", "error", "hang", "tokens_per_second", "time_to_first_token_ms")
+_SPECIAL = ("<unk>", "</s>", *(f"<{name}>" for name in _TRIGGERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class MakeMock:
             {
                 "first_token_id": ordinary.start,
                 "token_count": len(ordinary),
-                **{key: tokenizer.token_to_id(token) for key, token in _TRIGGERS.items()},
+                **{f"{name}_id": tokenizer.token_to_id(f"<{name}>") for name in _TRIGGERS},
             },
         )
 

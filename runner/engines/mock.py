@@ -4,11 +4,13 @@
 and `time_to_first_token` (s). With `step_seconds` tokens come as a real engine's do: in steps of so many
 seconds for all streams together, one token for each. `engine_dir/engine/mock.json` says which tokens:
 
-    {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null}
+    {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null,
+     "tokens_per_second_id": 8, "time_to_first_token_ms_id": 9}
 
 Token i of a request is `first_token_id + i % token_count`. A prompt that holds `error_id` fails half-way;
-`crash_id` ends the process after its first token; `hang_id` never gets a token. Where log probabilities are
-asked for, a token has -0.5, and those that follow it -1, -1.5, ...
+`crash_id` ends the process after its first token; `hang_id` never gets a token. Token `first_token_id + n` after
+`tokens_per_second_id` or `time_to_first_token_ms_id` means n, for this request alone, which then has a clock of
+its own. Where log probabilities are asked for, a token has -0.5, and those that follow it -1, -1.5, ...
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, LogProbs, Output, Statistics
-from shared.errors import EngineInternalError, EngineStartFailed
+from shared.errors import EngineInternalError, EngineStartFailed, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
     from pathlib import Path
 
     from runner.protocol.engine import Request
@@ -49,6 +51,8 @@ class _Script:
     crash_id: int | None = None
     error_id: int | None = None
     hang_id: int | None = None
+    tokens_per_second_id: int | None = None
+    time_to_first_token_ms_id: int | None = None
 
     def __post_init__(self) -> None:
         if self.first_token_id < 0 or self.token_count < 1:
@@ -70,6 +74,17 @@ class _Script:
                 ends.append((start + len(word), FinishReason.STOP_WORDS))
         return min(ends, key=lambda end: (end[0], _AT_ONE_PLACE.index(end[1])))
 
+    def number(self, name: str, prompt: Sequence[int], ids: Set[int]) -> int | None:
+        """The number that the prompt, which has these ids, says after a token. Raises E1104 when it says none."""
+        token = getattr(self, f"{name}_id")
+        if token not in ids:
+            return None
+        following = list(prompt).index(token) + 1
+        if following < len(prompt) and self._is_known(prompt[following]):
+            return prompt[following] - self.first_token_id
+        reason = f"it is a number from 0 to {self.token_count - 1} that the prompt has after <{name}>"
+        raise InvalidArgument(argument=name, value="missing", reason=reason)
+
     def _is_known(self, token: int) -> bool:
         return 0 <= token - self.first_token_id < self.token_count
 
@@ -84,6 +99,7 @@ class _Stream:
 
     request_id: int
     start: float  # when its first token is due
+    rate: float | None  # tokens a second by a clock of its own; None: one in each step of all
     length: int
     finish_reason: FinishReason
     fails: bool
@@ -117,12 +133,16 @@ class MockEngine:
         self._shut_down = False
 
     def submit(self, request: Request) -> None:
-        """Start the request's clock."""
+        """Start the request's clock. Raises E1104 for a prompt that names a rate or a time, and not how much."""
         prompt = set(request.input_token_ids)
+        rate = self._script.number("tokens_per_second", request.input_token_ids, prompt)
+        milliseconds = self._script.number("time_to_first_token_ms", request.input_token_ids, prompt)
+        delay = self._first_token_delay if milliseconds is None else milliseconds / 1000
         length, finish_reason = self._script.end_of(request)
         stream = _Stream(
             request_id=request.request_id,
-            start=time.monotonic() + self._first_token_delay,
+            start=time.monotonic() + delay,
+            rate=self._rate_of(rate),
             length=length,
             finish_reason=finish_reason,
             fails=self._script.error_id in prompt,
@@ -134,6 +154,11 @@ class MockEngine:
             if self._script.hang_id not in prompt:
                 heappush(self._due, (stream.start, request.request_id))
             self._changed.notify()
+
+    def _rate_of(self, asked: int | None) -> float | None:
+        if asked is None:
+            return None if self._step_seconds else self._rate
+        return asked or inf
 
     def cancel(self, request_id: int) -> None:
         """Stop the request at the next step."""
@@ -199,13 +224,14 @@ class MockEngine:
     def _advance(self, stream: _Stream, now: float) -> Iterator[Output]:
         """Give the stream the tokens that are due, and say when it gets the next one."""
         end = stream.length // 2 if stream.fails else stream.length
-        due = 1 if self._step_seconds else self._due_tokens(now - stream.start) - stream.sent
+        rate = stream.rate
+        due = 1 if rate is None else _due_tokens(rate, now - stream.start) - stream.sent
         count = min(due, end - stream.sent, _MOST_TOKENS)
         first = stream.sent % self._script.token_count
         tokens = self._cycle[first : first + count]
         stream.sent += count
         if stream.sent < end:
-            due_at = now if self._step_seconds else stream.start + stream.sent / self._rate
+            due_at = now if rate is None else stream.start + stream.sent / rate
             heappush(self._due, (due_at, stream.request_id))
             yield Output(stream.request_id, tokens, log_probs=self._log_probs(tokens, stream.log_probs))
             return
@@ -230,11 +256,12 @@ class MockEngine:
             for token in tokens
         ]
 
-    def _due_tokens(self, elapsed: float) -> int:
-        """How many tokens a stream has to have after so many seconds. The first is due at once.
 
-        A token that is due within a microsecond is due: the clock and the division may round apart.
-        """
-        if self._rate == inf:
-            return sys.maxsize
-        return int((elapsed + 1e-6) * self._rate) + 1
+def _due_tokens(rate: float, elapsed: float) -> int:
+    """How many tokens a stream has to have after so many seconds. The first is due at once.
+
+    A token that is due within a microsecond is due: the clock and the division may round apart.
+    """
+    if rate == inf:
+        return sys.maxsize
+    return int((elapsed + 1e-6) * rate) + 1

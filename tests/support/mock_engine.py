@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 FIRST, COUNT = 100, 50
 CRASH, FAIL, HANG = 7, 8, 9
+RATE, DELAY_MS = 10, 11
 
 
 def write_mock(
@@ -20,7 +21,7 @@ def write_mock(
     step_seconds: float = 0,
     max_seq_len: int | None = None,
 ) -> Path:
-    """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang."""
+    """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang; see also RATE and DELAY_MS."""
     (directory / "engine").mkdir(parents=True)
     config = {
         "tokens_per_second": tokens_per_second,
@@ -35,6 +36,8 @@ def write_mock(
         "crash_id": CRASH,
         "error_id": FAIL,
         "hang_id": HANG,
+        "tokens_per_second_id": RATE,
+        "time_to_first_token_ms_id": DELAY_MS,
     }
     (directory / "engine/mock.json").write_text(json.dumps(script))
     return directory

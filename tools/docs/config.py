@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.config import ENGINES, CogTRTLLMConfig, OfficialConfig
+from shared.config import ENGINES, CogTRTLLMConfig, MockConfig, OfficialConfig
 from shared.config.examples import EXAMPLES
 from shared.config.schema import schema
 
@@ -77,13 +77,27 @@ with a warning that names both. A step reads what an earlier one wrote; where no
 checkpoint that `build` reads, a conversion is added.
 """
 
+OF_MOCK = """
+Where no `model` is set, a prompt may say how it is answered, in these words among others, each between blanks:
+
+| in a prompt | means, for this request |
+|---|---|
+| `<tokens_per_second> 50` | so many tokens a second; 0: as fast as they are taken |
+| `<time_to_first_token_ms> 300` | so many milliseconds to its first token |
+| `<error>` | it fails when half of its tokens have come (E2405) |
+| `<crash>` | the engine process dies after its first token |
+| `<hang>` | no token ever comes |
+"""
+
 
 def page() -> str:
     """The text of docs/config.md."""
     definitions = schema()["$defs"]
     parts = [INTRO]
     for name, kind in ENGINES.items():
-        parts.append(f"## Engine {name}\n\n{_table(definitions[kind.__name__])}\n{_indented(EXAMPLES[name])}")
+        more = OF_MOCK if kind is MockConfig else ""
+        table = _table(definitions[kind.__name__])
+        parts.append(f"## Engine {name}\n\n{table}{more}\n{_indented(EXAMPLES[name])}")
     for old, example in OLD_EXAMPLES.items():
         more = OLD_FORM if old is CogTRTLLMConfig else ""
         table = _table(definitions[old.__name__])

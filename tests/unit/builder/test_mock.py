@@ -42,6 +42,13 @@ def test_a_prompt_can_ask_for_trouble(state, trigger):
     assert script[f"{trigger}_id"] in TOKENIZER.encode(f"please <{trigger}> now").ids
 
 
+@pytest.mark.parametrize("setting", ["tokens_per_second", "time_to_first_token_ms"])
+def test_a_prompt_can_ask_for_its_own_speed(state, setting):
+    script = make(state)
+    ids = [script[f"{setting}_id"], script["first_token_id"] + 250]
+    assert TOKENIZER.encode(f"<{setting}> 250 and more").ids[:2] == ids
+
+
 def test_end_token_is_known_to_the_runner(state):
     make(state)
     config = json.loads((state.tokenizer_dir / "generation_config.json").read_text())
@@ -54,7 +61,7 @@ def test_with_a_model_ordinary_tokens_are_used(state, model_dir):
     tokenizer.save(str(model_dir / "tokenizer.json"))
     state.model = Model("tiny", None, model_dir)
     script = make(state)
-    assert (script["first_token_id"], script["token_count"]) == (5, 10_000)
+    assert (script["first_token_id"], script["token_count"]) == (7, 10_000)
     assert not state.tokenizer_dir.exists()
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from runner.engines.mock import MockEngine
 from runner.protocol.engine import FinishReason, LogProbs, Request, SamplingParameters
-from shared.errors import EngineInternalError, EngineStartFailed
-from tests.support.mock_engine import COUNT, FAIL, FIRST, HANG, mock_tokens, write_mock
+from shared.errors import EngineInternalError, EngineStartFailed, InvalidArgument
+from tests.support.mock_engine import COUNT, DELAY_MS, FAIL, FIRST, HANG, RATE, mock_tokens, write_mock
 
 
 @pytest.fixture
@@ -72,6 +72,31 @@ def test_steps_are_for_all_streams_together(start):
     assert len(steps) == 5
     assert all(len(step) == 50 for _, step in steps)
     assert steps[-1][0] - steps[0][0] >= 0.05
+
+
+@pytest.mark.parametrize("step_seconds", [0, 0.001])
+def test_a_request_has_its_own_rate_and_time_to_first_token(start, step_seconds):
+    """While its neighbour goes on as the engine is configured."""
+    engine = start(tokens_per_second=10_000, step_seconds=step_seconds)
+    engine.submit(Request(1, [1, RATE, FIRST + 40, DELAY_MS, FIRST + 49], 9))
+    engine.submit(Request(2, [1], 40))
+    began, ended = time.monotonic(), {}
+    tokens = defaultdict(list)
+    for step in engine.steps():
+        for output in step:
+            tokens[output.request_id] += output.tokens
+            if output.finish_reason is FinishReason.LENGTH:
+                ended[output.request_id] = time.monotonic() - began
+        if len(ended) == 2:
+            break
+    assert tokens == {1: mock_tokens(9), 2: mock_tokens(40)}
+    assert ended[1] >= 0.049 + 8 / 40 > ended[2]
+
+
+@pytest.mark.parametrize("prompt", [[RATE], [RATE, 1], [DELAY_MS, RATE, FIRST]])
+def test_a_speed_without_a_number_is_refused(start, prompt):
+    with pytest.raises(InvalidArgument, match="E1104"):
+        start().submit(Request(1, prompt, 9))
 
 
 def test_a_late_step_makes_up_for_it(start):
