@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 from urllib.request import urlopen
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
             """What it is busy with; all 0 where it does not tell."""
 
 
-log = structlog.get_logger()
+log = get_logger()
 
 _TRITON_SECONDS = 2
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)

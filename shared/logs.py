@@ -7,14 +7,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from shared.errors import SettingInvalid
 from shared.secrets import names_secret
+from shared.without import without
+
+# rich takes longer to import than all the rest of a runner's logging, and its tracebacks are not shown.
+with without("rich"):
+    import structlog
+    from structlog.contextvars import bind_contextvars
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
+__all__ = ["LEVELS", "bind_contextvars", "configure_logging", "get_logger", "register_secret"]
+
+get_logger = structlog.get_logger
 LEVELS = ("debug", "info", "warning", "error", "critical")
 _MASK = "***"
 # Their info lines name whole addresses, also signed ones.

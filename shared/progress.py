@@ -7,10 +7,6 @@ import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
-
 from shared.sizes import readable
 
 if TYPE_CHECKING:
@@ -63,28 +59,16 @@ class PlainProgress:
             print(f"{name}: done in {self._clock() - started:.0f} s", file=self._stream, flush=True)
 
 
-class BarProgress:
-    """A bar for each step, drawn by rich."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[StepProgress]:
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-        with RichProgress(*columns, console=self._console) as bar:
-            task = bar.add_task(name, total=None)
-
-            def show(done: int, total: int | None = None) -> None:
-                bar.update(task, completed=done, total=total)
-
-            yield show
-
-
 def stderr_progress() -> Progress:
     """Bars where stderr is a terminal, plain lines elsewhere."""
-    console = Console(stderr=True)
-    return BarProgress(console) if console.is_terminal else PlainProgress(sys.stderr)
+    if not sys.stderr.isatty():
+        return PlainProgress(sys.stderr)
+    # Late: rich takes long to import.
+    from rich.console import Console
+
+    from shared.progress_bar import BarProgress
+
+    return BarProgress(Console(stderr=True))
 
 
 def _ignore(done: int, total: int | None = None) -> None:

@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
 import uvloop
 from cog import CancelationException
 
@@ -33,6 +32,7 @@ from runner.protocol.engine import Statistics
 from runner.triton.client import EngineClient
 from shared.errors import CogTritonError, EngineNotReady, GenericError, WorkerDied, from_text
 from shared.layout import PROJECT_ROOT
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from runner.prediction.inputs import Inputs
     from runner.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Worker:
@@ -142,14 +142,17 @@ class Worker:
         self._set_up.put(str(WorkerDied()))
 
     async def _load(self, control: Connection, address: EngineAddress) -> None:
-        try:
-            client = self._client = await EngineClient.connect(
+        async def connect() -> EngineClient:
+            self._client = await EngineClient.connect(
                 address.grpc_port,
                 Path(address.feed_path),
                 response_timeout=self._settings.response_timeout,
             )
+            return self._client
+
+        try:
             self._engine = await LoadedEngine.load(
-                Path(address.engine_dir), client, self._admission, self._metrics, self._settings
+                Path(address.engine_dir), connect, self._admission, self._metrics, self._settings
             )
         except CogTritonError as failed:
             error = str(failed)

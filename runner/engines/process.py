@@ -37,7 +37,6 @@ from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
 from .catalogue import find_engine
 from .checks import check_request
 from .replies import GatheredTokens, Reply, TextInterface, is_last
-from .tensorrt_llm.ranks import Rank, launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -188,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind = find_engine(options.kind)
         ranks = kind.ranks(options.engine_dir)
         if ranks > 1:
+            from .tensorrt_llm.ranks import launch
+
             own = ["--kind", options.kind, "--engine-dir", str(options.engine_dir)]
             return launch(ranks, own, connection)
     except CogTritonError as error:
@@ -197,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str) -> int:
+    from .tensorrt_llm.ranks import Rank
+
     rank = Rank(launcher)
     if rank.bridge is not None:
         return _run(kind, engine_dir, rank.bridge)

@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
 import uvloop
 
 from runner.front.front import Front
@@ -23,14 +22,14 @@ from runner.front.server import make_server, tls_files
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
 from runner.settings import Settings
 from shared.errors import CogTritonError, GenericError
-from shared.logs import configure_logging
+from shared.logs import configure_logging, get_logger
 
 if TYPE_CHECKING:
     import uvicorn
 
     from runner.triton.client import EngineClient
 
-log = structlog.get_logger()
+log = get_logger()
 
 _COLLECT_AFTER = 50_000  # objects more than there were: those of some hundred requests
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import structlog
-
 from runner.front.http import Disconnected, Request
 from runner.front.router import Router
 from runner.front.tracing import trace
 from runner.front.turns import Turns
 from shared.errors import CogTritonError, GenericError
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from runner.front.http import Receive, Scope, Send
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class App:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from runner.lifecycle.engine_probe import EngineProbe
 from runner.prediction.inputs import Defaults
 from runner.prediction.limits import lowered
@@ -18,8 +16,10 @@ from runner.text.renderer import ChatRenderer
 from runner.text.tokenizer import Tokenizer
 from shared.artifact import EngineDirectory
 from shared.errors import EngineGaveUp, EngineNotReady, TritonTimeout
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from runner.metrics import Metrics
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runner.settings import Settings
     from runner.triton.client import EngineClient
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class LoadedEngine:
@@ -53,16 +53,21 @@ class LoadedEngine:
     async def load(
         cls,
         directory: Path,
-        client: EngineClient,
+        connect: Callable[[], Awaitable[EngineClient]],
         admission: Admission,
         metrics: Metrics,
         settings: Settings,
     ) -> LoadedEngine:
-        """Return when the engine has generated a token. Raises E2102, E2402 and E4002."""
+        """Return when the engine has generated a token. Raises E2102, E2402 and E4002.
+
+        `connect`: as EngineClient.connect.
+        """
         engine = EngineDirectory(directory)
-        tokenizer, chat = await asyncio.gather(
-            asyncio.to_thread(Tokenizer.load, engine.tokenizer_files),
+        # All at once; the process of the chat template first, since it takes longest.
+        chat, tokenizer, client = await asyncio.gather(
             ChatRenderer.load(engine.tokenizer_files),
+            asyncio.to_thread(Tokenizer.load, engine.tokenizer_files),
+            connect(),
         )
 
         async def one_token() -> None:
@@ -78,6 +83,7 @@ class LoadedEngine:
                 generation.cancel()
 
         probe = EngineProbe(one_token, lambda: client.output_count)
+        await client.wait_ready()
         await probe.first()
         declaration = client.declaration
         if declaration is None:

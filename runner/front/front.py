@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
 from runner.front.cog.api import CogApi
@@ -25,6 +23,7 @@ from runner.prediction.admission import Admission
 from runner.prediction.inputs import Inputs
 from runner.protocol.engine import Statistics
 from shared.errors import EngineNotReady, ShuttingDown
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from runner.settings import Settings
     from runner.triton.client import EngineClient
 
-log = structlog.get_logger()
+log = get_logger()
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _WEBHOOK_GRACE = 5
@@ -80,8 +79,12 @@ class Front:
 
         Raises E2102 and E4002 when it never will.
         """
-        self.client = await connect()
-        engine = await LoadedEngine.load(directory, self.client, self.admission, self.metrics, self.settings)
+
+        async def connected() -> EngineClient:
+            self.client = await connect()
+            return self.client
+
+        engine = await LoadedEngine.load(directory, connected, self.admission, self.metrics, self.settings)
         self.engine = engine
         self.health.ready(engine.generates)
 

@@ -7,10 +7,8 @@ import hmac
 import time
 from typing import TYPE_CHECKING, Self
 
-import structlog
-
 from shared.errors import ApiKeyInvalid, SettingInvalid
-from shared.logs import register_secret
+from shared.logs import bind_contextvars, get_logger, register_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from runner.front.router import Handler
     from runner.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 _SCHEME = "bearer"
 _SECONDS_BETWEEN_LOOKS = 1
@@ -122,7 +120,7 @@ def needs_key(handler: Handler, keys: Keys | None) -> Handler:
 
     async def handle(request: Request) -> None:
         request.key = keys.name_of(request.header(b"authorization"))
-        structlog.contextvars.bind_contextvars(key=request.key)
+        bind_contextvars(key=request.key)
         await handler(request)
 
     return handle

@@ -10,7 +10,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
-import structlog
+from shared.logs import bind_contextvars
 
 if TYPE_CHECKING:
     from runner.front.http import Request
@@ -36,4 +36,4 @@ def trace(request: Request) -> None:
         if _TRACE_STATE.fullmatch(state):
             given["tracestate"] = state
     request.headers += [(name.encode(), value.encode()) for name, value in given.items()]
-    structlog.contextvars.bind_contextvars(**bound)
+    bind_contextvars(**bound)

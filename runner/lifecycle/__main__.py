@@ -76,12 +76,10 @@ def _server(host: str, port: str) -> Server:
 
 def _tell_ready(server: Server, seconds: float) -> None:
     """Say where to send a prompt: to a person at a terminal with an example."""
-    from shared.logs import configure_logging
+    from shared.logs import configure_logging, get_logger
 
     configure_logging()
-    import structlog
-
-    structlog.get_logger("runner.lifecycle").info("ready", url=server.url, seconds=round(seconds, 3))
+    get_logger("runner.lifecycle").info("ready", url=server.url, seconds=round(seconds, 3))
     if sys.stderr.isatty():
         with suppress(OSError):
             sys.stderr.write(_EXAMPLE.format(url=server.url))

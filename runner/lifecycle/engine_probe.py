@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from shared.errors import CogTritonError
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-log = structlog.get_logger()
+log = get_logger()
 
 _INTERVAL_SECONDS = 1.0
 
@@ -29,9 +28,11 @@ class EngineProbe:
 
     async def first(self, retry_seconds: float = 0.02) -> None:
         """Ask until a token comes, however long the engine loads."""
-        while not self.is_alive:
-            await asyncio.sleep(retry_seconds)
+        while True:
             self.is_alive = await self._problem() is None
+            if self.is_alive:
+                return
+            await asyncio.sleep(retry_seconds)
 
     async def watch(self) -> None:
         """Look until cancelled."""

@@ -14,8 +14,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
@@ -27,13 +25,13 @@ from runner.weights import fetch_weights
 from shared.cog.server import free_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
 from shared.layout import PROJECT_ROOT, Layout
-from shared.logs import configure_logging
+from shared.logs import configure_logging, get_logger
 from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
     from shared.artifact import EngineDirectory, Manifest
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def prepare(settings: Settings, directory: Path) -> Prepared:

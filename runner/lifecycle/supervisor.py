@@ -345,10 +345,8 @@ def _coded(text: str) -> CogTritonError:
 
 def _logger() -> structlog.stdlib.BoundLogger:
     """To be asked for when there is something to say: it takes as long to import as all the rest."""
-    import structlog
-
-    from shared.logs import configure_logging
+    from shared.logs import configure_logging, get_logger
 
     configure_logging()
-    logger: structlog.stdlib.BoundLogger = structlog.get_logger("runner.lifecycle")
+    logger: structlog.stdlib.BoundLogger = get_logger("runner.lifecycle")
     return logger

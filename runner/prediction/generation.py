@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import structlog
-
 from runner.protocol.engine import FinishReason
 from runner.text.stream import TextStream
 from shared.errors import CogTritonError, GenericError, ShuttingDown
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from runner.triton.generation import Generation
 
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Piece(NamedTuple):

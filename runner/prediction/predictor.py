@@ -7,10 +7,9 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import structlog
-
 from runner.prediction.generation import TextGeneration
 from shared.errors import ChatTemplateMissing, CogTritonError, GenericError, PreparationTimedOut
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from runner.text.renderer import ChatRenderer
     from runner.triton.client import EngineClient
 
-log = structlog.get_logger()
+log = get_logger()
 
 _PREPARATION_SECONDS = 30
 _TOKENISED_AT_ONCE = 1 << 12  # characters: some tenths of a millisecond

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import grpc
-import structlog
 
 from runner.protocol.engine import Output, Statistics
 from runner.protocol.feed import (
@@ -37,6 +36,7 @@ from shared.errors import (
     TritonUnknownError,
     from_text,
 )
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -52,7 +52,7 @@ if not TYPE_CHECKING:
     service_pb2 = messages("service_pb2")
     service_pb2_grpc = messages("service_pb2_grpc")
 
-log = structlog.get_logger()
+log = get_logger()
 
 _Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more will come
 
@@ -60,13 +60,8 @@ _RECONNECT_SECONDS = 0.05
 _MALFORMED_SECONDS = 5.0  # before another try with a bridge that cannot be understood
 _CLOSE_SECONDS = 1.0
 _STREAMS = 4  # to Triton: gRPC takes the next request of a stream when it has sent the one before
-_CHANNEL_OPTIONS = [
-    ("grpc.max_send_message_length", -1),
-    # Triton opens its port a moment after the engine is ready.
-    ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 20),
-    ("grpc.max_reconnect_backoff_ms", 100),
-]
+_LISTENING_SECONDS = 0.005  # between two looks whether Triton listens
+_CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1)]
 
 
 class _Feed(asyncio.Protocol):
@@ -238,6 +233,7 @@ class EngineClient:
     async def _stream_requests(self, connection: _Connection) -> None:
         """Hand requests to Triton as they come; returns when a gRPC stream ends, and so the others."""
         await connection.engine_was_ready.wait()
+        await _listens(self._grpc_port)
         requests: _Requests = asyncio.Queue()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self._grpc_port}", _CHANNEL_OPTIONS) as channel:
             await channel.channel_ready()
@@ -327,6 +323,18 @@ class EngineClient:
 
 def _closed() -> TritonUnavailable:
     return TritonUnavailable(reason="the connection was closed")
+
+
+async def _listens(port: int) -> None:
+    """Wait until Triton listens, a moment after the engine is ready: gRPC would try again after 100 ms."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(_LISTENING_SECONDS)
+        else:
+            writer.close()
+            return
 
 
 def _message(request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:

@@ -45,6 +45,9 @@ class FakeEngineClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def wait_ready(self) -> None:
+        """It is from the beginning."""
+
     def generate(self, request: Request) -> Generation:
         """As the real one: returns at once; iterate the result."""
         self.requests.append(request)

@@ -2,7 +2,8 @@ import io
 
 from rich.console import Console
 
-from shared.progress import BarProgress, PlainProgress, SilentProgress
+from shared.progress import PlainProgress, SilentProgress
+from shared.progress_bar import BarProgress
 
 
 class Clock:

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import orjson
-import structlog
 
 from shared.errors import AddressRefused
+from shared.logs import get_logger
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from runner.front.addresses import Addresses
     from runner.front.cog.prediction import Prediction
 
-log = structlog.get_logger()
+log = get_logger()
 
 _THROTTLE_SECONDS = 0.5  # between two that tell of output, as in Cog
 _TRIES = 8  # of the last one; 0.5, 1, 2, ... s apart
