@@ -8,9 +8,9 @@ seconds for all streams together, one token for each. `engine_dir/engine/mock.js
      "tokens_per_second_id": 8, "time_to_first_token_ms_id": 9}
 
 Token i of a request is `first_token_id + i % token_count`. A prompt that holds `error_id` fails half-way;
-`crash_id` ends the process after its first token; `hang_id` never gets a token. Token `first_token_id + n` after
-`tokens_per_second_id` or `time_to_first_token_ms_id` means n, for this request alone, which then has a clock of
-its own. Where log probabilities are asked for, a token has -0.5, and those that follow it -1, -1.5, ...
+`crash_id` ends the process after its first token; `hang_id` never gets a token. In a prompt, the token
+`first_token_id + n` after `tokens_per_second_id` or `time_to_first_token_ms_id` sets that to n for the
+request. Where log probabilities are asked for, a token has -0.5, and those that follow it -1, -1.5, ...
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, LogProbs, 
 from shared.errors import EngineInternalError, EngineStartFailed, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from runner.protocol.engine import Request
@@ -74,8 +74,8 @@ class _Script:
                 ends.append((start + len(word), FinishReason.STOP_WORDS))
         return min(ends, key=lambda end: (end[0], _AT_ONE_PLACE.index(end[1])))
 
-    def number(self, name: str, prompt: Sequence[int], ids: Set[int]) -> int | None:
-        """The number that the prompt, which has these ids, says after a token. Raises E1104 when it says none."""
+    def number(self, name: str, prompt: Sequence[int], ids: set[int]) -> int | None:
+        """The number after the token of that name in a prompt of these ids. Raises E1104 for one without."""
         token = getattr(self, f"{name}_id")
         if token not in ids:
             return None
@@ -133,10 +133,11 @@ class MockEngine:
         self._shut_down = False
 
     def submit(self, request: Request) -> None:
-        """Start the request's clock. Raises E1104 for a prompt that names a rate or a time, and not how much."""
-        prompt = set(request.input_token_ids)
-        rate = self._script.number("tokens_per_second", request.input_token_ids, prompt)
-        milliseconds = self._script.number("time_to_first_token_ms", request.input_token_ids, prompt)
+        """Start the request's clock. Raises E1104 for a prompt that sets a speed to no number."""
+        tokens = request.input_token_ids
+        prompt = set(tokens)
+        rate = self._script.number("tokens_per_second", tokens, prompt)
+        milliseconds = self._script.number("time_to_first_token_ms", tokens, prompt)
         delay = self._first_token_delay if milliseconds is None else milliseconds / 1000
         length, finish_reason = self._script.end_of(request)
         stream = _Stream(

@@ -78,7 +78,7 @@ checkpoint that `build` reads, a conversion is added.
 """
 
 OF_MOCK = """
-Where no `model` is set, a prompt may say how it is answered, in these words among others, each between blanks:
+Where no `model` is set, a prompt may say how it is answered, in these words among others:
 
 | in a prompt | means, for this request |
 |---|---|
