@@ -13,6 +13,7 @@ from builder.engines.tensorrt_llm.run import ToolStep
 from builder.package import Package
 from builder.sources.download import Download
 from builder.sources.model import model_of
+from builder.tokenizer.step import MakeTokenizer
 from shared.config import BuildConfig, CogTRTLLMConfig, CTranslate2Config, MockConfig, dump_config
 from shared.errors import EngineNotInImage
 
@@ -41,9 +42,9 @@ def make_plan(config: BuildConfig | CogTRTLLMConfig, folder: Path | None = None)
     if steps_for is None:
         raise EngineNotInImage(engine=config.engine, available=", ".join(_ENGINES))
     wanted = model_of(config)
-    download = () if wanted is None else (Download(*wanted[1:], folder),)
+    model = () if wanted is None else (Download(*wanted[1:], folder), MakeTokenizer())
     package = Package(config.engine, dump_config(config))
-    return Plan(config.engine, (*download, *steps_for(config), package))
+    return Plan(config.engine, (*model, *steps_for(config), package))
 
 
 def _ctranslate2(config: CTranslate2Config) -> tuple[Step, ...]:

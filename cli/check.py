@@ -6,11 +6,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from builder.check.estimate import check_machine, estimate, parameters_of
+from builder.check.model import check_on_hub
 from builder.check.source import check_source
 from builder.findings import Findings, Severity
 from builder.sources.model import is_url, local_folder, model_of
 from cli.output import counted, say, say_json
-from shared.config import CogTRTLLMConfig, TensorRTLLMConfig
+from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 
 if TYPE_CHECKING:
     from builder.check.estimate import Estimate
@@ -22,11 +23,13 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 def check(source: str, *, as_json: bool, gpus: int | None, token: str | None) -> int:
     """Print the report on the config at `source`; return the exit status: 1 when there are errors."""
     report = check_source(source, gpus)
-    needed = None if report.errors else _estimate(report, token)
+    findings = Findings()
+    if not report.errors:
+        _look_at_hub(report, token, findings)
+    needed = None if report.errors or findings.errors else _estimate(report, token)
     if needed is not None:
-        findings = Findings()
         check_machine(needed, findings)
-        report = report.with_findings(findings)
+    report = report.with_findings(findings)
     if as_json:
         say_json(report.as_json() | {"estimate": asdict(needed) if needed else None})
     else:
@@ -36,6 +39,14 @@ def check(source: str, *, as_json: bool, gpus: int | None, token: str | None) ->
             say(f"{report.source}: {needed}")
         say(f"{report.source}: {_summary(report)}")
     return 1 if report.errors else 0
+
+
+def _look_at_hub(report: Report, token: str | None, findings: Findings) -> None:
+    if report.config is None or isinstance(report.config, OfficialConfig):
+        return
+    wanted = model_of(report.config)
+    if wanted is not None:
+        check_on_hub(wanted, report.folder, token, findings)
 
 
 def _estimate(report: Report, token: str | None) -> Estimate | None:

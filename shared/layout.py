@@ -44,6 +44,11 @@ class Layout:
         _existing("engine bridge", directory / "engine_bridge/libtriton_engine_bridge.so")
         return directory
 
+    @property
+    def tokenizer_converter(self) -> Path:
+        """The interpreter of its environment. Raises E4000 when it is not there."""
+        return _existing("tokenizer converter", self.home / "tokenizer-converter/bin/python")
+
     def engine_python(self, kind: str) -> Path:
         """The interpreter of the environment of one engine. Raises E4000 when it is not there.
 

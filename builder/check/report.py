@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from builder.check.model import check_folder
 from builder.engines.tensorrt_llm.planning import calls
 from builder.findings import Finding, Findings, Severity
-from builder.sources.download import Download
 from builder.sources.model import model_of
 from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 from shared.config.document import Document, Position, parse
@@ -111,20 +111,11 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
         found = calls(looked_at, findings, gpus)
     if looked_at is not None and not isinstance(looked_at, OfficialConfig):
-        _check_model(looked_at, folder, findings)
+        model = model_of(looked_at)
+        if model is not None:
+            check_folder(model, folder, findings)
     diagnostics = [_placed(one, document, source) for one in findings.found]
     return Report(source, _sorted(diagnostics), config, tuple(found), folder=folder)
-
-
-def _check_model(config: BuildConfig | CogTRTLLMConfig, folder: Path | None, findings: Findings) -> None:
-    """Report a name that the hub does not allow, and a folder that is not there or lacks files."""
-    wanted = model_of(config)
-    if wanted is None:
-        return
-    try:
-        Download(*wanted[1:], folder).look()
-    except CogTritonError as error:
-        findings.error((wanted.key,), error)
 
 
 def unreadable(error: CogTritonError, source: str) -> Report:

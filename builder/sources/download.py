@@ -34,11 +34,12 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "config.json",
 )
+TOKENIZER = "tokenizer.json"
+# The files that hold a tokenizer; tokenizer.json is made from the others (builder/tokenizer).
+_TOKENIZER_FORMS = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 # What the tools of an engine read beside those: older forms of the tokenizer, how the weights were quantized.
 _TOOL_FILES = (
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
+    *(name for form in _TOKENIZER_FORMS[1:] for name in form),
     "added_tokens.json",
     "hf_quant_config.json",
     "quantize_config.json",
@@ -48,6 +49,11 @@ WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),
 }
+
+
+def tokenizer_form(files: Collection[str]) -> tuple[str, ...] | None:
+    """The files that the tokenizer of a model with `files` is taken from; None where it has none."""
+    return next((form for form in _TOKENIZER_FORMS if set(form) <= set(files)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Download:
             build.model = self._directory(build.work_dir / "model", name)
         else:
             hub = HubModel(self.model, self.revision, build.hf_token)
-            path = hub.fetch(self._wanted, progress)
+            path = hub.fetch(self.wanted, progress)
             build.model = self._directory(path, self.model, path.name)  # a snapshot is named by its commit
 
     def look(self) -> Model | None:
@@ -92,23 +98,12 @@ class Download:
             raise RevisionNotFound(model=self._shown, revision=self.revision)
         return self._directory(path, path.name)
 
-    @property
-    def _shown(self) -> str:
-        return public_address(self.model)
-
-    def _directory(self, path: Path, name: str, revision: str | None = None) -> Model:
-        try:
-            files = sorted(file.name for file in path.iterdir())
-        except OSError as error:
-            raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
-        wanted = self._wanted(files)
-        check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
-        return Model(name, revision, path)
-
-    def _wanted(self, files: Collection[str]) -> list[str]:
+    def wanted(self, files: Collection[str]) -> list[str]:
         """Patterns of the files to take, of a model that has these. Raises E3104 when it lacks some."""
-        if "tokenizer.json" not in files:
-            raise ModelFilesMissing(model=self._shown, missing="tokenizer.json")
+        if tokenizer_form(files) is None:
+            others = " or ".join(" and ".join(form) for form in _TOKENIZER_FORMS[1:])
+            missing = f"tokenizer.json, nor what one could be made from ({others})"
+            raise ModelFilesMissing(model=self._shown, missing=missing)
         wanted = [*TOKENIZER_FILES, *_TOOL_FILES]
         if not self.weights:
             return wanted
@@ -122,3 +117,16 @@ class Download:
         raise ModelFilesMissing(
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"
         )
+
+    @property
+    def _shown(self) -> str:
+        return public_address(self.model)
+
+    def _directory(self, path: Path, name: str, revision: str | None = None) -> Model:
+        try:
+            files = sorted(file.name for file in path.iterdir())
+        except OSError as error:
+            raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
+        wanted = self.wanted(files)
+        check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
+        return Model(name, revision, path)

@@ -64,6 +64,13 @@ class HubModel:
     revision: str | None
     token: str | None = field(repr=False)
 
+    def files(self) -> list[str]:
+        """The names of all files that the model has. Raises E3100 to E3103."""
+        try:
+            return HfApi(token=self.token).list_repo_files(self.name, revision=self.revision)
+        except Exception as error:
+            raise self._translated(error) from None
+
     def fetch(self, wanted: Callable[[Collection[str]], list[str]], progress: StepProgress) -> Path:
         """The directory of the model's files, named by its commit. `wanted` gets the names of all files that
         the model has, raises to refuse it, and returns patterns of those to take.

@@ -35,6 +35,7 @@ from .build import (
     OutputRefused,
     PackageFailed,
     RevisionNotFound,
+    TokenizerNotConverted,
     ToolArgumentsRefused,
     UnsupportedArchitecture,
 )
@@ -65,6 +66,7 @@ from .check import (
     ScriptReplaced,
     ScriptUnknown,
     StepInputMissing,
+    TokenizerWillBeMade,
 )
 from .http import (
     AddressRefused,
@@ -288,6 +290,8 @@ __all__ = [
     "TensorNotSupported",
     "TensorRTLLMError",
     "TensorRTLLMNotLoaded",
+    "TokenizerNotConverted",
+    "TokenizerWillBeMade",
     "TooManyConnections",
     "ToolArgumentsRefused",
     "TritonFailedToStart",

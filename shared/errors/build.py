@@ -84,7 +84,7 @@ class ModelFilesMissing(CogTritonError):
     code = "E3104"
     fixed_by = FixedBy.OPERATOR
     message = "The model {model!r} has no {missing}."
-    remedy = "Use a checkpoint in safetensors with a tokenizer.json."
+    remedy = "Use a checkpoint in safetensors, with the files of its tokenizer."
 
 
 class NotEnoughSpace(CogTritonError):
@@ -178,6 +178,13 @@ class EngineVersionMismatch(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = 'The step "{step}" met a file that another version wrote: {reason}.'
     remedy = "Let every step run in one build, and leave out timing caches and checkpoints of other versions."
+
+
+class TokenizerNotConverted(CogTritonError):
+    code = "E3210"
+    fixed_by = FixedBy.OPERATOR
+    message = "The model has no tokenizer.json, and none can be made from its tokenizer: {reason}."
+    remedy = "Use a model that has one, or add it to a copy of the model."
 
 
 class PackageFailed(CogTritonError):

@@ -1,4 +1,4 @@
-"""E3006 to E3031: what the check of a config finds. Warnings and errors alike; the check says which."""
+"""E3006 to E3032: what the check of a config finds. Warnings and errors alike; the check says which."""
 
 from __future__ import annotations
 
@@ -185,3 +185,10 @@ class ExampleUnknown(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "TensorRT-LLM 1.2.1 has no example {example!r} with a convert_checkpoint.py."
     remedy = "Write {nearest}."
+
+
+class TokenizerWillBeMade(CogTritonError):
+    code = "E3032"
+    fixed_by = FixedBy.OPERATOR
+    message = "The model has no tokenizer.json; the build makes one from {files}, and compares the two."
+    remedy = "Nothing need be done; a tokenizer.json beside them is taken in its place."

@@ -43,6 +43,7 @@ from tests.support.hub import Hub, Repository
 from tests.support.processes import MARK, descendants, is_alive, marked
 from tests.support.tensorrt_llm.environments import fail, install
 from tests.support.tensorrt_llm.large import build_of
+from tests.support.tokenizers import tiny_gpt2
 
 DEMO = PROJECT_ROOT / "demo/model"
 CONVERT = "models/core/llama/convert_checkpoint.py"
@@ -276,6 +277,18 @@ def test_an_example_builds_from_config_to_archive(builder, hub, example, model):
     build(config, builder.output, work_dir=builder.work_dir)
     assert hub.file_requests() == []
     assert builder.output.read_bytes() == first
+
+
+def test_the_first_example_builds_a_model_without_tokenizer_json(builder, hub, tmp_path):
+    """The quick start of cog-trt-llm. The converter is the real one."""
+    (tmp_path / "home/tokenizer-converter").symlink_to(PROJECT_ROOT / ".build/tokenizer-converter")
+    hub.repositories["sshleifer/tiny-gpt2"] = Repository(tiny_gpt2(tmp_path / "published"))
+    build(str(PROJECT_ROOT / "examples/gpt/config.yaml"), builder.output, work_dir=builder.work_dir)
+    files = builder.files()
+    assert json.loads(files["engine/config.json"])["pretrained_config"]["architecture"] == "GPTForCausalLM"
+    assert json.loads(files["tokenizer/tokenizer.json"])["model"]["type"] == "BPE"
+    assert json.loads(files["tokenizer/generation_config.json"])["eos_token_id"] == [1]
+    assert builder.left() == ["engine.tar", "engine.tar.log"]
 
 
 def test_the_token_is_nowhere(builder, hub, monkeypatch, tmp_path, capfd):

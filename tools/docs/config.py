@@ -62,11 +62,15 @@ else is one too when there is such a folder. A relative path counts from the fol
 `make demo MODEL=...` from where you are. A config from an `http:` or `data:` URL is in no folder: its paths
 are absolute.
 
+A model needs a `tokenizer.json`, or what one can be made from: `tokenizer.model`, or `vocab.json` and
+`merges.txt`. The build makes it with transformers, and ends with E3210 unless both forms agree on a corpus of
+many languages and on texts from the whole vocabulary. Code that comes with a model is not run.
+
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read as they are.
 
 `cog-triton check config.yaml` says all that is wrong with a config, with the place and what to do, before
-anything is fetched. A build begins with the same check. It knows the arguments of TensorRT-LLM's tools from
+anything is fetched; of a model on the hub it asks for the list of its files. A build begins with the same check. It knows the arguments of TensorRT-LLM's tools from
 sources near 1.2.1: what they only may not know is a warning, and the build goes on.
 """
 

@@ -10,10 +10,11 @@ def plan(text):
 
 
 def test_ctranslate2():
-    download, convert, package = plan(
+    download, tokenizer, convert, package = plan(
         "{engine: ctranslate2, model: a/b, revision: v1, quantization: int8}"
     ).steps
     assert (download.model, download.revision, download.weights) == ("a/b", "v1", ("safetensors",))
+    assert tokenizer.name == "tokenizer"
     assert (convert.engine, convert.quantization) == ("ctranslate2", "int8")
     assert (package.engine, package.config["quantization"]) == ("ctranslate2", "int8")
 
@@ -24,7 +25,7 @@ def test_mock_needs_no_model():
 
 def test_mock_takes_a_tokenizer_only():
     steps = plan("{engine: mock, model: a/b}").steps
-    assert [step.name for step in steps] == ["download", "mock", "package"]
+    assert [step.name for step in steps] == ["download", "tokenizer", "mock", "package"]
     assert not steps[0].weights
 
 
@@ -33,7 +34,9 @@ def test_package_keeps_the_effective_config():
 
 
 def test_tensorrt_llm():
-    download, *tools, describe, package = plan("{engine: tensorrt_llm, model: a/b, quantization: fp8}").steps
+    download, _, *tools, describe, package = plan(
+        "{engine: tensorrt_llm, model: a/b, quantization: fp8}"
+    ).steps
     assert (download.model, download.weights) == ("a/b", ("safetensors", "bin"))
     assert [step.name for step in tools] == ["quantize", "build"]
     assert describe.name == "describe"
@@ -42,7 +45,8 @@ def test_tensorrt_llm():
 
 def test_cog_trt_llm():
     steps = plan("{model_id: a/b, example_name: gpt, build: {executable: trtllm-build, output_dir: e}}").steps
-    assert [step.name for step in steps] == ["download", "convert_to_ft", "build", "describe", "package"]
+    names = [step.name for step in steps]
+    assert names == ["download", "tokenizer", "convert_to_ft", "build", "describe", "package"]
     assert steps[-1].engine == "tensorrt_llm"
 
 

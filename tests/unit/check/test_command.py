@@ -2,9 +2,11 @@ import json
 import struct
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from cli.main import app
+from tests.support.hub import Hub, Repository
 
 
 @pytest.fixture
@@ -66,3 +68,40 @@ def test_json_of_what_cannot_be_read():
 
 def test_other_engines_have_no_estimate(run):
     assert "0 errors, 0 warnings" in run("engine: mock\n").output
+
+
+class TestOnTheHub:
+    """The list of a model's files says what a build would do."""
+
+    @pytest.fixture
+    def files(self, tmp_path, monkeypatch):
+        published = tmp_path / "published"
+        published.mkdir()
+        for name in ("config.json", "tokenizer.json", "model.safetensors"):
+            (published / name).write_text("{}")
+        with Hub() as hub:
+            monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+            hub.repositories["someone/tiny"] = Repository(published)
+            yield published
+
+    def codes(self, run, model="someone/tiny"):
+        result = run(f"engine: ctranslate2\nmodel: {model}\n", "--json")
+        return result.exit_code, [one["code"] for one in json.loads(result.output)["diagnostics"]]
+
+    def test_all_is_there(self, run, files):
+        assert self.codes(run) == (0, [])
+
+    def test_a_tokenizer_is_made(self, run, files):
+        (files / "tokenizer.json").rename(files / "tokenizer.model")
+        assert self.codes(run) == (0, ["E3032"])
+
+    def test_a_tokenizer_is_missing(self, run, files):
+        (files / "tokenizer.json").unlink()
+        assert self.codes(run) == (1, ["E3104"])
+
+    def test_the_model_is_not_known(self, run, files):
+        assert self.codes(run, "someone/nobody") == (1, ["E3100"])
+
+    def test_the_hub_is_not_reached(self, run, monkeypatch):
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+        assert self.codes(run) == (0, [])

@@ -33,6 +33,20 @@ def test_a_folder_beside_the_config(config, source, model):
     assert report.folder == config.parent
 
 
+@pytest.mark.parametrize("files", [("tokenizer.model",), ("vocab.json", "merges.txt")])
+def test_a_tokenizer_that_has_to_be_made(config, files):
+    folder = config.parent / "models/tiny"
+    (folder / "tokenizer.json").unlink()
+    for name in files:
+        (folder / name).touch()
+    assert found(config) == [("E3032", 2, "model")]
+    [told] = check_source(str(config)).diagnostics
+    assert told.severity == "warning"
+    assert " and ".join(files) in told.what
+    (folder / files[-1]).unlink()
+    assert found(config) == [("E3104", 2, "model")]
+
+
 @pytest.mark.parametrize("missing", FILES)
 def test_a_file_that_the_build_needs_is_missing(config, missing):
     (config.parent / "models/tiny" / missing).unlink()

@@ -1,0 +1,115 @@
+"""Builds of models without a tokenizer.json, with the real converter."""
+
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from builder.pipeline import build
+from runner.text.tokenizer import Tokenizer
+from shared.artifact import extract_archive
+from shared.errors import TokenizerNotConverted
+from tests.support.files import FileServer
+from tests.support.tokenizers import (
+    DEMO,
+    LLAMA,
+    demo_in_gpt2_form,
+    sentencepiece_ids,
+    sentencepiece_model,
+)
+
+TEXTS = ["Once upon a time, there was a fox.", "Two  spaces,\nanother line: naïve, 東京 🦊."]
+
+
+def config(engine, model, **keys):
+    return "data:," + json.dumps({"engine": engine, "model": str(model), **keys})
+
+
+def unpacked(archive, into):
+    with archive.open("rb") as stream:
+        extract_archive(stream, into, check=lambda _: None, max_bytes=1 << 30)
+    return into
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return sentencepiece_model(tmp_path_factory.mktemp("llama") / "model")
+
+
+def test_vocabulary_and_merges_serve_as_the_tokenizer_json_they_stand_for(tmp_path):
+    model = demo_in_gpt2_form(tmp_path / "model")
+    before = sorted(path.name for path in model.iterdir())
+    engines = []
+    for name, source in (("made", model), ("published", DEMO)):
+        build(config("ctranslate2", source), tmp_path / f"{name}.tar", work_dir=tmp_path)
+        engines.append(unpacked(tmp_path / f"{name}.tar", tmp_path / name))
+    made, published = engines
+    for file in ("model.bin", "vocabulary.json"):
+        assert (made / "engine" / file).read_bytes() == (published / "engine" / file).read_bytes()
+    ours, theirs = (Tokenizer.load(engine / "tokenizer") for engine in engines)
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text)
+        assert ours.decode(ours.encode(text)) == text
+    assert ours.end_ids == theirs.end_ids
+    assert sorted(path.name for path in model.iterdir()) == before
+
+
+def test_a_sentencepiece_model(llama, tmp_path):
+    build(config("mock", llama), tmp_path / "engine.tar")
+    tokenizer = Tokenizer.load(unpacked(tmp_path / "engine.tar", tmp_path / "engine") / "tokenizer")
+    for text, ids in zip(TEXTS, sentencepiece_ids(llama, TEXTS), strict=True):
+        assert tokenizer.encode(text, add_special_tokens=False) == ids
+        assert tokenizer.encode(text) == [1, *ids]
+        assert tokenizer.decode(ids) == text
+
+
+def test_two_builds_are_the_same_bytes(llama, tmp_path):
+    for name in ("one.tar", "two.tar"):
+        build(config("mock", llama), tmp_path / name)
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_a_model_in_a_tar(llama, tmp_path):
+    with tarfile.open(tmp_path / "model.tar", "w") as archive:
+        for file in llama.iterdir():
+            archive.add(file, file.name)
+    with FileServer(tmp_path / "model.tar") as server:
+        build(config("mock", server.url), tmp_path / "engine.tar")
+    with tarfile.open(tmp_path / "engine.tar") as built:
+        assert "tokenizer/tokenizer.json" in built.getnames()
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"tokenizer.model": b"nonsense"}, "its files cannot be read"),
+        ({"vocab.json": b"[]", "merges.txt": b"", "config.json": b'{"model_type": "gpt2"}'}, "Error"),
+        ({"config.json": b'{"model_type": "wonder"}'}, "wonder"),
+        (
+            {
+                "tokenizer_config.json": b'{"tokenizer_class": "A", "auto_map": {"AutoTokenizer": ["a.A", null]}}'
+            },
+            "needs code that comes with the model, which is not run",
+        ),
+    ],
+)
+def test_a_tokenizer_that_none_can_be_made_from(llama, tmp_path, files, reason):
+    model = shutil.copytree(llama, tmp_path / "model")
+    if "vocab.json" in files:
+        (model / "tokenizer.model").unlink()
+    for name, content in files.items():
+        (model / name).write_bytes(content)
+    (model / "a.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(TokenizerNotConverted, match=reason) as caught:
+        build(config("mock", model), tmp_path / "engine.tar")
+    assert str(tmp_path) not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_one_that_would_divide_texts_otherwise(tmp_path):
+    """Llama's form takes no account of a normalisation that is in tokenizer.model."""
+    model = sentencepiece_model(tmp_path / "model", **{**LLAMA, "normalization_rule_name": "nmt_nfkc_cf"})
+    with pytest.raises(TokenizerNotConverted, match=r"it divides 'H.*' otherwise than the model's own"):
+        build(config("mock", model), tmp_path / "engine.tar")
+    assert not (tmp_path / "engine.tar").exists()

@@ -1,0 +1,108 @@
+"""The files of tokenizers that have no tokenizer.json."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from shared.layout import PROJECT_ROOT, Layout
+
+DEMO = PROJECT_ROOT / "demo/model"
+# Trained on the documentation by the library itself, in the environment of the converter.
+_TRAIN = """
+import json, sys
+import sentencepiece
+sentencepiece.SentencePieceTrainer.train(**json.loads(sys.argv[1]), vocab_size=1000, minloglevel=2)
+"""
+_ENCODE = """
+import json, sys
+import sentencepiece
+model = sentencepiece.SentencePieceProcessor(model_file=sys.argv[1])
+print(json.dumps([model.encode(text) for text in json.loads(sys.argv[2])]))
+"""
+# As the models of the Llama family have it.
+LLAMA = {
+    "model_type": "bpe",
+    "byte_fallback": True,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+}
+
+
+def vocabulary_and_merges(folder: Path, model: Path = DEMO) -> None:
+    """Replace tokenizer.json in `folder` by the two files of GPT-2's form that say the same."""
+    tokenizer = json.loads((model / "tokenizer.json").read_text())["model"]
+    (folder / "tokenizer.json").unlink(missing_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(tokenizer["vocab"]))
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
+
+
+def demo_in_gpt2_form(folder: Path) -> Path:
+    """The demo's model, whose tokenizer.json has become vocab.json and merges.txt."""
+    shutil.copytree(DEMO, folder)
+    vocabulary_and_merges(folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "GPT2Tokenizer", "unk_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def tiny_gpt2(folder: Path) -> Path:
+    """As sshleifer/tiny-gpt2: GPT-2 with two numbers per token, and no tokenizer.json."""
+    folder.mkdir()
+    vocabulary_and_merges(folder)
+    vocabulary = len(json.loads((folder / "vocab.json").read_text()))
+    sizes = {"n_embd": 2, "n_layer": 2, "n_head": 2, "n_positions": 1024, "vocab_size": vocabulary}
+    known = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "bos_token_id": 1, "eos_token_id": 1}
+    special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "</s>")
+    for name, content in (
+        ("config.json", known | sizes),
+        ("tokenizer_config.json", {"model_max_length": 1024}),
+        ("special_tokens_map.json", special),
+    ):
+        (folder / name).write_text(json.dumps(content))
+    shapes = {"wte.weight": (vocabulary, 2), "wpe.weight": (1024, 2), "ln_f.weight": (2,), "ln_f.bias": (2,)}
+    for layer in range(2):
+        for name, shape in (
+            ("ln_1", (2,)),
+            ("ln_2", (2,)),
+            ("attn.c_attn", (2, 6)),
+            ("attn.c_proj", (2, 2)),
+            ("mlp.c_fc", (2, 8)),
+            ("mlp.c_proj", (8, 2)),
+        ):
+            shapes[f"h.{layer}.{name}.weight"] = shape
+            shapes[f"h.{layer}.{name}.bias"] = shape[-1:]
+    save_file(
+        {name: np.zeros(shape, "float32") for name, shape in shapes.items()}, folder / "model.safetensors"
+    )
+    return folder
+
+
+def sentencepiece_model(folder: Path, **options: object) -> Path:
+    """A model of Llama's kind whose tokenizer is a tokenizer.model alone; of its weights only the name."""
+    folder.mkdir()
+    texts = sorted(str(path) for path in (PROJECT_ROOT / "docs").glob("*.md"))
+    trainer = {"input": texts, "model_prefix": str(folder / "tokenizer"), **(options or LLAMA)}
+    _run(_TRAIN, json.dumps(trainer))
+    (folder / "tokenizer.vocab").unlink()
+    hyperparameters = {"model_type": "llama", "bos_token_id": 1, "eos_token_id": 2, "vocab_size": 1000}
+    (folder / "config.json").write_text(json.dumps(hyperparameters))
+    (folder / "model.safetensors").touch()
+    return folder
+
+
+def sentencepiece_ids(model: Path, texts: list[str]) -> list[list[int]]:
+    """What the sentencepiece library itself makes of texts."""
+    ids: list[list[int]] = json.loads(_run(_ENCODE, str(model / "tokenizer.model"), json.dumps(texts)))
+    return ids
+
+
+def _run(program: str, *arguments: str) -> str:
+    python = Layout(PROJECT_ROOT / ".build").tokenizer_converter
+    done = subprocess.run([python, "-c", program, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout
