@@ -70,8 +70,9 @@ Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. 
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read as they are.
 
 `cog-triton check config.yaml` says all that is wrong with a config, with the place and what to do, before
-anything is fetched; of a model on the hub it asks for the list of its files. A build begins with the same check. It knows the arguments of TensorRT-LLM's tools from
-sources near 1.2.1: what they only may not know is a warning, and the build goes on.
+anything is fetched; of a model on the hub it asks for the list of its files. A build begins with the same
+check. It knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what they only may not know is
+a warning, and the build goes on.
 """
 
 OLD_FORM = """
