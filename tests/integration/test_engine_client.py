@@ -30,9 +30,11 @@ async def connected(server):
         await client.close()
 
 
-async def outcome(client, tokens: int) -> tuple[list[int], FinishReason | type[CogTritonError]]:
-    """The tokens of one request, and how it ended."""
-    taken: list[int] = []
+async def outcome(
+    client, tokens: int, taken: list[int] | None = None
+) -> tuple[list[int], FinishReason | type[CogTritonError]]:
+    """The tokens of one request, which `taken` holds as they come, and how it ended."""
+    taken = [] if taken is None else taken
     generation = client.generate(Request(0, [1], tokens))
     try:
         async for outputs in generation:
@@ -49,9 +51,10 @@ async def until(condition) -> None:
 
 
 async def under_load(client, tokens: int) -> list[asyncio.Task]:
-    """As many requests for so many tokens, of which some have come."""
-    running = [asyncio.create_task(outcome(client, tokens)) for _ in range(STREAMS)]
-    await until(lambda: client.output_count >= 3 * STREAMS)
+    """Requests for so many tokens, of which each has got some."""
+    taken: list[list[int]] = [[] for _ in range(STREAMS)]
+    running = [asyncio.create_task(outcome(client, tokens, it)) for it in taken]
+    await until(lambda: all(taken))
     return running
 
 
@@ -91,14 +94,14 @@ def test_unloading_the_models_under_load_lets_what_runs_end_and_then_ends_the_en
     async def check() -> None:
         with triton(tmp_path, engine, unloads=True) as server:
             async with connected(server) as client:
-                running = await under_load(client, 400)
+                running = await under_load(client, 2000)
                 for name in (MODEL_NAME, TEXT_MODEL_NAME):
                     server.stub.RepositoryModelUnload(
                         service_pb2.RepositoryModelUnloadRequest(model_name=name)
                     )
                 assert await outcome(client, 5) == ([], TritonUnknownError)
                 assert not any(request.done() for request in running)
-                assert await asyncio.gather(*running) == [(mock_tokens(400), FinishReason.LENGTH)] * STREAMS
+                assert await asyncio.gather(*running) == [(mock_tokens(2000), FinishReason.LENGTH)] * STREAMS
             # Triton keeps a model as long as a gRPC stream that has named it.
             await until(lambda: "runner.engines.process" not in str(marked(server.mark)))
             for name in (MODEL_NAME, TEXT_MODEL_NAME):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -47,7 +48,8 @@ from tests.support.tokenizers import tiny_gpt2
 
 DEMO = PROJECT_ROOT / "demo/model"
 CONVERT = "models/core/llama/convert_checkpoint.py"
-TOKEN = "hf_do_not_tell_anyone"
+# Looked for in every process of the machine, where the same test may be running twice.
+TOKEN = f"hf_do_not_tell_anyone_{secrets.token_hex(8)}"
 
 
 def convert(*arguments, script=CONVERT):

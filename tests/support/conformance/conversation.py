@@ -53,6 +53,17 @@ class Server:
         assert self.http.post("/predictions", json=body, headers=ASYNC).status_code == 202
         time.sleep(0.1)
 
+    def wait_running(self, prediction_id: str) -> None:
+        """Until a prediction that was begun is processed: on a busy machine its worker takes it up late."""
+        deadline = time.monotonic() + 20
+        body = {"input": LONG}
+        while (
+            self.http.put(f"/predictions/{prediction_id}", json=body, headers=ASYNC).json()["status"]
+            == "starting"
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
     def cancel(self, prediction_id: str) -> None:
         self.http.post(f"/predictions/{prediction_id}/cancel")
 

@@ -55,6 +55,7 @@ def _add_puts() -> None:
         def running(server: Server, headers: dict[str, str] | None = headers) -> Transcript:
             name = "runs"
             server.begin(name, {"prompt": "x", "max_tokens": 200})
+            server.wait_running(name)
             found = server.ask("PUT", f"/predictions/{name}", json={"input": SHORT}, headers=headers)
             # How far it has come is not the same twice.
             assert "0 1 2".startswith(str(found.pop("body.output", ""))[:5])
