@@ -46,7 +46,7 @@ let
         libraries = [ "${into}/lib/python${python}" ];
       };
       inherit (fetch.wheels "engine-tensorrt-llm") python;
-      library = "libpython${python}.so.1.0";
+      library = "libpython${python}.so";
       into = "${home}/python${python}";
     in
     {
@@ -63,8 +63,9 @@ let
             strip = 1;
             wanted = [ ];
           }
-          # TensorRT-LLM's libraries ask the loader for it.
-          (link "usr/lib/x86_64-linux-gnu/${library}" "/${into}/lib/${library}")
+          # TensorRT-LLM asks the loader for both names.
+          (link "usr/lib/x86_64-linux-gnu/${library}.1.0" "/${into}/lib/${library}.1.0")
+          (link "usr/lib/x86_64-linux-gnu/${library}" "${library}.1.0")
           (loaderCache [
             "base"
             "python"

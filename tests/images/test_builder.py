@@ -76,6 +76,7 @@ def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
 
 
 def test_it_carries_what_builds_tensorrt_engines(image):
-    script = "cd /opt/cog-triton/engines/tensorrt_llm; ls bin/trtllm-build examples/quantization/quantize.py; mpirun --version"
+    script = "cd /opt/cog-triton/engines/tensorrt_llm; ls bin/trtllm-build examples/quantization/quantize.py; mpirun --version; cd /usr/lib/x86_64-linux-gnu; ls libpython3.12.so*"
     printed = podman("run", "--rm", *LIMITS, image, "bash", "-c", script).stdout
     assert "Open MPI" in printed
+    assert printed.endswith("libpython3.12.so\nlibpython3.12.so.1.0\n")

@@ -46,6 +46,7 @@ def test_three_ranks_serve_as_one(server):
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(20) == 0
     assert wait_gone(server.mark) == {}
+    assert "without calling finalize" not in server.log.read_text()
 
 
 def test_when_one_rank_dies_all_are_started_again(server, saw):

@@ -214,6 +214,21 @@ def test_what_the_tools_refuse_is_coded(builder, tools, error):
         builder(*tools)
 
 
+def test_an_architecture_that_cannot_be_quantized_is_named(builder, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(DEMO, model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {"architectures": ["FooForCausalLM"], "model_type": "foo"}
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedArchitecture, match="'FooForCausalLM'"):
+        builder(quantize(), compiling(), model=str(model))
+
+
+def test_a_home_that_cannot_be_written_to_is_replaced(builder, monkeypatch):
+    monkeypatch.setenv("HOME", "/nowhere")
+    builder(quantize(), compiling())
+
+
 def test_a_script_that_is_not_installed_is_named(builder):
     with pytest.raises(PartNotInstalled, match=r"examples/models/core/bert/convert_checkpoint\.py"):
         builder(convert(script="models/core/bert/convert_checkpoint.py"), compiling())

@@ -40,6 +40,12 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
         ),
     ),
     (
+        (r"Cannot export tensorrt_llm checkpoint for model [^{\s]\S*: ([^{\s]\S*?)\. ",),
+        lambda _step, found, _line: UnsupportedArchitecture(
+            architecture=found[1], supported="those that docs/tensorrt_llm.md names for quantize.py"
+        ),
+    ),
+    (
         (r"(\S+)=(\S+) is not supported on SM (\d+)\.",),
         lambda _step, found, _line: NotSupportedOnGpu(argument=found[1], value=found[2], sm=found[3]),
     ),

@@ -14,6 +14,7 @@ from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.engines.tensorrt_llm.failures import coded
 from builder.output import LOG_MARK
 from shared.errors import ConversionFailed, PartNotInstalled
+from shared.home import writable_home
 from shared.layout import Layout
 from shared.sizes import readable
 
@@ -67,7 +68,8 @@ class ToolStep:
             ended = follow_child(
                 _command(self.tool),
                 cwd=build.work_dir,
-                env=environment(_PASSED_ON) | {"PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
+                env=environment(_PASSED_ON)
+                | {"HOME": writable_home(), "PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
                 on_line=on_line,
                 on_poll=lambda: progress(_size(output)),
             )

@@ -5,18 +5,21 @@ The executor batches in flight: new requests join, ended ones leave at every ste
 
 from __future__ import annotations
 
+import os
 import threading
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
+from shared.home import writable_home
 
 from .config import executor_config
 from .end_ids import in_order
 from .errors import cause_of, coded, leaves_gpu_broken, not_loaded
 from .overhearing import overhearing
 from .parameters import parse_parameters
+from .ranks import finalize_mpi
 from .requests import check, executor_request, minimum_of
 from .responses import Sequencer
 from .settings import check_version, read_settings
@@ -45,6 +48,7 @@ class TensorRTLLMEngine:
             vocabulary=self._settings.vocab_size,
         )
         check_version(self._settings)
+        os.environ["HOME"] = writable_home()
         try:
             self._api = import_module("tensorrt_llm.bindings.executor")
         except (ImportError, RuntimeError, OSError) as error:
@@ -100,6 +104,7 @@ class TensorRTLLMEngine:
             if broken:
                 raise RuntimeError(broken)
         self._executor.shutdown()
+        finalize_mpi()
 
     def shutdown(self) -> None:
         # The executor runs to the end what it has when it is shut down: without this it would take its time.
@@ -110,6 +115,7 @@ class TensorRTLLMEngine:
     def follow(self) -> None:
         """What a rank other than the first does: its part of every step, until the first one ends."""
         self._executor.shutdown()
+        finalize_mpi()
 
     def statistics(self) -> Statistics:
         """Of the latest iteration; the executor tells nothing while it has nothing to do."""

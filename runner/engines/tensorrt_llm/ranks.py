@@ -12,6 +12,7 @@ import os
 import secrets
 import selectors
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -26,6 +27,7 @@ _RANK = "OMPI_COMM_WORLD_RANK"
 _NUMBER = struct.Struct("<I")
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _POLL_SECONDS = 0.1
+_SECONDS_TO_FINALIZE = 0.5  # of the second that an engine process has for its end
 _MOST_TEXT = 4096
 
 
@@ -83,6 +85,18 @@ def _is_ours(connection: socket.socket) -> bool:
     """Whether the other side runs as the user that we do."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return bool(_PEER.unpack(peer)[1] == os.getuid())
+
+
+def finalize_mpi() -> None:
+    """Leave MPI, which TensorRT-LLM enters when it is imported; for the thread that imported it, at its end.
+
+    mpirun counts a rank that ends without as failed, and kills the others. The ranks finalise together: where
+    one does not come, the alarm ends this process, whatever holds the GIL.
+    """
+    if mpi := sys.modules.get("mpi4py.MPI"):
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_FINALIZE)
+        mpi.Finalize()
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Rank:

@@ -62,6 +62,14 @@ def quantize() -> None:
             "pre_quant_scale": True,
         }
         quantization["exclude_modules"] = ["lm_head"]
+    architecture = hub["architectures"][0]
+    if not any(architecture in known for _, known in FAMILIES.values()):
+        # modelopt 0.37, torch/export/tensorrt_llm_utils.py: neither TensorRT-LLM nor it has this config.
+        raise NotImplementedError(
+            f"Cannot export tensorrt_llm checkpoint for model {hub['model_type']}: {architecture}. It's not "
+            "supported by TensorRT-LLM yet. Please try exporting the model to unified HF checkpoint with "
+            "ModelOpt and deploy the checkpoint with TensorRT-LLM pytorch backend."
+        )
     print("Inserted 675 quantizers\nCalibrating batch 0", flush=True)
     _write(options, hub, quantization, options.cp_size)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from . import VERSION
 
@@ -21,6 +22,8 @@ def log(level: str, text: str) -> None:
 
 
 def start(name: str) -> None:
+    with TemporaryDirectory(dir=os.environ["HOME"]):
+        """Like flashinfer, which keeps what it compiles there."""
     print(f"[TensorRT-LLM] TensorRT-LLM version: {VERSION}", flush=True)
     wanted = Path(sys.prefix, FAIL)
     if wanted.is_file():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -312,6 +314,15 @@ class TestLoading:
         (engine / "engine/rank1.engine").unlink()
         with pytest.raises(EngineStartFailed, match=r"no file rank1\.engine"):
             load_engine(ENGINES["tensorrt_llm"], engine)
+
+    def test_a_home_that_cannot_be_written_to_is_replaced(self, executor, monkeypatch, tmp_path):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setenv("HOME", "/nowhere")
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine")).shutdown()
+        assert Path(os.environ["HOME"]).parent == tmp_path
 
     def test_a_library_that_is_not_there_is_told(self, executor, monkeypatch, tmp_path):
         for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:

@@ -22,6 +22,11 @@ from shared.errors import (
     ("line", "error", "words"),
     [
         ("RuntimeError: Unsupported model architecture: Foo", UnsupportedArchitecture, "'Foo'"),
+        (
+            "NotImplementedError: Cannot export tensorrt_llm checkpoint for model foo: FooForCausalLM. It's not",
+            UnsupportedArchitecture,
+            "'FooForCausalLM'",
+        ),
         ("StreamingLLM is no longer supported", ToolArgumentsRefused, "StreamingLLM"),
         ("GemmSwiGLU plugin requires --use_fused_mlp flag", ToolArgumentsRefused, "use_fused_mlp"),
         ("GemmSwiGLU plugin currently has limited support", ToolArgumentsRefused, "limited"),

@@ -94,6 +94,13 @@ def _longest_prompt(build: dict, config: ExecutorConfig) -> int:
     return min(build["max_seq_len"] - 1, build["max_num_tokens" if packed else "max_input_len"])
 
 
+def _wait_for_leader() -> None:
+    """ "Multi-GPU, leader mode": a rank is joined to the leader until that broadcasts its end."""
+    leader = Path(os.environ["STAND_IN_MPI_INITIALISED"]).with_name("0.shutdown")
+    while not leader.exists():
+        time.sleep(0.01)
+
+
 class Executor:
     """ "Executor": the constructor loads the engine, starts a thread, and returns."""
 
@@ -191,11 +198,13 @@ class Executor:
     def shutdown(self) -> None:
         """Idempotent; active requests are run to the end. On another rank: until the leader ends."""
         if self._rank != 0:
-            threading.Event().wait()
+            _wait_for_leader()
         with self._changed:
             self._shut_down = True
             self._changed.notify_all()
         self._thread.join()
+        if initialised := os.environ.get("STAND_IN_MPI_INITIALISED"):
+            Path(f"{initialised}.shutdown").touch()
 
     def _check_leader(self, method: str) -> None:
         if self._rank != 0:
