@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from builder.check.model import check_folder
+from builder.check.server import check_server
 from builder.engines.tensorrt_llm.planning import calls
 from builder.findings import Finding, Findings, Severity
 from builder.sources.model import model_of
@@ -110,6 +111,8 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
     found: Sequence[Call] = ()
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
         found = calls(looked_at, findings, gpus)
+    if looked_at is not None:
+        check_server(looked_at, findings)
     if looked_at is not None and not isinstance(looked_at, OfficialConfig):
         model = model_of(looked_at)
         if model is not None:

@@ -35,6 +35,7 @@ def _check(source: str, gpus: int | None) -> Report:
     official = report.config
     address, text = _named(source, official.build.config)
     built = check(text, shown(address), gpus, folder_of(address))
+    built = replace(built, diagnostics=(*report.diagnostics, *built.diagnostics))
     if isinstance(built.config, OfficialConfig):
         raise ConfigUnreachable(source=shown(address), reason="it names a build config, and is to be one")
     if built.config is None or built.config.instantiate:

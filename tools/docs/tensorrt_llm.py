@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED
+from shared.server_arguments import EFFECTIVE, IGNORED
 
 _INTRO = """\
 # The TensorRT-LLM engine

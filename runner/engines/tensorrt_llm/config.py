@@ -22,7 +22,7 @@ _KNOB_ATTRIBUTES = ("cuda_graph_mode", "cuda_graph_cache_size")  # its construct
 
 
 def executor_config(executor: ModuleType, values: dict[str, Any]) -> Any:
-    """The ExecutorConfig for the `values` of parameters.parse_parameters; what is not set stays as it is.
+    """The ExecutorConfig for the `values` of `parse_parameters`; what is not set stays as it is.
 
     Raises RuntimeError when the executor refuses a value.
     """

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 from shared.home import writable_home
+from shared.server_arguments import parse_parameters
 
 from .config import executor_config
 from .end_ids import in_order
 from .errors import cause_of, coded, leaves_gpu_broken, not_loaded
 from .overhearing import overhearing
-from .parameters import parse_parameters
 from .ranks import finalize_mpi
 from .requests import check, executor_request, minimum_of
 from .responses import Sequencer

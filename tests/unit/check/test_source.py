@@ -4,6 +4,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from builder.check.source import check_source
+from shared.errors import ConfigCheckFailed
 
 OFFICIAL = "build: {config: models/m/build.yaml}\ninstantiate: {system_prompt: Be brief.}\n"
 BUILD = "engine: tensorrt_llm\nmodel: a/b\n"
@@ -63,6 +64,17 @@ def test_what_is_wrong_there_is_named_there(folder):
     (found,) = check_source(str(folder / "models/m/config.yaml")).diagnostics
     assert (found.code, found.line) == ("E3008", 3)
     assert found.file.endswith("build.yaml")
+
+
+def test_what_is_wrong_here_is_named_here(folder):
+    config = folder / "models/m/config.yaml"
+    server = "server: {tensorrt_llm: {args: {gpu_weights_percent: 2}}}"
+    config.write_text(OFFICIAL.replace("system_prompt", f"{server}, system_prompt"))
+    report = check_source(str(config))
+    (found,) = report.diagnostics
+    assert (found.file, found.code) == (str(config), "E2505")
+    with pytest.raises(ConfigCheckFailed, match="gpu_weights_percent"):
+        report.build_config()
 
 
 @pytest.mark.parametrize("text", ["", OFFICIAL])

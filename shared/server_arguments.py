@@ -2,14 +2,14 @@
 
 Names and meanings are those of config.pbtxt of TensorRT-LLM's model repository (inflight_batcher_llm) and of
 the placeholders in it. Each either has an effect on the executor or is accepted and ignored, with a reason;
-docs/tensorrt_llm.md is made from this table.
+docs/tensorrt_llm.md is made from this table. Standard library only: the engine process reads it too.
 """
 
 from __future__ import annotations
 
 import difflib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import ServerParameterInvalid
@@ -85,14 +85,25 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _batching(text: str) -> None:
+    if text.lower() not in ("inflight_fused_batching", "inflight_batching", "v1"):
+        raise ValueError
+
+
 _FLAG = "true or false"
+_POLICY = "batch_scheduler_policy"
+_BATCHING = Effective(
+    "nothing", "inflight_fused_batching, inflight_batching or V1: batching is always in flight", _batching
+)
 
 EFFECTIVE: Mapping[str, Effective] = {
-    "batch_scheduler_policy": Effective(
+    _POLICY: Effective(
         "SchedulerConfig.capacity_scheduler_policy",
         "guaranteed_no_evict, or max_utilization, which turns enable_chunked_context on",
         _one_of("guaranteed_no_evict", "max_utilization"),
     ),
+    "batching_strategy": _BATCHING,
+    "gpt_model_type": _BATCHING,
     "kv_cache_free_gpu_mem_fraction": Effective(
         "KvCacheConfig.free_gpu_memory_fraction", "a number above 0 and below 1", _inner_fraction
     ),
@@ -146,8 +157,6 @@ IGNORED: Mapping[str, str] = {
     "triton_max_batch_size": _TRITON,
     "max_queue_delay_microseconds": _TRITON,
     "decoupled_mode": "the model is always decoupled; a request says whether it streams",
-    "batching_strategy": "batching is always in flight",
-    "gpt_model_type": "batching is always in flight",
     "engine_dir": _PLACE,
     "gpt_model_path": _PLACE,
     "encoder_engine_dir": _NO_ENCODER,
@@ -186,29 +195,52 @@ IGNORED: Mapping[str, str] = {
 }
 
 
-def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the parameters that have an effect and are set; log those that nobody knows.
+@dataclass(slots=True)
+class Parameters:
+    """What arguments say: the values of those that have an effect and are set, and which are wrong."""
 
-    None, an empty text, and a placeholder that was not filled (`${name}`) are "not set". Raises E2505.
+    values: dict[str, Any] = field(default_factory=dict)
+    invalid: dict[str, ServerParameterInvalid] = field(default_factory=dict)
+    unknown: dict[str, str | None] = field(default_factory=dict)
+    """Each with the nearest name that is known."""
+
+
+def read_parameters(arguments: Mapping[str, Any]) -> Parameters:
+    """The arguments by what they are.
+
+    None, an empty text, and a placeholder that was not filled (`${name}`) are "not set".
     """
-    values: dict[str, Any] = {}
+    found = Parameters()
     for name, argument in arguments.items():
         text = "" if argument is None else str(argument).strip()
-        if not text or text.startswith("${") or name in IGNORED:
-            continue
-        if name not in EFFECTIVE:
-            _warn_of_unknown(name)
-            continue
-        try:
-            value = EFFECTIVE[name].parse(text)
-        except (ValueError, KeyError):
-            raise ServerParameterInvalid(
-                parameter=name, value=argument, reason=f"it must be {EFFECTIVE[name].values}"
-            ) from None
-        if value is not None:
-            values[name] = value
-    _chunk_what_may_be_paused(values)
-    return values
+        if name not in EFFECTIVE and name not in IGNORED:
+            known = difflib.get_close_matches(name, [*EFFECTIVE, *IGNORED], n=1)
+            found.unknown[name] = known[0] if known else None
+        elif text and not text.startswith("${") and name in EFFECTIVE:
+            try:
+                value = EFFECTIVE[name].parse(text)
+            except (ValueError, KeyError):
+                reason = f"it must be {EFFECTIVE[name].values}"
+                found.invalid[name] = ServerParameterInvalid(parameter=name, value=argument, reason=reason)
+            else:
+                if value is not None:
+                    found.values[name] = value
+    try:
+        _chunk_what_may_be_paused(found.values)
+    except ServerParameterInvalid as invalid:
+        found.invalid[_POLICY] = invalid
+    return found
+
+
+def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those that have an effect and are set; log what nobody knows. Raises E2505."""
+    found = read_parameters(arguments)
+    for name, nearest in found.unknown.items():
+        hint = f"; the nearest that is known is {nearest}" if nearest else ""
+        sys.stderr.write(f"server.tensorrt_llm has no parameter {name!r}: it is ignored{hint}\n")
+    for invalid in found.invalid.values():
+        raise invalid
+    return found.values
 
 
 def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
@@ -217,19 +249,13 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
     A paused request starts again with what it has written as a part of its prompt, which without chunks may
     be longer than the longest: the executor refuses each streaming one that may get there.
     """
-    policy = values.get("batch_scheduler_policy")
+    policy = values.get(_POLICY)
     if policy != "max_utilization":
         return
     if values.setdefault("enable_chunked_context", True):
         return
     raise ServerParameterInvalid(
-        parameter="batch_scheduler_policy",
+        parameter=_POLICY,
         value=policy,
         reason="without enable_chunked_context that refuses prompts and answers that fit the engine",
     )
-
-
-def _warn_of_unknown(name: str) -> None:
-    nearest = difflib.get_close_matches(name, [*EFFECTIVE, *IGNORED], n=1)
-    hint = f"; the nearest that is known is {nearest[0]}" if nearest else ""
-    sys.stderr.write(f"server.tensorrt_llm has no parameter {name!r}: it is ignored{hint}\n")

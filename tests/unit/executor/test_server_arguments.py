@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 
 from runner.engines.tensorrt_llm.config import executor_config
-from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED, parse_parameters
 from runner.protocol.engine import Request
 from shared.errors import ServerParameterInvalid
+from shared.server_arguments import EFFECTIVE, IGNORED, parse_parameters
 
 # Of the config.pbtxt of TensorRT-LLM's own model repository: parameters, and placeholders for them.
 KNOWN = """
@@ -48,6 +48,8 @@ def test_without_parameters_the_executor_decides(executor):
 
 CASES = [
     ("batch_scheduler_policy", "max_utilization", "scheduler_config.capacity_scheduler_policy.name", "MAX_UTILIZATION"),
+    ("batching_strategy", "V1", "batching_type.name", "INFLIGHT"),
+    ("gpt_model_type", "inflight_fused_batching", "batching_type.name", "INFLIGHT"),
     ("kv_cache_free_gpu_mem_fraction", "0.5", "kv_cache_config.free_gpu_memory_fraction", 0.5),
     ("max_tokens_in_paged_kv_cache", 2560, "kv_cache_config.max_tokens", 2560),
     ("max_attention_window_size", "4096,1024", "kv_cache_config.max_attention_window", [4096, 1024]),
@@ -99,6 +101,8 @@ def test_what_is_not_filled_is_not_set(argument):
         ("sink_token_length", "4"),
         ("sink_token_length", "x"),
         ("batch_scheduler_policy", "best"),
+        ("batching_strategy", "inflight_fuzed_batching"),
+        ("gpt_model_type", "V2"),
         ("decoding_mode", "medusa"),
         ("max_tokens_in_paged_kv_cache", "0"),
         ("max_attention_window_size", "1,x"),
