@@ -10,7 +10,7 @@ from runner.protocol.outputs import TextOutput
 from runner.protocol.text import decode_text_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from runner.protocol.frames import RequestFrame
@@ -48,7 +48,7 @@ class GatheredTokens:
 class TextReply:
     """Text instead of tokens, up to the first stop word."""
 
-    def __init__(self, tokenizer: Tokenizer, stop_words: Iterable[str], *, streaming: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, stop_words: Sequence[str], *, streaming: bool) -> None:
         from runner.text.stream import TextStream
 
         self.ended = False

@@ -115,6 +115,7 @@ class Request:
         """Stop watching the client."""
         if self._watcher is not None:
             self._watcher.cancel()
+            self._watcher = None
 
     async def respond(self, status: int, body: bytes, *headers: Header) -> None:
         """Answer with this body."""

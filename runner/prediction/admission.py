@@ -36,7 +36,7 @@ class Ticket:
         self._admission = admission
         self.holder = holder
         self.tokens = 0
-        self.on_late: Callable[[], object] = lambda: None
+        self.on_late: Callable[[], object] = _nothing
 
     def hold(self, tokens: int) -> None:
         """Count the tokens of the prompt and the most that may follow. Raises E1305 for too many."""
@@ -44,6 +44,7 @@ class Ticket:
 
     def leave(self) -> None:
         """Go out. May be called twice."""
+        self.on_late = _nothing
         self._admission.left(self)
 
 
@@ -162,3 +163,7 @@ class Admission:
     def _forget(self, holder: _Holder) -> None:
         if not holder.predictions:
             self._holders.pop(holder.key, None)
+
+
+def _nothing() -> None:
+    pass

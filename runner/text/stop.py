@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
@@ -27,44 +27,54 @@ def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
     return tuple(filter(None, value.split(",")))
 
 
-class _State:
-    """A node of the automaton: the text so far ends in the `depth` first characters of a stop sequence."""
+class _Automaton:
+    """The automaton of Aho and Corasick (1975) for some sequences.
 
-    __slots__ = ("depth", "fallback", "following", "match")
+    A state is a number: that of the text so far, which ends in the first characters of a sequence. 0 is the
+    beginning. (States that are objects would name each other in circles, and stay until they are collected.)
+    """
 
-    def __init__(self, depth: int) -> None:
-        self.depth = depth
-        self.following: dict[str, _State] = {}
-        self.fallback = self  # the longest proper suffix that also begins a stop sequence
-        self.match = 0  # length of the longest stop sequence that the text ends in; 0: in none
+    def __init__(self, stops: Iterable[str] = ()) -> None:
+        self._following: list[dict[str, int]] = [{}]
+        self._fallback = [0]  # the longest proper suffix that also begins a sequence
+        self.depth = [0]  # how many characters of a sequence the text ends in
+        self.match = [0]  # length of the longest sequence that the text ends in; 0: in none
+        for stop in stops:
+            state = 0
+            for character in stop:
+                state = self._following[state].get(character) or self._add(state, character)
+            self.match[state] = self.depth[state]
+        queue = deque(self._following[0].values())
+        while queue:
+            state = queue.popleft()
+            for character, child in self._following[state].items():
+                fallback = self._fallback[child] = self.step(self._fallback[state], character)
+                self.match[child] = self.match[child] or self.match[fallback]
+                queue.append(child)
+
+    def _add(self, state: int, character: str) -> int:
+        new = self._following[state][character] = len(self.depth)
+        self._following.append({})
+        self._fallback.append(0)
+        self.depth.append(self.depth[state] + 1)
+        self.match.append(0)
+        return new
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is for no sequence."""
+        return not self._following[0]
+
+    def step(self, state: int, character: str) -> int:
+        """The state after one more character."""
+        while (following := self._following[state].get(character)) is None:
+            if state == 0:
+                return 0
+            state = self._fallback[state]
+        return following
 
 
-def _automaton(stops: Iterable[str]) -> _State:
-    """The root of the automaton of Aho and Corasick (1975) for these sequences."""
-    root = _State(0)
-    for stop in stops:
-        state = root
-        for character in stop:
-            state = state.following.setdefault(character, _State(state.depth + 1))
-        state.match = state.depth
-    queue = deque(root.following.values())
-    for state in root.following.values():
-        state.fallback = root
-    while queue:
-        state = queue.popleft()
-        for character, child in state.following.items():
-            child.fallback = _step(root, state.fallback, character)
-            child.match = child.match or child.fallback.match
-            queue.append(child)
-    return root
-
-
-def _step(root: _State, state: _State, character: str) -> _State:
-    while (following := state.following.get(character)) is None:
-        if state is root:
-            return root
-        state = state.fallback
-    return following
+_NONE = _Automaton()
 
 
 class StopMatcher:
@@ -74,10 +84,11 @@ class StopMatcher:
     are ignored.
     """
 
-    def __init__(self, stops: Iterable[str] = ()) -> None:
+    def __init__(self, stops: Sequence[str] = ()) -> None:
         self.stopped = False
-        self._root = self._state = _automaton(stops)
-        self.empty = not self._root.following
+        self._automaton = _Automaton(stops) if stops else _NONE
+        self._state = 0
+        self.empty = self._automaton.empty
         """Whether there is nothing to stop at."""
         self._held = ""  # not sent yet; it ends in what `_state` stands for
         self._match: int | None = None  # where in it the first stop sequence begins, unless one does before
@@ -90,12 +101,13 @@ class StopMatcher:
             return text
         held = self._held + text
         match, state = self._match, self._state
+        step, depths, matches = self._automaton.step, self._automaton.depth, self._automaton.match
         begin = 0  # of what the state stands for: nothing before it can become a stop sequence
         for end, character in enumerate(text, len(self._held) + 1):
-            state = _step(self._root, state, character)
-            begin = end - state.depth
-            if state.match and (match is None or end - state.match < match):
-                match = end - state.match
+            state = step(state, character)
+            begin = end - depths[state]
+            if matches[state] and (match is None or end - matches[state] < match):
+                match = end - matches[state]
             if match is not None and begin >= match:
                 self.stopped = True
                 self._held = ""

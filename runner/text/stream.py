@@ -8,7 +8,7 @@ from .detokenizer import Detokenizer
 from .stop import StopMatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from .tokenizer import Tokenizer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class TextStream:
     """Detokenises, and cuts at the first stop sequence, as tokens come."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopMatcher(stops)
         self.token_count = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Generation:
     """An asynchronous iterator of outputs: each time all that wait, in order; one task reads it.
 
-    Iterating raises the coded error with which the request ended, after the outputs before it.
+    Iterating raises the coded error with which the request ended, after the outputs before it, once.
     `finish_reason` is set at the end. After `cancel` the iteration just ends.
     """
 
@@ -53,7 +53,13 @@ class Generation:
             outputs, self._outputs = self._outputs, []
             return outputs
         if self._error is not None:
-            raise self._error.with_traceback(None)  # several generations may end with the same
+            # Several generations may end with the same. Its traceback leads here: what is here must not lead
+            # to it, or only a collection frees them.
+            error, self._error = self._error.with_traceback(None), None
+            try:
+                raise error
+            finally:
+                del error
         raise StopAsyncIteration
 
     def cancel(self) -> None:

@@ -129,6 +129,7 @@ class Prediction:
             await self._follow(work, send)
         except CogTritonError as error:
             self._end(FAILED, error)
+            error.__traceback__ = None  # it leads to what leads to the error: only a collection frees that
         except BaseException:
             self._end(CANCELED)
             raise

@@ -58,6 +58,7 @@ class Webhooks:
         while (body := await hook.next()) is not None:
             await self._send(hook, address, body, tries=1)  # one that is lost is made good by the next
             await hook.ended(_THROTTLE_SECONDS)
+        hook.close()
         if "completed" in hook.events:
             await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
 
@@ -120,6 +121,10 @@ class _Hook:
             await asyncio.wait_for(self._ended.wait(), seconds)
         except TimeoutError:
             pass
+
+    def close(self) -> None:
+        """Follow the prediction no more."""
+        self.prediction.on_change.remove(self._tell)
 
     def _tell(self, event: str) -> None:
         if event == "start" and event in self.events:

@@ -121,9 +121,11 @@ async def _side_by_side(work: Sequence[Coroutine[Any, Any, _Result]]) -> list[_R
     """The results of all; the first error ends the others, and is raised."""
     if len(work) == 1:
         return [await work[0]]
+    tasks = [asyncio.create_task(one) for one in work]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        del tasks, task  # they lead to the error, and the error here: only a collection would free them

@@ -102,15 +102,15 @@ def test_without_stop_sequences_nothing_is_kept_back():
 
 def test_the_work_is_linear_in_the_text(monkeypatch):
     steps = 0
-    step = stop._step
+    step = stop._Automaton.step
 
-    def counting_step(root, state, character):
+    def counting_step(automaton, state, character):
         nonlocal steps
         steps += 1
-        return step(root, state, character)
+        return step(automaton, state, character)
 
     matcher = StopMatcher(["a" * 1000 + "b"])
-    monkeypatch.setattr(stop, "_step", counting_step)
+    monkeypatch.setattr(stop._Automaton, "step", counting_step)
     for _ in range(5000):
         matcher.push("a")
     assert steps == 5000
