@@ -6,6 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from runner.engines.tensorrt_llm.parameters import is_decoupled
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
@@ -21,7 +22,7 @@ def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, a directory or an archive, by its path or URL.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, as a shell takes it, from wherever it is typed. Raises E4000 and what `fetch_weights` raises.
+    it, as a shell takes it, from wherever it is typed. Raises E4000, E2505 and what `fetch_weights` raises.
     """
     settings = Settings.from_environment(os.environ)
     directory = fetch_weights(
@@ -43,7 +44,8 @@ def model_repository(engine: str, out: Path) -> str:
         "--grpc-address=127.0.0.1",
         "--allow-metrics=false",
     ]
-    write_model_repository(out, parameters)
+    decoupled = is_decoupled(settings.server_arguments(directory.config))
+    write_model_repository(out, parameters, decoupled=decoupled)
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
 
 

@@ -87,9 +87,9 @@ class Metrics:
         """All of them, in Prometheus' text format."""
         return generate_latest(self.registry)
 
-    def add_triton(self, port: int) -> None:
-        """Pass on what Triton tells at that port of loopback."""
-        self.registry.register(_Triton(f"http://127.0.0.1:{port}/metrics"))
+    def add_triton(self, address: str) -> None:
+        """Pass on what Triton tells at `host:port`."""
+        self.registry.register(_Triton(f"http://{address}/metrics"))
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"cog_triton_{name}", text, registry=self.registry, buckets=_LATENCIES)

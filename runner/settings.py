@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from runner.triton.address import Address
 from shared.errors import SettingInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_Address = Annotated[Address | None, BeforeValidator(Address.parse)]
 _MOST_PREDICTIONS = 2048  # engines queue what they cannot run at once
 
 
@@ -143,12 +145,23 @@ class Settings(BaseModel):
     engine_start_timeout: float = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"
     )
-    triton_http_address: str | None = Field(
+    triton_http_address: _Address = Field(
         None,
-        pattern=r"^\S+:\d{1,5}$",
         alias="TRITON_HTTP_ADDRESS",
         description="`host:port` of Triton's own HTTP endpoints, for curl and perf tools; not set: closed."
         " Whoever reaches them needs no key",
+    )
+    triton_grpc_address: _Address = Field(
+        None,
+        alias="TRITON_GRPC_ADDRESS",
+        description="`host:port` of Triton's gRPC, for tritonclient and perf tools; not set: a free port of"
+        " loopback. Whoever reaches it needs no key",
+    )
+    triton_metrics_address: _Address = Field(
+        None,
+        alias="TRITON_METRICS_ADDRESS",
+        description="`host:port` of Triton's own metrics, which /metrics also has; not set: a free port of"
+        " loopback",
     )
     engine_environment: str = Field(
         "",
@@ -241,6 +254,12 @@ class Settings(BaseModel):
     def admitted(self) -> int:
         """Predictions that may run or wait at the same time."""
         return self.max_predictions or max(1, self.cog_slots * 4 // 5)
+
+    @property
+    def triton_addresses(self) -> list[Address]:
+        """Where Triton listens because a setting says so."""
+        addresses = (self.triton_http_address, self.triton_grpc_address, self.triton_metrics_address)
+        return [address for address in addresses if address is not None]
 
     @property
     def engine_variables(self) -> list[str]:

@@ -10,6 +10,7 @@
 struct model {
   struct engine *engine;
   int interface;
+  bool decoupled;
 };
 
 TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -35,6 +36,7 @@ TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
   struct model *state = malloc(sizeof *state);
   if (state == NULL) abort();
   state->interface = settings.interface;
+  state->decoupled = settings.decoupled;
   error = engine_acquire(settings, &state->engine);
   if (error != NULL) {
     free(state);
@@ -60,7 +62,7 @@ TRITON_CALL TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *inst
   if (error != NULL) return error;
   const struct model *own = state;
   for (uint32_t i = 0; i < count; i++) {
-    struct request *request = request_new(instance, requests[i], own->interface);
+    struct request *request = request_new(instance, requests[i], own->interface, own->decoupled);
     if (request != NULL) engine_submit(own->engine, request);
   }
   return NULL;

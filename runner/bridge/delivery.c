@@ -153,7 +153,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
   delivery->holds = false;
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request == NULL || request->feed != NULL || request->output.length == 0) continue;
+    if (request == NULL || request->feed != NULL || !request->decoupled || request->output.length == 0) continue;
     bool may_wait = more_waiting || now - request->sent_at < PACE;
     if (may_wait && request->sent_at > 0 && now - request->held_since < HOLD) {
       delivery->holds = true;

@@ -1,4 +1,4 @@
-// Finds one string in a model configuration: Triton tells a backend its parameters as JSON, and in no other form.
+// Finds single values in a model configuration: Triton tells a backend its parameters as JSON, and in no other form.
 // Triton made it, so that it is taken to be valid.
 
 #include <stdint.h>
@@ -104,6 +104,11 @@ static char *unescape(const char *at) {
   }
   *out = '\0';
   return text;
+}
+
+bool is_decoupled(const char *config) {
+  const char *value = member(member(skip_space(config), "model_transaction_policy"), "decoupled");
+  return value != NULL && *value == 't';
 }
 
 char *parameter_value(const char *config, const char *key) {

@@ -112,16 +112,18 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
     }
   }
   if (error == NULL && numbered != (request->feed_number != 0)) return malformed("feed and feed_request go together");
+  if (error == NULL && numbered && !request->decoupled) return malformed("a feed needs a decoupled model");
   return error;
 }
 
 struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton,
-                            int interface) {
+                            int interface, bool decoupled) {
   struct request *request = calloc(1, sizeof *request);
   if (request == NULL) abort();
   request->instance = instance;
   request->triton = triton;
   request->interface = interface;
+  request->decoupled = decoupled;
   request->began = now_ns();
   if (!log_error(TRITONBACKEND_ResponseFactoryNew(&request->factory, triton))) {
     request->factory = NULL;
@@ -242,21 +244,30 @@ static TRITONSERVER_Error_Code error_code(const char *coded_error) {
   return TRITONSERVER_ERROR_INTERNAL;
 }
 
-void request_fail(struct request *request, const char *coded_error) {
-  if (request->output.length > 0) request_send_output(request, 0, false);
+// The last response is an error. False when there can be no response.
+static bool send_error(struct request *request, TRITONSERVER_Error_Code code, const char *text) {
   TRITONBACKEND_Response *response;
-  if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) {
-    request_end(request, false);
-    return;
-  }
-  TRITONSERVER_Error *error = TRITONSERVER_ErrorNew(error_code(coded_error), coded_error);
+  if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) return false;
+  TRITONSERVER_Error *error = TRITONSERVER_ErrorNew(code, text);
   log_error(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
   TRITONSERVER_ErrorDelete(error);
-  release(request, false);
+  return true;
+}
+
+void request_fail(struct request *request, const char *coded_error) {
+  if (request->decoupled && request->output.length > 0) request_send_output(request, 0, false);
+  if (send_error(request, error_code(coded_error), coded_error)) {
+    release(request, false);
+  } else {
+    request_end(request, false);
+  }
 }
 
 void request_end(struct request *request, bool success) {
-  if (request->factory != NULL) {
+  // Only decoupled models may end a request without a response.
+  bool told = request->factory != NULL && !request->decoupled &&
+              send_error(request, TRITONSERVER_ERROR_CANCELLED, "the request was cancelled");
+  if (request->factory != NULL && !told) {
     log_error(TRITONBACKEND_ResponseFactorySendFlags(request->factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL));
   }
   release(request, success);

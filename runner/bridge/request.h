@@ -14,6 +14,7 @@ struct request {
   TRITONBACKEND_Request *triton;
   TRITONBACKEND_ResponseFactory *factory;
   int interface;
+  bool decoupled;        // otherwise it has one response, at its end
   struct buffer frame;   // the REQUEST frame, until it is handed over
   struct buffer output;  // from the engine and not sent yet: i32 tokens, or UTF-8
   uint64_t held_since;   // ns; when the first of that came
@@ -29,7 +30,8 @@ struct request {
 enum { REQUEST_ID_AT = 5 };  // where a REQUEST frame holds the id
 
 // Takes over a request of Triton's; NULL when it had to be answered at once.
-struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton, int interface);
+struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton, int interface,
+                            bool decoupled);
 
 // Sends the output that waits, with the finish reason. False when Triton did not take it.
 bool request_send_output(struct request *request, int finish, bool final);
@@ -39,4 +41,4 @@ bool request_is_cancelled(struct request *request);
 // The ends of a request. Each releases and frees it.
 void request_finish(struct request *request, int finish);
 void request_fail(struct request *request, const char *coded_error);
-void request_end(struct request *request, bool success);  // Triton's client is told nothing more
+void request_end(struct request *request, bool success);  // with no further output

@@ -45,6 +45,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
       return misconfigured(reason);
     }
   }
+  settings->decoupled = is_decoupled(config);
   settings->feed_path = parameter_value(config, "feed_path");
   if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
     return misconfigured("the parameter interface of the model is neither tokens nor text");

@@ -6,7 +6,8 @@
 #include "triton_abi.h"
 
 struct settings {
-  int interface;  // of the requests to the model
+  int interface;   // of the requests to the model
+  bool decoupled;  // whether they may have several responses
   char *engine_python;
   char *engine_kind;
   char *engine_dir;
@@ -23,6 +24,9 @@ void settings_free(struct settings *settings);
 
 // Whether both describe the same engine, whatever the interface.
 bool settings_same_engine(const struct settings *one, const struct settings *other);
+
+// Whether a model configuration, as JSON, lets a request have several responses.
+bool is_decoupled(const char *config);
 
 // The string value of parameter `key` in a model configuration as JSON, to be freed, or NULL.
 char *parameter_value(const char *config, const char *key);

@@ -144,8 +144,10 @@ class Worker:
     async def _load(self, control: Connection, address: EngineAddress) -> None:
         async def connect() -> EngineClient:
             self._client = await EngineClient.connect(
-                address.grpc_port,
+                address.grpc_address,
                 Path(address.feed_path),
+                model=address.model,
+                promised=address.promised,
                 response_timeout=self._settings.response_timeout,
             )
             return self._client

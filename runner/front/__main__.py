@@ -68,12 +68,14 @@ async def _load(front: Front, control: Connection, address: EngineAddress) -> No
         from runner.triton.client import EngineClient  # late: gRPC takes longest to import
 
         return await EngineClient.connect(
-            address.grpc_port,
+            address.grpc_address,
             Path(address.feed_path),
+            model=address.model,
+            promised=address.promised,
             response_timeout=front.settings.response_timeout,
         )
 
-    front.metrics.add_triton(address.metrics_port)
+    front.metrics.add_triton(address.metrics_address)
     try:
         await front.load(Path(address.engine_dir), connect)
     except CogTritonError as error:

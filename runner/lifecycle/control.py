@@ -51,11 +51,15 @@ class EngineAddress:
     """Its kind, as in runner/engines/catalogue.py."""
     engine_dir: str
     """The unpacked engine.tar."""
-    grpc_port: int
-    """Of Triton, on loopback."""
-    metrics_port: int
-    """Of Triton's own metrics, on loopback: GET /metrics."""
+    grpc_address: str
+    """Of Triton, `host:port`."""
+    metrics_address: str
+    """Of Triton's own metrics, `host:port`: GET /metrics."""
     feed_path: str
+    model: str
+    """Of Triton's models, the decoupled one that takes and gives tokens."""
+    promised: list[str]
+    """Other addresses of Triton's, `host:port`, on which a setting has it listen."""
 
 
 @dataclass(frozen=True, slots=True)

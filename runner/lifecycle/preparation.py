@@ -14,15 +14,22 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.engines.tensorrt_llm.parameters import is_decoupled
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine
 from runner.settings import Settings
-from runner.triton.model_repository import BridgeParameters, write_model_repository
+from runner.triton.address import LOOPBACK, Address
+from runner.triton.model_repository import (
+    MODEL_NAME,
+    BridgeParameters,
+    decoupled_name,
+    write_model_repository,
+)
 from runner.triton.server import tritonserver_command
 from runner.weights import fetch_weights
-from shared.cog.server import free_port
+from shared.cog.server import free_port, refuse_used_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
@@ -40,9 +47,13 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     Raises E3xxx and E4xxx.
     """
     layout = Layout.current()
+    for opened in settings.triton_addresses:
+        refuse_used_port(opened.port, opened.host)
     engine = load_engine(settings, layout.available_engines())
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
+    arguments = settings.server_arguments(engine.config)
+    decoupled = is_decoupled(arguments)
     feed = directory / "feed"
     write_model_repository(
         directory / "models",
@@ -54,24 +65,25 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
             start_timeout_seconds=settings.engine_start_timeout,
             feed_path=feed,
         ),
+        decoupled=decoupled,
     )
+    grpc = settings.triton_grpc_address or Address(LOOPBACK, free_port())
+    metrics = settings.triton_metrics_address or Address(LOOPBACK, free_port())
+    http = settings.triton_http_address
+    asked_for = (http, settings.triton_metrics_address)
     address = EngineAddress(
         engine=kind,
         engine_dir=str(engine.path),
-        grpc_port=free_port(),
-        metrics_port=free_port(),
+        grpc_address=grpc.here,
+        metrics_address=metrics.here,
         feed_path=str(feed),
+        model=decoupled_name(MODEL_NAME, decoupled=decoupled),
+        promised=[opened.here for opened in asked_for if opened is not None],
     )
     environment = engine_environment(os.environ, settings.engine_variables)
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
-    environment[SERVER_ARGUMENTS] = json.dumps(settings.server_arguments(engine.config))
-    command = tritonserver_command(
-        layout,
-        directory / "models",
-        grpc_port=address.grpc_port,
-        metrics_port=address.metrics_port,
-        http_address=settings.triton_http_address,
-    )
+    environment[SERVER_ARGUMENTS] = json.dumps(arguments)
+    command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)
     return Prepared(command, environment, address)
 
 

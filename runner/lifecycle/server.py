@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.lifecycle.liveness import wait_until_hung
+from runner.triton.address import reached_at
 from shared.cog.server import listen
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CONNECT_SECONDS = 60  # it only imports until then
-# Whoever listens on all addresses also listens on this.
-_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Server(ABC):
     @property
     def url(self) -> str:
         """Where to reach it from this machine."""
-        host = _HERE.get(self.host, self.host)
+        host = reached_at(self.host)
         address = f"[{host}]" if ":" in host else host
         return f"http{'s' if self.tls else ''}://{address}:{self.port}"
 
@@ -68,7 +67,7 @@ class Server(ABC):
                 await connected.wait()
         except TimeoutError:
             return f"did not get ready within {_CONNECT_SECONDS} s"
-        await wait_until_hung(_HERE.get(self.host, self.host), self.port, self.liveness_path, tls=self.tls)
+        await wait_until_hung(reached_at(self.host), self.port, self.liveness_path, tls=self.tls)
         return "does not answer"
 
 

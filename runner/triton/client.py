@@ -121,9 +121,18 @@ class EngineClient:
     anew by itself.
     """
 
-    def __init__(self, grpc_port: int, feed_path: Path, response_timeout: float) -> None:
-        self._grpc_port = grpc_port
+    def __init__(
+        self,
+        grpc_address: str,
+        feed_path: Path,
+        response_timeout: float,
+        model: str,
+        promised: Sequence[str],
+    ) -> None:
+        self._grpc_address = grpc_address
         self._feed_path = feed_path
+        self._model = model
+        self._promised = promised
         self._response_timeout = response_timeout
         self._generations: dict[int, Generation] = {}
         self._last_id = 0
@@ -142,12 +151,21 @@ class EngineClient:
         """Outputs so far, of all requests: it changes as long as the engine generates."""
 
     @classmethod
-    async def connect(cls, grpc_port: int, feed_path: Path, *, response_timeout: float) -> Self:
+    async def connect(
+        cls,
+        grpc_address: str,
+        feed_path: Path,
+        *,
+        response_timeout: float,
+        model: str = MODEL_NAME,
+        promised: Sequence[str] = (),
+    ) -> Self:
         """Begin to connect; `wait_ready` waits until the engine is there.
 
         `response_timeout`: seconds without an output after which a generation fails with E2101.
+        `promised`: other addresses of this Triton, which takes requests once all of them are open.
         """
-        client = cls(grpc_port, feed_path, response_timeout)
+        client = cls(grpc_address, feed_path, response_timeout, model, promised)
         client._tasks = [
             asyncio.create_task(client._keep_connected()),
             asyncio.create_task(client._watch_silence()),
@@ -181,7 +199,7 @@ class EngineClient:
             generation.fail(EngineNotReady())
         else:
             self._generations[number] = generation
-            connection.requests.put_nowait(_message(request, connection.number, number))
+            connection.requests.put_nowait(_message(self._model, request, connection.number, number))
         return generation
 
     async def close(self) -> None:
@@ -233,9 +251,10 @@ class EngineClient:
     async def _stream_requests(self, connection: _Connection) -> None:
         """Hand requests to Triton as they come; returns when a gRPC stream ends, and so the others."""
         await connection.engine_was_ready.wait()
-        await _listens(self._grpc_port)
+        for address in (self._grpc_address, *self._promised):
+            await _listens(address)
         requests: _Requests = asyncio.Queue()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{self._grpc_port}", _CHANNEL_OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(self._grpc_address, _CHANNEL_OPTIONS) as channel:
             await channel.channel_ready()
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             streams = [asyncio.create_task(self._stream(stub, requests)) for _ in range(_STREAMS)]
@@ -325,11 +344,15 @@ def _closed() -> TritonUnavailable:
     return TritonUnavailable(reason="the connection was closed")
 
 
-async def _listens(port: int) -> None:
-    """Wait until Triton listens, a moment after the engine is ready: gRPC would try again after 100 ms."""
+async def _listens(address: str) -> None:
+    """Wait until Triton listens at `host:port`, a moment after the engine is ready.
+
+    gRPC itself would try again after 100 ms.
+    """
+    host, _, port = address.rpartition(":")
     while True:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except OSError:
             await asyncio.sleep(_LISTENING_SECONDS)
         else:
@@ -337,8 +360,8 @@ async def _listens(port: int) -> None:
             return
 
 
-def _message(request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:
-    message = service_pb2.ModelInferRequest(model_name=MODEL_NAME, id=str(number))
+def _message(model: str, request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:
+    message = service_pb2.ModelInferRequest(model_name=model, id=str(number))
     for tensor in request_tensors(request):
         message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
         message.raw_input_contents.append(tensor.data)

@@ -57,23 +57,36 @@ _MODELS = {
 }
 
 
-def write_model_repository(directory: Path, parameters: BridgeParameters) -> None:
-    """Write, for each model, `directory`/NAME/config.pbtxt and its version folder."""
-    for name in _MODELS:
-        (directory / name / "1").mkdir(parents=True, exist_ok=True)
-        config = text_format.MessageToString(configuration(name, parameters))
-        (directory / name / "config.pbtxt").write_text(config)
+def write_model_repository(directory: Path, parameters: BridgeParameters, *, decoupled: bool = True) -> None:
+    """Write, for each model, `directory`/NAME/config.pbtxt and its version folder.
+
+    Unless they are to be `decoupled`, both models give one answer to a request, and decoupled ones stand
+    beside them, under the name that `decoupled_name` gives.
+    """
+    for base in _MODELS:
+        names = {base: decoupled, decoupled_name(base, decoupled=decoupled): True}
+        for name, streams in names.items():
+            (directory / name / "1").mkdir(parents=True, exist_ok=True)
+            config = configuration(base, parameters, name=name, decoupled=streams)
+            (directory / name / "config.pbtxt").write_text(text_format.MessageToString(config))
 
 
-def configuration(name: str, parameters: BridgeParameters) -> model_config.ModelConfig:
-    """The configuration of one of the models."""
-    model = _MODELS[name]
+def decoupled_name(name: str, *, decoupled: bool) -> str:
+    """What the decoupled model is called in a repository written with `decoupled`."""
+    return name if decoupled else f"{name}_decoupled"
+
+
+def configuration(
+    base: str, parameters: BridgeParameters, *, name: str | None = None, decoupled: bool = True
+) -> model_config.ModelConfig:
+    """The configuration of one of the models, `base`, under its own or another name."""
+    model = _MODELS[base]
     config = model_config.ModelConfig(
-        name=name,
+        name=name or base,
         backend=BACKEND,
         # Triton groups nothing: each prompt is a request of its own, and the engine batches.
         max_batch_size=1,
-        model_transaction_policy=model_config.ModelTransactionPolicy(decoupled=True),
+        model_transaction_policy=model_config.ModelTransactionPolicy(decoupled=decoupled),
         instance_group=[
             model_config.ModelInstanceGroup(count=1, kind=model_config.ModelInstanceGroup.KIND_CPU)
         ],

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runner.triton.address import Address
     from shared.layout import Layout
 
 _STOP_GRACE_SECONDS = 5
 # A thread that is behind by some 250 events loses those that follow: more threads are behind by less.
 _HTTP_THREADS = 64
+# What lets a client write files, or have memory of this machine read: for nobody.
+_CLOSED = "shared-memory,trace,logging"
 
 
 def tritonserver_command(
-    layout: Layout, model_repository: Path, *, grpc_port: int, metrics_port: int, http_address: str | None
+    layout: Layout, model_repository: Path, *, grpc: Address, metrics: Address, http: Address | None
 ) -> list[str]:
-    """How a tritonserver is started, with gRPC and metrics on loopback.
-
-    `http_address`: `host:port` of Triton's HTTP endpoints, which are closed without it. Raises E4000.
-    """
+    """How a tritonserver is started. Without `http`, its HTTP endpoints are closed. Raises E4000."""
     return [
         str(layout.tritonserver),
         f"--model-repository={model_repository}",
         f"--backend-directory={layout.backend_directory}",
-        "--grpc-address=127.0.0.1",
-        f"--grpc-port={grpc_port}",
-        *http_arguments(http_address),
-        f"--metrics-port={metrics_port}",
-        "--metrics-address=127.0.0.1",
+        f"--grpc-address={_bracketed(grpc.host)}",
+        f"--grpc-port={grpc.port}",
+        f"--grpc-restricted-protocol={_CLOSED}:{_nobodys_key()}",
+        *http_arguments(http),
+        f"--metrics-port={metrics.port}",
+        f"--metrics-address={metrics.host}",
         "--allow-gpu-metrics=false",
         # All that goes through Triton is on the CPU, where this would be memory that nobody uses.
         "--pinned-memory-pool-byte-size=0",
@@ -43,13 +45,22 @@ def is_harmless(line: str) -> bool:
     return "CudaDriverHelper has not been initialized" in line
 
 
-def http_arguments(address: str | None) -> list[str]:
-    """The arguments of tritonserver that open its HTTP endpoints at `host:port`, or close them."""
+def http_arguments(address: Address | None) -> list[str]:
+    """The arguments of tritonserver that open its HTTP endpoints, or close them."""
     if address is None:
         return ["--allow-http=false"]
-    host, _, port = address.rpartition(":")
     return [
-        f"--http-address={host.strip('[]')}",
-        f"--http-port={port}",
+        f"--http-address={address.host}",
+        f"--http-port={address.port}",
+        f"--http-restricted-api={_CLOSED}:{_nobodys_key()}",
         f"--http-thread-count={_HTTP_THREADS}",
     ]
+
+
+def _nobodys_key() -> str:
+    """A header and its value, which are told to nobody."""
+    return f"{secrets.token_hex(16)}={secrets.token_hex(16)}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -22,7 +22,9 @@ STREAMS = 64
 
 @asynccontextmanager
 async def connected(server):
-    client = await EngineClient.connect(server.grpc_port, server.feed_path, response_timeout=20)
+    client = await EngineClient.connect(
+        f"127.0.0.1:{server.grpc_port}", server.feed_path, response_timeout=20
+    )
     try:
         await client.wait_ready()
         yield client

@@ -12,11 +12,11 @@ from shared.cog.server import free_port
 from shared.errors import MalformedRequest, ParameterNotHonoured, TensorNotSupported
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import MOCK_RATE as RATE
-from tests.integration.conftest import cog_server, counted, wait_for
+from tests.integration.conftest import counted
 from tests.support.generate_streams import run_generate_streams
 from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
-from tests.support.triton import is_open, triton
+from tests.support.triton import triton
 
 STREAMS = 64
 
@@ -171,14 +171,3 @@ def test_without_tokenizer_files_text_is_refused(tmp_path, saw):
         assert answer["output_ids"] == stand_in_tokens([10, 20], 6)
         refused = httpx2.post(f"{url}/ensemble/generate", json={"text_input": "x", "max_tokens": 5})
         assert saw(refused.json()["error"]).startswith("E2102 TritonTokenizerError: ")
-
-
-def test_the_runner_opens_http_only_when_told(mock_archive, tmp_path):
-    port = free_port()
-    environment = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "cache")}
-    environment["TRITON_HTTP_ADDRESS"] = f"127.0.0.1:{port}"
-    with cog_server("runner", tmp_path / "log", **environment):
-        wait_for(lambda: is_open(port))  # Triton opens gRPC first
-        url = f"http://127.0.0.1:{port}/v2/models/ensemble/generate"
-        answer = httpx2.post(url, json={"text_input": "x", "max_tokens": 5}, timeout=20).json()
-    assert answer["text_output"] == counted(5)

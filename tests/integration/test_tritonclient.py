@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import queue
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import numpy as np
@@ -11,8 +13,12 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.integration.conftest import counted
+from shared.cog.server import free_port
+from tests.integration.conftest import counted, unpacked
+from tests.support.triton import triton
 
+MANY = 100_000  # tokens, for minutes
+ERROR_ID = 9  # in a prompt: the mock fails half-way
 BOTH = pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
 INPUTS = {
     "tensorrt_llm": {"input_ids": [5, 6, 7], "input_lengths": 3, "request_output_len": 30, "streaming": True},
@@ -67,6 +73,83 @@ class TestGrpc:
         assert client.get_model_config(model).config.backend == "engine_bridge"
         (statistics,) = client.get_inference_statistics(model).model_stats
         assert statistics.inference_stats.fail.count >= 0
+
+
+@pytest.fixture(scope="module")
+def one_answer(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("one-answer")
+    engine = unpacked(mock_archive(tokens_per_second=300), directory)
+    script = engine / "engine/mock.json"
+    script.write_text(json.dumps({**json.loads(script.read_text()), "error_id": ERROR_ID}))
+    with triton(directory, engine, http_port=free_port(), decoupled=False) as running:
+        yield running
+
+
+class TestOneAnswer:
+    """With `decoupled_mode: False`: `infer()` gives the whole answer, over gRPC and HTTP."""
+
+    @pytest.fixture(params=[triton_grpc, triton_http], ids=["grpc", "http"])
+    def api(self, request):
+        return request.param
+
+    @pytest.fixture
+    def client(self, one_answer, api):
+        port = one_answer.grpc_port if api is triton_grpc else one_answer.http_port
+        with api.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            yield client
+
+    def test_text(self, client, api):
+        answer = client.infer("ensemble", tensors(api, "ensemble"))
+        assert answer.as_numpy("text_output").shape == (1, 1)
+        assert answer.as_numpy("text_output")[0, 0].decode() == counted(30)
+        assert answer.as_numpy("finish_reason").tolist() == [[3]]
+
+    def test_tokens(self, client, api):
+        answer = client.infer("tensorrt_llm", tensors(api, "tensorrt_llm"))
+        assert answer.as_numpy("output_ids").tolist() == [[list(range(5, 35))]]
+        assert answer.as_numpy("sequence_length").tolist() == [[30]]
+
+    def test_many_at_once(self, client, api):
+        def infer(_number: int) -> str:
+            return client.infer("ensemble", tensors(api, "ensemble")).as_numpy("text_output")[0, 0].decode()
+
+        if api is triton_http:  # whose clients are for one thread each
+            pending = [client.async_infer("ensemble", tensors(api, "ensemble")) for _ in range(16)]
+            texts = [one.get_result().as_numpy("text_output")[0, 0].decode() for one in pending]
+        else:
+            with ThreadPoolExecutor(16) as threads:
+                texts = list(threads.map(infer, range(16)))
+        assert texts == [counted(30)] * 16
+
+    def test_a_failure_is_the_answer(self, client, api, saw):
+        """In the middle of it: what was generated until then is no answer."""
+        asked = tensors(api, "tensorrt_llm")
+        asked[0].set_data_from_numpy(np.array([[5, ERROR_ID, 7]], dtype=np.int32))
+        with pytest.raises(InferenceServerException) as failed:
+            client.infer("tensorrt_llm", asked)
+        assert saw(failed.value.message()).startswith("E2")
+
+    def test_a_feed_is_refused(self, one_answer):
+        with triton_grpc.InferenceServerClient(f"127.0.0.1:{one_answer.grpc_port}") as client:
+            parameters = {"feed": 1, "feed_request": 1}
+            with pytest.raises(InferenceServerException, match="a feed needs a decoupled model"):
+                client.infer("ensemble", tensors(triton_grpc, "ensemble"), parameters=parameters)
+
+    def test_a_client_that_leaves_stops_the_engines_work(self, one_answer):
+        """Triton's HTTP server does not see that somebody has left who waits for a first byte."""
+        asked = tensors(triton_grpc, "ensemble")
+        asked[1].set_data_from_numpy(np.array([[MANY]], dtype=np.int32))
+        with triton_grpc.InferenceServerClient(f"127.0.0.1:{one_answer.grpc_port}") as client:
+            call = client.async_infer("ensemble", asked, callback=lambda result, error: None)
+            one_answer.engine.wait_in_flight(1)
+            call.cancel()
+            one_answer.engine.wait_in_flight(0)
+
+    def test_the_decoupled_ones_stand_beside_them(self, one_answer, client):
+        url = f"http://127.0.0.1:{one_answer.http_port}/v2/models/ensemble_decoupled/generate_stream"
+        events = httpx2.post(url, json={"text_input": "x", "max_tokens": 30, "stream": True}).text
+        assert events.count("data: ") > 1
+        assert all(client.is_model_ready(f"{name}_decoupled") for name in ("tensorrt_llm", "ensemble"))
 
 
 class TestHttp:

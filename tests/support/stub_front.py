@@ -31,7 +31,7 @@ class StubFront:
             match message:
                 case EngineAddress():
                     self.state["address"] = asdict(message)
-                    await wait_open(message.grpc_port)
+                    await wait_open(int(message.grpc_address.rpartition(":")[2]))
                     self.state["status"] = "READY"
                     self.control.send(Ready())
                 case SetupFailed(error):

@@ -18,6 +18,7 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from runner.protocol.tokens import request_tensors
+from runner.triton.address import LOOPBACK, Address
 from runner.triton.model_repository import (
     MODEL_NAME,
     BridgeParameters,
@@ -93,6 +94,7 @@ class Triton:
         layout = Layout.current()
         self.http_port = parameters.pop("http_port", None)
         unloads = parameters.pop("unloads", False)
+        decoupled = parameters.pop("decoupled", True)
         settings = {
             "engine_python": layout.engine_python("mock"),
             "engine_kind": "mock",
@@ -100,12 +102,14 @@ class Triton:
             "engine_path": PROJECT_ROOT,
             "feed_path": self.feed_path,
         }
-        write_model_repository(directory / "models", BridgeParameters(**{**settings, **parameters}))
+        write_model_repository(
+            directory / "models", BridgeParameters(**{**settings, **parameters}), decoupled=decoupled
+        )
         port = self.grpc_port = free_port()
         command = [str(layout.tritonserver), f"--model-repository={directory / 'models'}"]
         command += [f"--backend-directory={layout.backend_directory}", "--exit-timeout-secs=5"]
         command += ["--allow-metrics=false", "--allow-gpu-metrics=false"]
-        command += http_arguments(self.http_port and f"127.0.0.1:{self.http_port}")
+        command += http_arguments(self.http_port and Address(LOOPBACK, self.http_port))
         command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}"]
         if unloads:
             command += ["--model-control-mode=explicit", "--load-model=*"]

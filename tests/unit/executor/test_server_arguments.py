@@ -7,6 +7,10 @@ from typing import ClassVar
 import pytest
 
 from runner.engines.tensorrt_llm.config import executor_config
+<<<<<<< HEAD:tests/unit/executor/test_server_arguments.py
+=======
+from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED, is_decoupled, parse_parameters
+>>>>>>> ee64639 (decoupled_mode: False gives models of one answer, for infer() over HTTP and gRPC; Triton's gRPC and metrics listen where a setting says):tests/unit/executor/test_parameters.py
 from runner.protocol.engine import Request
 from shared.errors import ServerParameterInvalid
 from shared.server_arguments import EFFECTIVE, IGNORED, parse_parameters
@@ -70,7 +74,21 @@ CASES = [
 
 
 def test_every_effective_parameter_has_a_case():
-    assert sorted({case[0] for case in CASES}) == sorted(EFFECTIVE)
+    assert sorted(["decoupled_mode", *(case[0] for case in CASES)]) == sorted(EFFECTIVE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "decoupled"),
+    [({}, True), ({"decoupled_mode": "${decoupled_mode}"}, True), ({"decoupled_mode": "True"}, True),
+     ({"decoupled_mode": False}, False), ({"decoupled_mode": "False", "max_queue_size": "x"}, False)],
+)  # fmt: skip
+def test_decoupled_mode_is_for_triton(arguments, decoupled):
+    assert is_decoupled(arguments) is decoupled
+
+
+def test_a_decoupled_mode_that_is_none_is_refused():
+    with pytest.raises(ServerParameterInvalid, match="it must be true or false"):
+        is_decoupled({"decoupled_mode": "maybe"})
 
 
 @pytest.mark.parametrize(("name", "argument", "path", "value"), CASES)

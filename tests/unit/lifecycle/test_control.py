@@ -21,7 +21,7 @@ from runner.lifecycle.control import (
     encode,
 )
 
-ADDRESS = EngineAddress("mock", "/engine", 1, 2, "/run/feed")
+ADDRESS = EngineAddress("mock", "/engine", "127.0.0.1:1", "127.0.0.1:2", "/run/feed", "tensorrt_llm", [])
 MESSAGES = [
     SettingsRead(1, 2.5, 3),
     ADDRESS,

@@ -88,7 +88,9 @@ class Bridge(service_pb2_grpc.GRPCInferenceServiceServicer):
 async def connected(tmp_path, response_timeout: float = 20):
     bridge = Bridge(tmp_path / "feed")
     port = await bridge.start()
-    client = await EngineClient.connect(port, tmp_path / "feed", response_timeout=response_timeout)
+    client = await EngineClient.connect(
+        f"127.0.0.1:{port}", tmp_path / "feed", response_timeout=response_timeout
+    )
     try:
         yield bridge, client
     finally:
@@ -235,7 +237,7 @@ def test_an_engine_that_says_nothing(tmp_path):
 
 def test_without_triton(tmp_path):
     async def check():
-        client = await EngineClient.connect(1, tmp_path / "nothing", response_timeout=5)
+        client = await EngineClient.connect("127.0.0.1:1", tmp_path / "nothing", response_timeout=5)
         with pytest.raises(TritonUnavailable):
             await anext(client.generate(REQUEST))
         await client.close()
