@@ -6,11 +6,11 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from runner.engines.tensorrt_llm.parameters import is_decoupled
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
 from shared.layout import PROJECT_ROOT, Layout
+from shared.server_arguments import is_decoupled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -99,12 +99,8 @@ _BATCHING = Effective(
 _DECOUPLED = "decoupled_mode"
 
 EFFECTIVE: Mapping[str, Effective] = {
-<<<<<<< HEAD:shared/server_arguments.py
-    _POLICY: Effective(
-=======
     _DECOUPLED: Effective("model_transaction_policy.decoupled", _FLAG, _boolean),
-    "batch_scheduler_policy": Effective(
->>>>>>> ee64639 (decoupled_mode: False gives models of one answer, for infer() over HTTP and gRPC; Triton's gRPC and metrics listen where a setting says):runner/engines/tensorrt_llm/parameters.py
+    _POLICY: Effective(
         "SchedulerConfig.capacity_scheduler_policy",
         "guaranteed_no_evict, or max_utilization, which turns enable_chunked_context on",
         _one_of("guaranteed_no_evict", "max_utilization"),
@@ -163,12 +159,6 @@ IGNORED: Mapping[str, str] = {
     "triton_backend": "the engine bridge is the backend",
     "triton_max_batch_size": _TRITON,
     "max_queue_delay_microseconds": _TRITON,
-<<<<<<< HEAD:shared/server_arguments.py
-    "decoupled_mode": "the model is always decoupled; a request says whether it streams",
-=======
-    "batching_strategy": "batching is always in flight",
-    "gpt_model_type": "batching is always in flight",
->>>>>>> ee64639 (decoupled_mode: False gives models of one answer, for infer() over HTTP and gRPC; Triton's gRPC and metrics listen where a setting says):runner/engines/tensorrt_llm/parameters.py
     "engine_dir": _PLACE,
     "gpt_model_path": _PLACE,
     "encoder_engine_dir": _NO_ENCODER,
@@ -271,8 +261,6 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
         value=policy,
         reason="without enable_chunked_context that refuses prompts and answers that fit the engine",
     )
-<<<<<<< HEAD:shared/server_arguments.py
-=======
 
 
 def is_decoupled(arguments: Mapping[str, Any]) -> bool:
@@ -283,10 +271,3 @@ def is_decoupled(arguments: Mapping[str, Any]) -> bool:
     asked = {name: argument for name, argument in arguments.items() if name == _DECOUPLED}
     decoupled: bool = parse_parameters(asked).get(_DECOUPLED, True)
     return decoupled
-
-
-def _warn_of_unknown(name: str) -> None:
-    nearest = difflib.get_close_matches(name, [*EFFECTIVE, *IGNORED], n=1)
-    hint = f"; the nearest that is known is {nearest[0]}" if nearest else ""
-    sys.stderr.write(f"server.tensorrt_llm has no parameter {name!r}: it is ignored{hint}\n")
->>>>>>> ee64639 (decoupled_mode: False gives models of one answer, for infer() over HTTP and gRPC; Triton's gRPC and metrics listen where a setting says):runner/engines/tensorrt_llm/parameters.py

@@ -14,7 +14,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.engines.tensorrt_llm.parameters import is_decoupled
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
@@ -34,6 +33,7 @@ from shared.errors import CogTritonError, EngineKindMismatch, GenericError, Sett
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
 from shared.progress import stderr_progress
+from shared.server_arguments import is_decoupled
 
 if TYPE_CHECKING:
     from shared.artifact import EngineDirectory, Manifest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,10 +17,10 @@ from tests.integration.conftest import counted, unpacked
 from tests.support.triton import triton
 
 MANY = 100_000  # tokens, for minutes
-ERROR_ID = 9  # in a prompt: the mock fails half-way
+ERROR_ID = 3  # in a prompt: the mock fails half-way (its token <error>)
 BOTH = pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
 INPUTS = {
-    "tensorrt_llm": {"input_ids": [5, 6, 7], "input_lengths": 3, "request_output_len": 30, "streaming": True},
+    "tensorrt_llm": {"input_ids": [7, 8, 9], "input_lengths": 3, "request_output_len": 30, "streaming": True},
     "ensemble": {"text_input": "x", "max_tokens": 30, "stream": True},
 }
 KINDS = {bool: ("BOOL", np.bool_), int: ("INT32", np.int32), str: ("BYTES", np.object_)}
@@ -64,7 +63,7 @@ class TestGrpc:
 
     def test_tokens(self, infer):
         tokens = [answer.as_numpy("output_ids")[0, 0] for answer in infer("tensorrt_llm")]
-        assert np.concatenate(tokens).tolist() == list(range(5, 35))
+        assert np.concatenate(tokens).tolist() == list(range(7, 37))
 
     @BOTH
     def test_metadata_config_and_statistics(self, client, model):
@@ -79,8 +78,6 @@ class TestGrpc:
 def one_answer(mock_archive, tmp_path_factory):
     directory = tmp_path_factory.mktemp("one-answer")
     engine = unpacked(mock_archive(tokens_per_second=300), directory)
-    script = engine / "engine/mock.json"
-    script.write_text(json.dumps({**json.loads(script.read_text()), "error_id": ERROR_ID}))
     with triton(directory, engine, http_port=free_port(), decoupled=False) as running:
         yield running
 
@@ -106,7 +103,7 @@ class TestOneAnswer:
 
     def test_tokens(self, client, api):
         answer = client.infer("tensorrt_llm", tensors(api, "tensorrt_llm"))
-        assert answer.as_numpy("output_ids").tolist() == [[list(range(5, 35))]]
+        assert answer.as_numpy("output_ids").tolist() == [[list(range(7, 37))]]
         assert answer.as_numpy("sequence_length").tolist() == [[30]]
 
     def test_many_at_once(self, client, api):
@@ -124,7 +121,7 @@ class TestOneAnswer:
     def test_a_failure_is_the_answer(self, client, api, saw):
         """In the middle of it: what was generated until then is no answer."""
         asked = tensors(api, "tensorrt_llm")
-        asked[0].set_data_from_numpy(np.array([[5, ERROR_ID, 7]], dtype=np.int32))
+        asked[0].set_data_from_numpy(np.array([[7, ERROR_ID, 9]], dtype=np.int32))
         with pytest.raises(InferenceServerException) as failed:
             client.infer("tensorrt_llm", asked)
         assert saw(failed.value.message()).startswith("E2")

@@ -7,13 +7,9 @@ from typing import ClassVar
 import pytest
 
 from runner.engines.tensorrt_llm.config import executor_config
-<<<<<<< HEAD:tests/unit/executor/test_server_arguments.py
-=======
-from runner.engines.tensorrt_llm.parameters import EFFECTIVE, IGNORED, is_decoupled, parse_parameters
->>>>>>> ee64639 (decoupled_mode: False gives models of one answer, for infer() over HTTP and gRPC; Triton's gRPC and metrics listen where a setting says):tests/unit/executor/test_parameters.py
 from runner.protocol.engine import Request
 from shared.errors import ServerParameterInvalid
-from shared.server_arguments import EFFECTIVE, IGNORED, parse_parameters
+from shared.server_arguments import EFFECTIVE, IGNORED, is_decoupled, parse_parameters
 
 # Of the config.pbtxt of TensorRT-LLM's own model repository: parameters, and placeholders for them.
 KNOWN = """
