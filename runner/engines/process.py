@@ -36,6 +36,7 @@ from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
 
 from .catalogue import find_engine
 from .checks import check_request
+from .gpus import show_gpus
 from .replies import GatheredTokens, Reply, TextInterface, is_last
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket-fd", type=int, help="the bridge's socket")
     parser.add_argument("--rank-socket", help="in one of several ranks: the launcher's socket")
     options = parser.parse_args(arguments)
+    show_gpus(os.environ)
     if options.rank_socket is not None:
         return _run_rank(find_engine(options.kind), options.engine_dir, options.rank_socket)
     connection = socket.socket(fileno=options.socket_fd)

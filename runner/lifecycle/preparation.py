@@ -14,6 +14,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.engines.gpus import hide_gpus
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
@@ -80,7 +81,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
         model=decoupled_name(MODEL_NAME, decoupled=decoupled),
         promised=[opened.here for opened in asked_for if opened is not None],
     )
-    environment = engine_environment(os.environ, settings.engine_variables)
+    environment = hide_gpus(engine_environment(os.environ, settings.engine_variables))
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
     environment[SERVER_ARGUMENTS] = json.dumps(arguments)
     command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,14 @@ from runner.protocol.engine import Request
 from runner.protocol.feed import EngineState
 from shared.errors import RanksMismatch
 from shared.layout import PROJECT_ROOT
-from tests.support.processes import marked, wait_gone
-from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
+from tests.integration.conftest import cog_server
+from tests.support.processes import marked, pid_of, wait_gone
+from tests.support.tensorrt_llm_engine import (
+    STAND_IN,
+    runner_environment,
+    stand_in_tokens,
+    write_engine,
+)
 from tests.support.triton import Triton, triton
 
 MPIRUN = PROJECT_ROOT / "tests/support/mpirun_stand_in"
@@ -71,6 +79,22 @@ def test_kill_9_of_the_launcher_leaves_no_rank(server):
     before = ranks(server)
     os.kill(server.engine.status.pid, signal.SIGKILL)
     server.wait_for(lambda: not set(before) & set(ranks(server)))
+
+
+@pytest.mark.parametrize("visible", [None, "0"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_runner_shows_its_gpus_to_the_engine_and_none_to_triton(tmp_path, monkeypatch, ranks, visible):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    settings = runner_environment(tmp_path, tp_size=ranks, tell_gpus=True)
+    if visible is not None:
+        settings["CUDA_VISIBLE_DEVICES"] = visible
+    with cog_server("runner", tmp_path / "log", **settings) as server:
+        triton = Path(f"/proc/{pid_of(server.mark, 'bin/tritonserver')}/environ").read_bytes()
+    assert b"CUDA_VISIBLE_DEVICES=" in triton.split(b"\0")
+    engine = Path(settings["ENGINE_DIR"]) / "engine"
+    assert [json.loads((engine / f"gpus{rank}.json").read_text()) for rank in range(ranks)] == [
+        visible
+    ] * ranks
 
 
 def failed_to_load(tmp_path, **script: object) -> str:

@@ -4,13 +4,14 @@ Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sam
 said by `stand_in.json` beside the engines:
 
     {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9,
-     "memory_error_id": 6, "load_error": null, "load_log": null}
+     "memory_error_id": 6, "load_error": null, "load_log": null, "tell_gpus": false}
 
 A prompt that holds `error_id` fails its step, with all that are active; `gpu_error_id` does so with an error
 of CUDA, `memory_error_id` for lack of memory; `hang_id` never gets a token. `load_error` is what the
 constructor fails with, on `failing_rank` or on all; `load_log` what its logger says before. A plan of another
 version or device is told by the logger alone ("Corrections"), so `load_log` alone makes the constructor fail
-with the words that it has for all of them.
+with the words that it has for all of them. With `tell_gpus`, each
+rank writes beside it which GPUs it was given, as `gpus0.json`, ...
 """
 
 from __future__ import annotations
@@ -114,6 +115,9 @@ class Executor:
         ranks = mapping["tp_size"] * mapping["pp_size"]
         # "Multi-GPU, leader mode": rank and size come from MPI.
         self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        if script.get("tell_gpus"):
+            visible = json.dumps(os.environ.get("CUDA_VISIBLE_DEVICES"))
+            (Path(model_path) / f"gpus{self._rank}.json").write_text(visible)
         self._load(script)
         check(
             int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == ranks,
