@@ -21,7 +21,7 @@ def hide_gpus(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def show_gpus(environment: MutableMapping[str, str]) -> None:
-    """In the engine process: undo `hide_gpus`, before anything has called CUDA. A second call does nothing."""
+    """In the engine process: undo `hide_gpus`, before anything calls CUDA. A second call does nothing."""
     if (told := environment.pop(_OF_THE_ENGINE, None)) is None:
         return
     del environment[_VISIBLE]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from runner.prediction.generation import TextGeneration
-from shared.errors import ChatTemplateMissing, CogTritonError, GenericError, PreparationTimedOut
+from runner.prediction.tokenising import Tokenising
+from shared.errors import ChatTemplateMissing, CogTritonError, GenericError
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from runner.triton.client import EngineClient
 
 log = get_logger()
-
-_PREPARATION_SECONDS = 30
-_TOKENISED_AT_ONCE = 1 << 12  # characters: some tenths of a millisecond
-_THREADS = 2
 
 
 class Predictor:
@@ -49,7 +45,7 @@ class Predictor:
         self._settings = settings
         self._chat = chat
         self._request_ids = itertools.count(1)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenise")
+        self._tokenising = Tokenising(preparation.tokenizer)
 
     async def start(self, ask: Ask, *, key: str = "", prediction_id: str = "") -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
@@ -83,7 +79,7 @@ class Predictor:
 
     def close(self) -> None:
         """Give back what it holds."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._tokenising.close()
 
     async def _prepare(self, ask: Ask, prediction_id: str) -> Prepared:
         tokens: Sequence[int]
@@ -106,15 +102,11 @@ class Predictor:
         return await self._chat.render(conversation, ask.template_arguments)
 
     async def tokens_of(self, text: str, *, templated: bool = False) -> list[int]:
-        """The tokens of a text; the loop goes on while a long one is cut. Raises E1007 and E2102."""
-        if len(text) <= _TOKENISED_AT_ONCE:
-            return self.preparation.tokens(text, templated=templated)
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, lambda: self.preparation.tokens(text, templated=templated))
-        try:
-            return await asyncio.wait_for(work, _PREPARATION_SECONDS)
-        except TimeoutError:
-            raise PreparationTimedOut(seconds=_PREPARATION_SECONDS) from None
+        """The tokens of a text; one `templated` by the model's own chat template has its special ones.
+
+        Raises E1007 and E2102.
+        """
+        return await self._tokenising.tokens_of(text, add_special_tokens=not templated)
 
     def _failed(self, error: BaseException, prediction_id: str) -> BaseException:
         """The error that is told; it is counted, and logged."""

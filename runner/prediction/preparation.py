@@ -32,7 +32,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """From asks to requests, for one engine. Each step is one method, so that long ones can run elsewhere."""
+    """From asks to requests, for one engine. Each step is one method."""
 
     tokenizer: Tokenizer
     defaults: Defaults
@@ -61,10 +61,6 @@ class Preparation:
         elif ask.system_prompt:
             raise MessagesInvalid(reason="the first is a system prompt, and a system_prompt was sent too")
         return messages
-
-    def tokens(self, text: str, *, templated: bool) -> list[int]:
-        """The tokens of a prompt; one `templated` by the model's own chat template has its special ones."""
-        return self.tokenizer.encode(text, add_special_tokens=not templated)
 
     def request(self, ask: Ask, tokens: Sequence[int], request_id: int) -> Prepared:
         """What the engine is asked. Raises E1001, E1002 and E1104."""

@@ -88,7 +88,21 @@ class Tokenizer:
         """
         with _coded("it cannot encode the prompt"):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        if self._bos_id is None or not add_special_tokens:
+        return self._with_bos(ids) if add_special_tokens else ids
+
+    def encode_all(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        """`encode` of each, while other threads of Python go on; slower for a short text by itself.
+
+        Raises E2102 TritonTokenizerError when one of them cannot be encoded.
+        """
+        with _coded("it cannot encode the prompt"):
+            found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            tokens = [encoding.ids for encoding in found]
+        return [self._with_bos(ids) for ids in tokens] if add_special_tokens else tokens
+
+    def _with_bos(self, ids: list[int]) -> list[int]:
+        """With one BOS where the model wants it, and none elsewhere."""
+        if self._bos_id is None:
             return ids
         written = ids[1:2] if self._processor_adds_bos else ids[:1]
         wanted = self._add_bos and written != [self._bos_id]

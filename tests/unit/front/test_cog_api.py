@@ -382,6 +382,6 @@ class TestOther:
 
 
 def test_a_prompt_that_takes_too_long_to_prepare(client, answered, monkeypatch):
-    monkeypatch.setattr("runner.prediction.predictor._PREPARATION_SECONDS", 0)
+    monkeypatch.setattr("runner.prediction.tokenising._SECONDS", 0)
     answer = client.post("/predictions", json={"input": {"prompt": "a " * 200_000, "max_tokens": 1}})
     answered(answer.json()["error"], PreparationTimedOut(seconds=0))

@@ -32,7 +32,7 @@ def prepared(defaults=DEFAULTS, limits=None, **inputs):
     preparation = Preparation(TOKENIZER, defaults, limits or UNLIMITED)
     ask = Inputs(**{"prompt": "1 2 3", **inputs}).ask()
     prompt = str(preparation.conversation(ask)) if ask.messages is not None else preparation.prompt(ask)
-    return preparation.request(ask, preparation.tokens(prompt, templated=False), 1)
+    return preparation.request(ask, preparation.tokenizer.encode(prompt), 1)
 
 
 def sampling(**inputs) -> SamplingParameters:
