@@ -45,7 +45,7 @@ class EngineKind:
 
     @property
     def seeds(self) -> bool:
-        """Whether a seed is chosen for a request that has none, so that it can be told and sent again."""
+        """As `Declaration` has it."""
         return "seed" in self.honours and self.seed_is_free
 
 

@@ -78,7 +78,8 @@ class EngineProcess:
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
-        declaration = Declaration(self._kind.name, self._engine.limits, self._kind.honours)
+        kind = self._kind
+        declaration = Declaration(kind.name, self._engine.limits, kind.honours, kind.seeds)
         self._send(encode(ReadyFrame(declaration)))
         threading.Thread(target=self._read, name="bridge", daemon=True).start()
         if isinstance(self._engine, HasStatistics):

@@ -94,7 +94,7 @@ class LoadedEngine:
                 settings,
                 settings.instantiate(engine.config),
                 tokenizer,
-                random_seed="seed" in declaration.honours,
+                random_seed=declaration.seeds,
             ),
             lowered(declaration.limits, settings.max_sequence_length),
         )

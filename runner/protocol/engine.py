@@ -116,6 +116,8 @@ class Declaration:
     limits: Limits
     honours: frozenset[str]
     """Names of the `SamplingParameters` and of the optional parts of a `Request` that have an effect."""
+    seeds: bool = False
+    """Whether a seed is chosen for a request that has none, so that it can be told and sent again."""
 
     def to_json(self) -> str:
         """As READY and ENGINE frames carry it."""
@@ -126,7 +128,8 @@ class Declaration:
         """The inverse of `to_json`. Raises ValueError for anything else."""
         try:
             given = json.loads(text)
-            return cls(given["kind"], Limits(**given["limits"]), frozenset(given["honours"]))
+            limits, honours = Limits(**given["limits"]), frozenset(given["honours"])
+            return cls(given["kind"], limits, honours, bool(given["seeds"]))
         except (KeyError, TypeError) as error:
             raise ValueError("it declares nothing that an engine does") from error
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from runner.protocol.engine import Request
     from shared.errors import CogTritonError
 
-EVERYTHING = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"seed", "top_k", "top_p"}))
+EVERYTHING = Declaration(
+    "mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"seed", "top_k", "top_p"}), seeds=True
+)
 
 
 class FakeEngineClient:

@@ -18,7 +18,7 @@ from runner.front.protocol import Bounds, bounded
 from runner.front.server import make_server, tls_files
 from runner.settings import Settings
 from shared.cog.server import listen
-from tests.support.fake_engine_client import FakeEngineClient
+from tests.support.fake_engine_client import EVERYTHING, FakeEngineClient
 
 
 def words(count: int) -> str:
@@ -42,11 +42,13 @@ class RunningFront:
 
 
 @asynccontextmanager
-async def serving(directory, *, step_seconds=0.001, bounds=None, loaded=True, **environment):
+async def serving(
+    directory, *, step_seconds=0.001, bounds=None, loaded=True, declaration=EVERYTHING, **environment
+):
     """The front, in this event loop."""
     settings = Settings.from_environment(environment)
     front = Front(settings)
-    client = FakeEngineClient(step_seconds=step_seconds)
+    client = FakeEngineClient(step_seconds=step_seconds, declaration=declaration)
     listener = listen("127.0.0.1", 0)
     server = make_server(front.app, settings.max_connections, 1, tls_files(settings))
     if bounds:

@@ -54,7 +54,8 @@ def _common(parameters: Parameters) -> Ask:
     return Ask(
         sampling=SamplingParameters(
             top_k=parameters.top_k,
-            top_p=parameters.top_p,
+            # OpenAI's default; to engines, neither top_k nor top_p means the likeliest token.
+            top_p=1.0 if parameters.top_p is None else parameters.top_p,
             temperature=parameters.temperature,
             min_tokens=parameters.min_tokens,
             # OpenAI's seeds have a sign, those of engines have none.

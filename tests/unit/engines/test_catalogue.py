@@ -57,6 +57,11 @@ def test_every_engine_of_an_image_is_in_the_catalogue():
     assert {"tensorrt_llm", "ctranslate2", "vllm"} <= images
 
 
+def test_vllm_is_given_no_seed_that_nobody_asked_for():
+    assert "seed" in ENGINES["vllm"].honours
+    assert [name for name, kind in ENGINES.items() if kind.seeds] == ["mock", "tensorrt_llm"]
+
+
 def test_an_engine_of_twenty_lines_is_added_without_touching_another_file(tmp_path):
     (tmp_path / "echo.py").write_text(EXAMPLE)
     with driven(lambda fd: [sys.executable, "echo.py", fd], cwd=tmp_path) as (_, driver):

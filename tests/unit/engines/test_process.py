@@ -35,7 +35,7 @@ from tests.support.engine_process import Driver, engine_process
 from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
 
 ROOT = Path(__file__).resolve().parents[3]
-DECLARED = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), ENGINES["mock"].honours)
+DECLARED = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), ENGINES["mock"].honours, seeds=True)
 
 
 @pytest.fixture
@@ -164,7 +164,9 @@ def test_a_hanging_engine_does_not_outlive_the_bridge():
 
 def test_steps_that_end_by_themselves_end_the_process_with_an_error():
     with serving(Engine()) as (pid, driver):
-        assert list(driver.frames) == [ReadyFrame(Declaration(ABACUS.name, Engine.limits, ABACUS.honours))]
+        assert list(driver.frames) == [
+            ReadyFrame(Declaration(ABACUS.name, Engine.limits, ABACUS.honours, ABACUS.seeds))
+        ]
         assert status_of(pid) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from shared.errors import (
     PreparationTimedOut,
     from_text,
 )
+from tests.support.fake_engine_client import EVERYTHING
 from tests.support.front import running, words
 
 EVENTS = {"accept": "text/event-stream"}
@@ -76,6 +78,13 @@ def test_what_fails_has_its_code_as_a_field(client):
     assert failed["error_code"] == "E1001"
     refused = predict(client, max_tokens=0)
     assert refused.json()["error_code"] == "E1322"
+
+
+def test_an_engine_to_which_seeds_cost_something_gets_none(engine_directory):
+    with running(engine_directory, declaration=replace(EVERYTHING, seeds=False)) as server:
+        answer = httpx2.post(f"{server.url}/predictions", json={"input": {"prompt": "a", "max_tokens": 1}})
+        assert "seed" not in answer.json()["metrics"]
+        assert server.client.requests[-1].sampling.seed is None
 
 
 def test_a_prediction_as_an_event_stream(client):

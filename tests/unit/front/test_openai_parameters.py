@@ -5,6 +5,7 @@ import pytest
 from runner.front.openai.asks import chat_asks, completion_asks
 from runner.front.openai.parameters import ChatParameters, CompletionParameters, Message
 from runner.front.openai.reading import read
+from runner.protocol.engine import SamplingParameters
 from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -58,7 +59,8 @@ def test_what_is_not_sent_is_not_set():
     assert ask.max_tokens is None
     assert ask.stop_sequences is None
     assert ask.log_probs is None
-    assert all(getattr(ask.sampling, name) is None for name in ask.sampling.__slots__)
+    # OpenAI's own default of top_p chooses among all tokens; without one, engines take the likeliest.
+    assert ask.sampling == SamplingParameters(top_p=1.0)
 
 
 def test_every_parameter_of_sampling_is_handed_on():

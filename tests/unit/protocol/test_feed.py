@@ -20,7 +20,7 @@ from runner.protocol.feed import (
 )
 from runner.protocol.outputs import encode_outputs
 
-DECLARATION = Declaration("mock", Limits(100, 99, 500), frozenset({"seed", "top_k"}))
+DECLARATION = Declaration("mock", Limits(100, 99, 500), frozenset({"seed", "top_k"}), seeds=True)
 
 
 def framed(kind: int, body: bytes) -> bytes:
