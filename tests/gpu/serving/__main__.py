@@ -2,12 +2,14 @@
 
 DIR is where the payload was unpacked. Sides: `runner` (our front, both APIs), `async_llm` (vLLM's engine without
 a server), `serve` and `serve_rust` (`vllm serve` with either front). Each is given every number of streams, all
-at once, of the same 128 tokens in and 256 out; every token is counted. Writes a JSON report after each figure.
+at once, of the same 128 tokens in and 256 out; every token is counted. `--check` looks at what else has to hold of
+the runner (behaviour.py). Writes a JSON report after each figure.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -22,9 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.gpu.serving import behaviour
 from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
+    MODEL_NAME,
     OUTPUT_TOKENS,
+    REHEARSAL_ARGUMENTS,
     prompt_ids,
     prompt_text,
     write_engine,
@@ -38,7 +43,6 @@ _ROOT = Path(__file__).resolve().parents[3]
 _START_SECONDS = 300
 _RUN_SECONDS = 90
 _TICK = os.sysconf("SC_CLK_TCK")
-_MODEL = "8b-shape"
 # What the CPU's time is told for, by what is in a process's command line.
 _ROLES = (
     ("tritonserver", "triton"),
@@ -72,7 +76,7 @@ def cog_body() -> dict[str, Any]:
 
 def openai_body() -> dict[str, Any]:
     return {
-        "model": _MODEL,
+        "model": MODEL_NAME,
         "prompt": prompt_ids(),
         "max_tokens": OUTPUT_TOKENS,
         "temperature": 1.0,
@@ -204,7 +208,7 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         "COG_WEIGHTS": str(engine),
         "WEIGHTS_CACHE": str(scratch / "weights"),
         "END_ID": "-1",
-        "SERVED_MODEL_NAME": _MODEL,
+        "SERVED_MODEL_NAME": MODEL_NAME,
     }
     started = time.monotonic()
     command = [sys.executable, "-m", "runner.lifecycle", "--host", "127.0.0.1", "--port", str(port)]
@@ -213,7 +217,9 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         command, environment, options.log / "runner.log", f"http://127.0.0.1:{port}/health/ready"
     ) as pid:
         report.add("start", seconds=round(time.monotonic() - started, 1))
-        report.add("gpu processes", told=compute_processes())
+        names = below(pid)
+        holders = [f"{line} {names.get(int(line.split(',')[0]), '')[:80]}" for line in compute_processes()]
+        report.add("gpu processes", told=holders)
         bodies = {
             "cog": ("/predictions", cog_body()),
             "openai": ("/v1/completions", openai_body()),
@@ -223,30 +229,31 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         for streams in options.streams * options.repeat:
             for name, (path, body) in bodies.items():
                 report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
-        for kill in options.kill:
-            (victim,) = (pid for pid, name in below(pid).items() if kill in name and "/sh" not in name)
-            os.kill(victim, signal.SIGKILL)
-            killed = time.monotonic()
-            time.sleep(1)
-            while not answers(f"http://127.0.0.1:{port}/health/ready"):
-                time.sleep(0.2)
-                if time.monotonic() - killed > _START_SECONDS:
-                    raise RuntimeError(f"no service after {kill} was killed")
-            report.add(f"service again after {kill} was killed", seconds=round(time.monotonic() - killed, 1))
+        if "greedy" in options.check:
+            (scratch / "greedy.json").write_text(json.dumps(behaviour.greedy_tokens(port)))
+        count, tokens = (32, 300) if options.rehearse else (256, 600)
+        if "cancel" in options.check:
+            report.add("half cancelled", **asyncio.run(behaviour.cancel_half(port, count, tokens)))
+        for part in options.kill:
+            victim = next(pid for pid, name in below(pid).items() if part in name and "/sh" not in name)
+            report.add(f"{part} killed", **asyncio.run(behaviour.kill(port, victim, count // 4, tokens)))
             report.add("runner, openai", **measure(client, port, "/v1/completions", openai_body(), 64, pid))
     time.sleep(2)
-    report.add("gpu processes after the end", told=compute_processes())
+    report.add("after the end", gpu_processes=compute_processes(), gpu_memory_mib=behaviour.gpu_memory())
 
 
 def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:
-    model = write_model(scratch / "direct")
+    model = write_model(scratch / "direct", rehearsal=options.rehearse)
+    arguments = REHEARSAL_ARGUMENTS if options.rehearse else ENGINE_ARGUMENTS
+    expected = scratch / "greedy.json"
     done = subprocess.Popen(
         [
-            sys.executable,
+            str(options.target / "home/engines/vllm/bin/python"),
             "-m",
             "tests.gpu.serving.direct",
-            str(model),
-            *map(str, options.streams * options.repeat),
+            *("--model", str(model), "--arguments", json.dumps(arguments)),
+            *("--streams", *map(str, options.streams * options.repeat)),
+            *(["--greedy"] if expected.exists() else []),
         ],
         cwd=_ROOT,
         env=os.environ | {"PYTHONPATH": f"{_ROOT}:{options.target / 'site'}"},
@@ -256,8 +263,15 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
     )
     assert done.stdout is not None
     for line in done.stdout:
-        if line.startswith("{"):
-            report.add("async_llm", **json.loads(line))
+        if not line.startswith("{"):
+            continue
+        told = json.loads(line)
+        if (tokens := told.get("greedy")) is None:
+            report.add("async_llm", **told)
+            continue
+        ours = json.loads(expected.read_text())
+        equal = sum(one == other for one, other in zip(ours, tokens, strict=True))
+        report.add("greedy", prompts=len(tokens), equal=equal, tokens=sum(map(len, ours)))
     done.wait(60)
 
 
@@ -268,7 +282,7 @@ def run_serve(
     model = write_model(scratch / side)
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--port", str(port)]
-    command += ["--host", "127.0.0.1", "--served-model-name", _MODEL]
+    command += ["--host", "127.0.0.1", "--served-model-name", MODEL_NAME]
     for name, value in ENGINE_ARGUMENTS.items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
@@ -306,8 +320,9 @@ def main() -> int:
     parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
     parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
     parser.add_argument("--repeat", type=int, default=2, help="how often each number of streams is run")
+    parser.add_argument("--check", nargs="*", default=[], choices=["greedy", "cancel"])
     parser.add_argument(
-        "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring"
+        "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring, under load"
     )
     parser.add_argument("--rehearse", action="store_true", help="a tiny model, for a machine without a GPU")
     parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))

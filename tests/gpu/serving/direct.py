@@ -1,16 +1,17 @@
-"""vLLM's own engine without a server: `direct.py MODEL STREAMS...` prints a JSON object for each number."""
+"""vLLM's own engine without a server: prints a JSON object for each number of streams, and its greedy tokens."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 import time
 from statistics import median
 from typing import Any
 
-from tests.gpu.serving.model import ENGINE_ARGUMENTS, OUTPUT_TOKENS, prompt_ids
+from tests.gpu.serving.behaviour import GREEDY_TOKENS, greedy_prompts
+from tests.gpu.serving.model import OUTPUT_TOKENS, prompt_ids
 
 
 async def _one(llm: Any, number: str) -> tuple[float, float]:
@@ -34,14 +35,28 @@ async def _one(llm: Any, number: str) -> tuple[float, float]:
     return first - sent, time.monotonic() - sent
 
 
-async def _main(model: str, streams: list[int]) -> None:
+async def _greedy(llm: Any) -> list[list[int]]:
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(temperature=0, max_tokens=GREEDY_TOKENS, ignore_eos=True, detokenize=False)
+    tokens = []
+    for number, prompt in enumerate(greedy_prompts()):
+        async for output in llm.generate({"prompt_token_ids": prompt}, parameters, f"greedy-{number}"):
+            told = output
+        tokens.append(list(told.outputs[0].token_ids))
+    return tokens
+
+
+async def _main(options: argparse.Namespace) -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    arguments = AsyncEngineArgs(model=model, skip_tokenizer_init=True, **ENGINE_ARGUMENTS)
+    arguments = AsyncEngineArgs(
+        model=options.model, skip_tokenizer_init=True, **json.loads(options.arguments)
+    )
     llm = AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.OPENAI_API_SERVER)
-    for run, count in enumerate([8, *streams]):  # the first is to warm up
+    for run, count in enumerate([8, *options.streams]):  # the first is to warm up
         started = time.monotonic()
         results = await asyncio.gather(*(_one(llm, f"{run}-{number}") for number in range(count)))
         seconds = time.monotonic() - started
@@ -53,9 +68,16 @@ async def _main(model: str, streams: list[int]) -> None:
         }
         if run:
             print(json.dumps(told), flush=True)
+    if options.greedy:
+        print(json.dumps({"greedy": await _greedy(llm)}), flush=True)
     llm.shutdown()
 
 
 if __name__ == "__main__":
     os.environ |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    asyncio.run(_main(sys.argv[1], [int(count) for count in sys.argv[2:]]))
+    parser = argparse.ArgumentParser(prog="tests.gpu.serving.direct")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--arguments", required=True, help="of the engine, as JSON")
+    parser.add_argument("--streams", nargs="*", type=int, default=[])
+    parser.add_argument("--greedy", action="store_true", help="also what it writes after fifty prompts")
+    asyncio.run(_main(parser.parse_args()))

@@ -10,6 +10,7 @@ from shared.artifact import EngineFacts, PackedFile, write_archive
 if TYPE_CHECKING:
     from pathlib import Path
 
+MODEL_NAME = "8b-shape"
 VOCABULARY = 128_256
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 256
 ENGINE_ARGUMENTS = {
@@ -83,12 +84,12 @@ def write_engine(directory: Path, *, rehearsal: bool = False) -> Path:
     """An engine.tar, as a builder would make it."""
     model = write_model(directory / "model", rehearsal=rehearsal)
     arguments = REHEARSAL_ARGUMENTS if rehearsal else ENGINE_ARGUMENTS
-    config = {"engine": "vllm", "model": "8b-shape", "engine_args": arguments}
+    config = {"engine": "vllm", "model": MODEL_NAME, "engine_args": arguments}
     files = [PackedFile("config.json", json.dumps(config).encode())]
     files.append(PackedFile("engine/config.json", model / "config.json"))
     names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
     files += [PackedFile(f"tokenizer/{name}", model / name) for name in names]
-    facts = EngineFacts(engine="vllm", model="8b-shape", cog_triton_version="0")
+    facts = EngineFacts(engine="vllm", model=MODEL_NAME, cog_triton_version="0")
     write_archive(directory / "engine.tar", facts, files)
     return directory / "engine.tar"
 

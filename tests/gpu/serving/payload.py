@@ -1,11 +1,12 @@
 """Everything that a GPU machine without a network needs for `tests.gpu.serving`, in few and small files.
 
-    python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 52]
+    python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 56] [--only-code]
 
 The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: those whose names are in NAMES_FILE
 (one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
 architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge and
-this checkout. The machine runs `sh unpack.sh TARGET` in DIR, then `python3 -m tests.gpu.serving`.
+this checkout, all in DIR/payload. The machine runs `sh unpack.sh TARGET` where the files are, then
+`python3 -m tests.gpu.serving`. `--only-code` writes just this checkout and the bridge anew.
 """
 
 from __future__ import annotations
@@ -95,14 +96,24 @@ def _packed(folder: Path, archive: Path, *names: str) -> None:
     subprocess.run([*command, "--file", str(archive), "-C", str(folder), *names], check=True)
 
 
+def _pack_code(payload: Path) -> None:
+    _packed(ROOT, payload / "code.tar.xz", "runner", "shared", "tests", "pyproject.toml")
+    _packed(ROOT / ".build", payload / "bridge.tar.xz", "bridge")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.gpu.serving.payload")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--present", type=Path, help="names of packages that the machine has, one a line")
     parser.add_argument("--sm", default="90")
-    parser.add_argument("--part-mb", type=int, default=52)
+    parser.add_argument("--part-mb", type=int, default=56)
+    parser.add_argument("--only-code", action="store_true")
     options = parser.parse_args()
     directory = options.directory.resolve()
+    payload = directory / "payload"
+    if options.only_code:
+        _pack_code(payload)
+        return
     present = set(options.present.read_text().split()) if options.present else set()
     present = {re.sub(r"[-_.]+", "-", name.lower()) for name in present}
     vllm = [one for one in _locked("engine-vllm") if one[0] not in present | _NOT_NEEDED]
@@ -116,17 +127,18 @@ def main() -> None:
     prune = [sys.executable, "-m", "nix.prune", "--sm", options.sm, "--cut", "--tree", str(site)]
     subprocess.run(prune, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
-    payload = directory / "payload"
     shutil.rmtree(payload, ignore_errors=True)
     payload.mkdir()
     _packed(site, payload / "site.tar.xz", ".")
     server = "triton/pytriton/tritonserver"
-    _packed(
-        ROOT / ".build",
-        payload / "triton.tar.xz",
-        *(f"{server}/bin", "triton/nvidia_pytriton.libs", "bridge"),
-    )
-    _packed(ROOT, payload / "code.tar.xz", "runner", "shared", "tests", "pyproject.toml")
+    home = directory / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    for name in (f"{server}/bin", "triton/nvidia_pytriton.libs"):
+        shutil.copytree(ROOT / ".build" / name, home / name, symlinks=True)
+        for path in (home / name).iterdir():
+            subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
+    _packed(home, payload / "triton.tar.xz", "triton")
+    _pack_code(payload)
     with (payload / "site.tar.xz").open("rb") as whole:
         number = 0
         while part := whole.read(options.part_mb << 20):
@@ -145,6 +157,7 @@ target=$1
 mkdir -p "$target/site" "$target/home/engines/vllm/bin" "$target/code"
 cat site.part* | tar -xJf - -C "$target/site"
 tar -xJf triton.tar.xz -C "$target/home"
+tar -xJf bridge.tar.xz -C "$target/home"
 tar -xJf code.tar.xz -C "$target/code"
 cat > "$target/home/engines/vllm/bin/python" <<WRAPPER
 #!/bin/sh
