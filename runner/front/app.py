@@ -44,16 +44,17 @@ class App:
             request.close()
 
     async def _answer(self, request: Request) -> None:
-        handlers, variables = self.router.find(request.scope["raw_path"].decode("latin-1"))
+        path = request.scope["raw_path"].decode("latin-1")
+        handlers, variables = self.router.find(path)
         handler = handlers.get(request.method)
         if handler is not None:
             request.variables = variables
             await handler(request)
-        elif handlers:
-            allow = ",".join(sorted(handlers)).encode()
-            await request.respond(405, b"", (b"allow", allow))
-        else:
-            await request.respond(404, b"")
+            return
+        methods = sorted(handlers)
+        if methods:
+            request.headers.append((b"allow", ",".join(methods).encode()))
+        await self.router.refusal(path)(request, methods)
 
     async def _fail(self, request: Request, error: CogTritonError) -> None:
         if request.started:

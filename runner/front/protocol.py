@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runner.front.http import refusal
 from runner.front.statuses import retry_after, status_of
@@ -16,6 +16,7 @@ from shared.errors import HeadersTooLarge, RequestTooSlow, TooManyConnections
 if TYPE_CHECKING:
     import asyncio
 
+    from runner.front.http import Message, Send
     from shared.errors import CogTritonError
 
 _OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
@@ -84,6 +85,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
         self._await_part("body", self.bounds.body_seconds)
 
     def on_message_complete(self) -> None:
@@ -134,6 +137,22 @@ class BoundedProtocol(HttpToolsProtocol):
         lines += [b"%b: %b\r\n" % header for header in retry_after(error)]
         self.transport.write(b"".join([*lines, b"\r\n", body]))
         self.transport.close()
+
+
+def _without_chunks(cycle: RequestResponseCycle) -> Send:
+    """How to answer HTTP/1.0, which has no chunks: an answer of unknown length ends with its connection."""
+    send, of_unknown_length = cycle.send, False
+
+    async def send_as_it_is(message: Message) -> None:
+        nonlocal of_unknown_length
+        if message["type"] == "http.response.start":
+            of_unknown_length = all(name != b"content-length" for name, _ in message["headers"])
+            cycle.chunked_encoding = False if of_unknown_length else None
+        elif of_unknown_length:
+            cycle.expected_content_length = len(message["body"])
+        await send(message)  # type: ignore[arg-type] # uvicorn has a type for each kind of message
+
+    return send_as_it_is
 
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:

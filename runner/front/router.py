@@ -1,14 +1,16 @@
-"""Which handler answers a request."""
+"""Which handler answers a request, and who says that there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runner.front.http import Request
 
 Handler = Callable[["Request"], Awaitable[None]]
+Refusal = Callable[["Request", Sequence[str]], Awaitable[None]]
+"""Answers what has no handler; it is told which methods the path has."""
 
 
 class Router:
@@ -17,6 +19,7 @@ class Router:
     def __init__(self) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}
         self._patterns: dict[tuple[str, ...], dict[str, Handler]] = {}
+        self._refusals: dict[str, Refusal] = {}
 
     def add(self, method: str, path: str, handler: Handler) -> None:
         """Have it answer such requests; GET answers HEAD too."""
@@ -27,6 +30,17 @@ class Router:
         handlers[method] = handler
         if method == "GET":
             handlers.setdefault("HEAD", handler)
+
+    def refuse(self, folder: str, refusal: Refusal) -> None:
+        """Have it answer what has no handler in a folder like "/v1"."""
+        self._refusals[folder] = refusal
+
+    def refusal(self, raw_path: str) -> Refusal:
+        """Who answers what has no handler there: with a bare status, unless an API does."""
+        for folder, refusal in self._refusals.items():
+            if f"{raw_path}/".startswith(f"{folder}/"):
+                return refusal
+        return _bare
 
     def find(self, raw_path: str) -> tuple[dict[str, Handler], dict[str, str]]:
         """By method the handlers of a path (as it was sent, with its escapes), and its variables."""
@@ -42,3 +56,7 @@ class Router:
                 variables = {name[1:-1]: part for name, part in pairs if name.startswith("{")}
                 return handlers, variables
         return {}, {}
+
+
+async def _bare(request: Request, methods: Sequence[str]) -> None:
+    await request.respond(405 if methods else 404, b"")

@@ -3,9 +3,11 @@
 from .api import (
     ApiKeyInvalid,
     KeyLimitReached,
+    MethodNotAllowed,
     ModelNotServed,
     ParameterNotSupported,
     ParameterUnknown,
+    PathUnknown,
     RequestInvalid,
 )
 from .base import REGISTRY, CogTritonError, FixedBy, State, from_text
@@ -242,6 +244,7 @@ __all__ = [
     "MachineTooSmall",
     "MalformedRequest",
     "MessagesInvalid",
+    "MethodNotAllowed",
     "ModelCorrupt",
     "ModelFilesMissing",
     "ModelFolderUnusable",
@@ -261,6 +264,7 @@ __all__ = [
     "ParameterUnknown",
     "PartNotInstalled",
     "PathOutsideWorkDir",
+    "PathUnknown",
     "PortInUse",
     "PredictionFailed",
     "PredictionIdInvalid",

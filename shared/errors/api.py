@@ -45,3 +45,17 @@ class KeyLimitReached(CogTritonError):
     fixed_by = FixedBy.USER
     message = "With this request, {what} at work for your key would be {count}, and {limit} may be."
     remedy = "Try again when some have ended."
+
+
+class PathUnknown(CogTritonError):
+    code = "E1306"
+    fixed_by = FixedBy.USER
+    message = "There is nothing at {path}."
+    remedy = "Ask /v1/models, /v1/completions or /v1/chat/completions."
+
+
+class MethodNotAllowed(CogTritonError):
+    code = "E1307"
+    fixed_by = FixedBy.USER
+    message = "{path} does not take {method}."
+    remedy = "Use {allowed}."

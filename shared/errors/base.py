@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from string import Formatter
 from typing import ClassVar
 
 
@@ -81,12 +82,28 @@ class CogTritonError(Exception):
 
 
 def from_text(text: str) -> CogTritonError | None:
-    """The coded error inside `text`, as another process of ours wrote it, or None where there is none."""
+    """The coded error inside `text`, as another process of ours wrote it, or None where there is none.
+
+    Its details are texts; there are none where they cannot be told apart.
+    """
     found = _CODED_TEXT.search(text)
     if found is None or (kind := REGISTRY.get(found[1])) is None or kind.name() != found[2]:
         return None
     error = kind.__new__(kind)
-    error.details = {}
     error.text = text[found.start() :].strip()
+    error.details = _details(kind, error.text[len(found[0]) :])
     Exception.__init__(error, error.text)
     return error
+
+
+def _details(kind: type[CogTritonError], sentences: str) -> dict[str, object]:
+    """What the fields of the templates of `kind` were filled with."""
+    details: dict[str, object] = {}
+    field, at = None, 0
+    for literal, following, _, _ in Formatter().parse(f"{kind.message} {kind.remedy}"):
+        start = sentences.find(literal, at)
+        filled = sentences[at:start]
+        if start < 0 or (filled if field is None else details.setdefault(field, filled) != filled):
+            return {}
+        field, at = following, start + len(literal)
+    return details if at == len(sentences) else {}

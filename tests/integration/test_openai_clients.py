@@ -143,7 +143,7 @@ def test_a_request_is_found_again(client):
             "E1302",
             "tools",
         ),
-        ({"logit_bias": {"5": 1}}, openai.BadRequestError, "E1103", None),
+        ({"logit_bias": {"5": 1}}, openai.BadRequestError, "E1103", "logit_bias"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

@@ -24,7 +24,7 @@ from runner.front.openai.texts import Texts
 from runner.front.statuses import retry_after, status_of
 from runner.prediction.ask import Ask
 from shared import VERSION
-from shared.errors import CogTritonError, ModelNotServed
+from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from runner.front.router import Handler
 
 _Body = TypeVar("_Body", bound="Named")
+_MOST_SHOWN = 200  # characters of a name that was sent
 
 
 class OpenAIApi:
@@ -75,6 +76,7 @@ class OpenAIApi:
         ):
             app.router.add(method, path, self._guarded(handler))
         app.router.add("GET", "/version", _version)
+        app.router.refuse("/v1", _refuse)
 
     def _guarded(self, handler: Handler) -> Handler:
         """`handler`, for those with a key where one is needed; errors are told in OpenAI's form."""
@@ -84,13 +86,7 @@ class OpenAIApi:
             try:
                 await guarded(request)
             except CogTritonError as error:
-                status = openai_status(status_of(error))
-                content = openai_error(error, status)
-                if request.started:
-                    await request.send(event(content))
-                    await request.end()
-                else:
-                    await request.respond_json(status, content, *retry_after(error))
+                await _fail(request, error)
 
         return handle
 
@@ -164,7 +160,7 @@ class OpenAIApi:
         """Raises E1303 for a model that is not served."""
         served = self._model()
         if name is not None and name != served and not self._any_model:
-            raise ModelNotServed(model=name[:200], served=served)
+            raise ModelNotServed(model=name[:_MOST_SHOWN], served=served)
 
 
 @contextmanager
@@ -194,3 +190,22 @@ def _while_connected(request: Request) -> Iterator[None]:
 
 async def _version(request: Request) -> None:
     await request.respond_json(200, {"version": VERSION})
+
+
+async def _refuse(request: Request, methods: Sequence[str]) -> None:
+    path = request.path[:_MOST_SHOWN]
+    if methods:
+        error: CogTritonError = MethodNotAllowed(path=path, method=request.method, allowed=", ".join(methods))
+    else:
+        error = PathUnknown(path=path)
+    await _fail(request, error)
+
+
+async def _fail(request: Request, error: CogTritonError) -> None:
+    status = openai_status(status_of(error))
+    content = openai_error(error, status)
+    if request.started:
+        await request.send(event(content))
+        await request.end()
+    else:
+        await request.respond_json(status, content, *retry_after(error))

@@ -71,6 +71,24 @@ class TestEveryClass:
             assert str(other) == str(error)
 
 
+def test_the_details_of_another_process_are_read_out_of_its_text():
+    details = {"engine": "mock", "parameter": "logit_bias", "value": "{1: 2.0} = 3."}
+    assert from_text(f"it said: {errors.ParameterNotHonoured(**details)}\n").details == details
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "told otherwise.",
+        # `parameter` would be two things.
+        'The engine "a" cannot honour b=c. Leave d away, or use an engine that honours it.',
+        f"{errors.ParameterNotHonoured(engine='a', parameter='b', value='c').text[27:]} And more.",
+    ],
+)
+def test_a_text_that_is_not_its_template_filled_in_has_no_details(text):
+    assert from_text(f"E1103 ParameterNotHonoured: {text}").details == {}
+
+
 @pytest.mark.parametrize(
     "text",
     [

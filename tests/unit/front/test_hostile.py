@@ -10,16 +10,19 @@ import time
 import httpx2
 import pytest
 
-from shared.errors import BodyTooLarge, TooManyConnections, from_text
+from shared.errors import BodyTooLarge, HeadersTooLarge, RequestTooSlow, TooManyConnections
 from tests.support.front import running
 
 LIMIT = 4096
+HEADER_LIMIT = 8192
+SECONDS = 0.5
 
 
 @pytest.fixture(scope="module")
 def strict(engine_directory):
     """A front with small bounds."""
-    bounds = {"header_bytes": 8192, "header_seconds": 0.5, "body_seconds": 0.5, "stall_seconds": 0.5}
+    seconds = dict.fromkeys(("header_seconds", "body_seconds", "stall_seconds"), SECONDS)
+    bounds = {"header_bytes": HEADER_LIMIT, **seconds}
     with running(
         engine_directory, step_seconds=0, bounds=bounds, MAX_BODY_BYTES=str(LIMIT), MAX_CONNECTIONS="20"
     ) as server:
@@ -41,10 +44,8 @@ def everything(connection) -> bytes:
     return received
 
 
-def told(answer: bytes) -> tuple[int, str]:
-    """Status and code of an answer."""
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)["error"][:5]
+def status_of(answer: bytes) -> int:
+    return int(answer.split()[1])
 
 
 def text_of(answer: bytes) -> str:
@@ -89,7 +90,9 @@ def test_who_sends_on_after_a_refusal_can_read_it(strict):
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_headers_that_do_not_come(strict, begin):
     with connected(strict, begin) as connection:
-        assert told(everything(connection)) == (408, "E1328")
+        answer = everything(connection)
+    assert status_of(answer) == 408
+    assert text_of(answer) == str(RequestTooSlow(part="head", seconds=SECONDS))
 
 
 def test_headers_that_drip(strict):
@@ -104,15 +107,15 @@ def test_headers_that_drip(strict):
 def test_headers_that_do_not_end(strict, answered):
     with connected(strict, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 3000) as connection:
         answer = everything(connection)
-    assert told(answer) == (431, "E1329")
-    answered(text_of(answer), from_text(text_of(answer)))
+    assert status_of(answer) == 431
+    answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
 
 
 def test_a_body_that_does_not_come(strict, answered):
     with connected(strict, head(100) + b"{") as connection:
         answer = everything(connection)
-    assert told(answer) == (408, "E1328")
-    answered(text_of(answer), from_text(text_of(answer)))
+    assert status_of(answer) == 408
+    answered(text_of(answer), RequestTooSlow(part="body", seconds=SECONDS))
 
 
 def test_no_http_at_all(strict):
@@ -128,7 +131,7 @@ def test_more_connections_than_there_may_be(strict, answered):
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
         with connected(strict, request) as one_more:
             answer = everything(one_more)
-        assert told(answer) == (503, "E1327")
+        assert status_of(answer) == 503
         answered(text_of(answer), TooManyConnections(limit=20))
         assert b"retry-after: 2\r\n" in answer
     assert still_answers(strict)
@@ -164,3 +167,27 @@ def test_json_that_is_odd(strict, body):
     headers = {"content-type": "application/json"}
     answer = httpx2.post(f"{strict.url}/predictions", content=body, headers=headers, timeout=20)
     assert answer.status_code in (400, 422)
+
+
+def old(body: dict, path: str = "/predictions", *lines: str) -> bytes:
+    """A request of HTTP/1.0."""
+    content = json.dumps(body).encode()
+    head = "\r\n".join([f"POST {path} HTTP/1.0", "Content-Type: application/json", *lines])
+    return f"{head}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+def test_a_client_of_http_1_0_gets_events_without_chunks(strict):
+    asked = {"input": {"prompt": "a", "max_tokens": 3}}
+    with connected(strict, old(asked, "/predictions", "Accept: text/event-stream")) as connection:
+        head, _, body = everything(connection).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert b"connection: close" in head.lower()
+    assert body.startswith(b"event: start\ndata: {")
+    assert body.endswith(b"}\n\n")
+
+
+def test_a_client_of_http_1_0_gets_a_body_with_a_length(strict):
+    with connected(strict, old({"input": {"prompt": "a", "max_tokens": 3}})) as connection:
+        head, _, body = everything(connection).partition(b"\r\n\r\n")
+    assert b"content-length: %d\r\n" % len(body) in head
+    assert json.loads(body)["status"] == "succeeded"

@@ -12,9 +12,11 @@ from runner.settings import Settings
 from shared.errors import (
     ApiKeyInvalid,
     KeyLimitReached,
+    MethodNotAllowed,
     ModelNotServed,
     ParameterNotSupported,
     ParameterUnknown,
+    PathUnknown,
     RequestInvalid,
     SettingInvalid,
 )
@@ -221,6 +223,40 @@ def test_the_model_is_listed_under_its_name(run):
             assert (await http.get(f"/v1/models/{path}")).json() == model
 
     run(test, SERVED_MODEL_NAME="org/llama")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow", "wanted"),
+    [
+        ("GET", "/v1", 404, None, PathUnknown(path="/v1")),
+        ("POST", "/v1/embeddings", 404, None, PathUnknown(path="/v1/embeddings")),
+        ("GET", "/v1/models/a/b/c", 404, None, PathUnknown(path="/v1/models/a/b/c")),
+        ("GET", f"/v1/{'x' * 5000}", 404, None, PathUnknown(path=f"/v1/{'x' * 196}")),
+        (
+            "GET",
+            "/v1/chat/completions",
+            405,
+            "POST",
+            MethodNotAllowed(path="/v1/chat/completions", method="GET", allowed="POST"),
+        ),
+        (
+            "DELETE",
+            "/v1/models/model",
+            405,
+            "GET,HEAD",
+            MethodNotAllowed(path="/v1/models/model", method="DELETE", allowed="GET, HEAD"),
+        ),
+    ],
+)
+def test_what_is_not_there_is_told_in_openais_form(run, answered, method, path, status, allow, wanted):
+    async def test(front, http):
+        answer = await http.request(method, path)
+        error = await error_of(answer, status)
+        answered(error["message"], wanted)
+        assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", None, wanted.code)
+        assert answer.headers.get("allow") == allow
+
+    run(test, API_KEYS="sk-1")
 
 
 def test_a_key_is_needed_where_keys_are_set(run):
