@@ -26,12 +26,20 @@ _WIDTH = 100
 def init(path: Path, engine: str, model: str | None) -> None:
     """Write the config to `path`, and beside it the schema that its first line names.
 
-    Raises E3302 when there is a file already, or none can be written.
+    Both or neither. Raises E3302 when there is a file already, or one cannot be written.
     """
+    schema = path.with_name(SCHEMA_FILE)
+    part = path.with_name(f"{SCHEMA_FILE}.part")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(config_of(engine, model))
-        path.with_name(SCHEMA_FILE).write_text(rendered_schema(), encoding="utf-8")
+        path.touch(exist_ok=False)
+        try:
+            path.write_text(config_of(engine, model), encoding="utf-8")
+            part.write_text(rendered_schema(), encoding="utf-8")
+            part.replace(schema)
+        except BaseException:
+            path.unlink()
+            part.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise OutputRefused(path=path, reason="there is one already") from None
     except OSError as error:

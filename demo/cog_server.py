@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import httpx2
 
 from shared.cog.server import free_port, refuse_used_port, server_command, server_environment
-from shared.errors import CogServerFailed
+from shared.errors import ServerNotReady, from_text
 from shared.layout import PROJECT_ROOT
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.02
 _ANSWER_SECONDS = 10
+_MOST_SHOWN = 2000
 # The servers are on this machine and speak plain HTTP: to load certificates would only take time.
 TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -72,7 +73,7 @@ class CogServer:
     def wait_ready(self, timeout: float) -> float:
         """Wait until the predictor is set up; return the seconds it took from this call.
 
-        Raises E4004 when set-up fails, the server ends, or `timeout` seconds pass.
+        Raises what the set-up fails with, and E4004 when the server ends or `timeout` seconds pass.
         """
         started = time.monotonic()
         while (waited := time.monotonic() - started) < timeout:
@@ -80,11 +81,12 @@ class CogServer:
             if answer["status"] == "READY" and self._has_schema():
                 return waited
             if answer["status"] in {"SETUP_FAILED", "DEFUNCT"}:
-                raise CogServerFailed(reason=_setup_log(answer))
+                logs = _setup_log(answer)
+                raise from_text(logs) or ServerNotReady(reason=logs)
             if self.process.poll() is not None:
-                raise CogServerFailed(reason=f"the server ended with status {self.process.returncode}")
+                raise ServerNotReady(reason=f"it ended with status {self.process.returncode}")
             time.sleep(_POLL_SECONDS)
-        raise CogServerFailed(reason=f"it was not ready after {timeout:g} s")
+        raise ServerNotReady(reason=f"{timeout:g} s were not enough")
 
     def _has_schema(self) -> bool:
         """Cog says READY a moment before it has read the schema, and refuses event streams until then."""
@@ -113,4 +115,4 @@ class CogServer:
 def _setup_log(answer: dict[str, object]) -> str:
     setup = answer.get("setup")
     logs = setup.get("logs") if isinstance(setup, dict) else None
-    return str(logs or "set-up failed").strip()[-2000:]
+    return str(logs or "its set-up failed").strip()[-_MOST_SHOWN:]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _Address = Annotated[Address | None, BeforeValidator(Address.parse)]
 _MOST_PREDICTIONS = 2048  # engines queue what they cannot run at once
+COG_SLOTS = 80
+"""What SERVER=cog sets COG_MAX_CONCURRENCY to, where nobody has."""
 
 
 class Settings(BaseModel):
@@ -81,7 +83,8 @@ class Settings(BaseModel):
         1,
         ge=1,
         alias="COG_MAX_CONCURRENCY",
-        description="with SERVER=cog: predictions that Cog takes at the same time",
+        description="predictions that Cog's own server takes at the same time; not set, SERVER=cog sets it"
+        f" to {COG_SLOTS}, and Cog by itself takes one",
     )
     max_predictions: int | None = Field(
         None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import sys
 from typing import TYPE_CHECKING, Self
 
+from runner.front.cog.prediction import Log
 from runner.front.outbound import put_file
 from shared.errors import GenericError, from_text
 
@@ -17,12 +19,11 @@ if TYPE_CHECKING:
     from runner.front.cog.prediction import Chunk
     from runner.prediction.admission import Ticket
 
-_MOST_LOGS = 1 << 20  # characters that a client is told
 _END_SECONDS = 30
 
 
 class BuildWork:
-    """What `Prediction` follows: no text, and the address of engine.tar at the end."""
+    """What `Prediction` follows: what the build says, and the address of engine.tar at the end."""
 
     def __init__(
         self,
@@ -34,7 +35,6 @@ class BuildWork:
         upload: tuple[Addresses, str] | None,
     ) -> None:
         """`address`: where `archive` can be had; `upload`: where it is sent instead."""
-        self.logs = ""
         self.output: str | None = None
         self.finish_reason: str | None = None
         self._config = config
@@ -44,21 +44,28 @@ class BuildWork:
         self._address = address
         self._upload = upload
         self._task: asyncio.Task[None] | None = None
+        self._said: asyncio.Queue[Log | None] = asyncio.Queue()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Chunk:
+    async def __anext__(self) -> Chunk | Log:
         """End when the build has ended. Raises E1326, E1330 and E3xxx."""
         if self._task is None and self.finish_reason is None:
             self._task = asyncio.create_task(self._run())
-            try:
-                await self._task
-            except asyncio.CancelledError:
-                if self.finish_reason is None:  # not by `cancel`: the server ends
-                    self.cancel()
-                    await asyncio.gather(self._task, return_exceptions=True)
-                    raise
+            self._task.add_done_callback(lambda _: self._said.put_nowait(None))
+        if self._task is None:
+            raise StopAsyncIteration
+        try:
+            log = await self._said.get()
+        except asyncio.CancelledError:  # the server ends
+            self.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            raise
+        if log is not None:
+            return log
+        if self.finish_reason is None:
+            self._task.result()
         raise StopAsyncIteration
 
     def facts(self) -> dict[str, object]:
@@ -108,10 +115,12 @@ class BuildWork:
     async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
         """What the build says, to our own log and to the client."""
         assert process.stderr is not None
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while data := await process.stderr.read(1 << 16):
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
-            self.logs = (self.logs + data.decode(errors="replace"))[-_MOST_LOGS:]
+            if said := decoder.decode(data):
+                self._said.put_nowait(Log(said))
 
 
 async def _all_of(stream: asyncio.StreamReader | None) -> str:

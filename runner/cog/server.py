@@ -9,9 +9,9 @@ import sys
 from runner.lifecycle.control import CONTROL
 from runner.lifecycle.processes import children
 from runner.lifecycle.server import Command, Server
+from runner.settings import COG_SLOTS
 from shared.layout import PROJECT_ROOT
 
-_SLOTS = "80"  # predictions that Cog takes, unless COG_MAX_CONCURRENCY says it
 _LOOK_SECONDS = 0.2
 _GONE_SECONDS = 2  # without a worker, once there was one
 _ABSENT_SECONDS = 15  # without a worker, when none was seen
@@ -33,7 +33,7 @@ class CogServer(Server):
         """
         path = os.path.dirname(sys.executable)  # noqa: PTH120 - not resolved: an environment is found by its link
         environment = {
-            "COG_MAX_CONCURRENCY": _SLOTS,
+            "COG_MAX_CONCURRENCY": str(COG_SLOTS),
             **os.environ,
             "COG_PREDICT_TYPE_STUB": "run.py:Runner",
             CONTROL: control_path,

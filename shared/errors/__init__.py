@@ -118,7 +118,6 @@ from .serving import (
     TritonUnknownError,
 )
 from .startup import (
-    CogServerFailed,
     DriverTooOld,
     EngineArchiveCorrupt,
     EngineArchiveMalformed,
@@ -134,6 +133,7 @@ from .startup import (
     PortInUse,
     RunDirectoryUnusable,
     ServerDiedTooOften,
+    ServerNotReady,
     SettingInvalid,
     SetupTimedOut,
     SharedMemoryTooSmall,
@@ -190,7 +190,6 @@ __all__ = [
     "CTranslate2Error",
     "ChatTemplateMissing",
     "CheckpointInvalid",
-    "CogServerFailed",
     "CogTritonError",
     "ConfigCheckFailed",
     "ConfigDuplicateKey",
@@ -284,6 +283,7 @@ __all__ = [
     "ScriptReplaced",
     "ScriptUnknown",
     "ServerDiedTooOften",
+    "ServerNotReady",
     "ServerParameterInvalid",
     "SettingInvalid",
     "SetupTimedOut",

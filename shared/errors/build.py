@@ -197,7 +197,7 @@ class PackageFailed(CogTritonError):
 class OutputRefused(CogTritonError):
     code = "E3302"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine archive cannot be {path}: {reason}."
+    message = "The output cannot be {path}: {reason}."
     remedy = "Name another file, or remove what is there."
 
 

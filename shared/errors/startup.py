@@ -168,11 +168,11 @@ class PortInUse(CogTritonError):
     remedy = "End that program, or choose another port."
 
 
-class CogServerFailed(CogTritonError):
+class ServerNotReady(CogTritonError):
     code = "E4004"
     fixed_by = FixedBy.OPERATOR
-    message = "Cog's server did not become ready: {reason}"
-    remedy = "Mend what is named there."
+    message = "The server did not become ready: {reason}."
+    remedy = "Look into its log for why."
 
 
 class WeightsNotStored(CogTritonError):

@@ -20,6 +20,7 @@ from demo.cog_server import CogServer
 from shared.artifact import extract_archive
 from shared.errors import CheckpointInvalid, UnsupportedArchitecture, UploadFailed
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
 
 DEMO = PROJECT_ROOT / "demo/model"
@@ -148,6 +149,19 @@ def test_an_engine_comes_back_from_cog(served):
     archive = httpx2.get(answer["output"])
     assert archive.headers["content-type"] == "application/x-tar"
     assert archive.content == (served.output / "engine.tar").read_bytes()
+
+
+def test_what_a_build_says_comes_as_events(served):
+    body = {"input": {"config": config("demo/model")}}
+    answer = httpx2.post(
+        f"{served.url}/predictions", json=body, headers={"accept": "text/event-stream"}, timeout=120
+    )
+    events = [event_of(block) for block in answer.text.strip().split("\n\n")]
+    said = [data for kind, data in events if kind == "log"]
+    assert {kind for kind, _ in events[1:-1]} == {"log"}
+    assert {data["source"] for data in said} == {"stderr"}
+    assert "step finished" in said[0]["data"] + said[-1]["data"]
+    assert "".join(data["data"] for data in said) == events[-1][1]["logs"]
 
 
 def test_an_engine_is_sent_to_an_address_that_the_operator_named(served):

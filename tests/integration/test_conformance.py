@@ -24,10 +24,16 @@ ROWS = rows()
 
 
 @pytest.fixture(scope="module")
-def compare(mock_archive, tmp_path_factory):
-    """`compare(conversation)`: the differences between what the two servers say. Each is asked once."""
-    directory = tmp_path_factory.mktemp("conformance")
+def hooks():
     hooks = Hooks()
+    yield hooks
+    hooks.close()
+
+
+@pytest.fixture(scope="module")
+def serve(mock_archive, tmp_path_factory, hooks):
+    """`serve(name, setting=value, ...)`: a context with a server."""
+    directory = tmp_path_factory.mktemp("conformance")
     environment = {
         "COG_WEIGHTS": str(mock_archive(tokens_per_second=100)),
         "WEIGHTS_CACHE": str(directory / "weights"),
@@ -35,10 +41,18 @@ def compare(mock_archive, tmp_path_factory):
         "WEBHOOK_ALLOW": hooks.url,
         "WEBHOOK_AUTH_TOKEN": "secret",
     }
-    with (
-        cog_server("runner", directory / "front.log", concurrency=PLACES, **environment) as front,
-        cog_server("runner", directory / "cog.log", concurrency=PLACES, SERVER="cog", **environment) as cog,
-    ):
+
+    def serve(name, **settings):
+        log = directory / f"{name}.log"
+        return cog_server("runner", log, concurrency=PLACES, **environment, **settings)
+
+    return serve
+
+
+@pytest.fixture(scope="module")
+def ask(serve, hooks):
+    """`ask(conversation)`: what Cog's server and ours say. Each is asked once."""
+    with serve("front") as front, serve("cog", SERVER="cog") as cog:
 
         @cache
         def asked(conversation):
@@ -47,10 +61,15 @@ def compare(mock_archive, tmp_path_factory):
                 wait_for(lambda server=server: server.health()["status"] == "READY")
                 with Server(server.url, hooks) as spoken_to:
                     transcripts.append(conversation.speak(spoken_to))
-            return differences(*transcripts)
+            return transcripts
 
         yield asked
-    hooks.close()
+
+
+@pytest.fixture(scope="module")
+def compare(ask):
+    """`compare(conversation)`: the differences between what the two servers say."""
+    return cache(lambda conversation: differences(*ask(conversation)))
 
 
 def test_no_two_conversations_have_one_name():
@@ -77,3 +96,13 @@ def test_a_row_of_the_table_is_true_of_some_request(compare, row):
         if not set(row.requests).isdisjoint(conversation.groups)
         for difference in compare(conversation)
     )
+
+
+def test_shutdown_is_as_cogs_where_a_setting_allows_it(ask, serve, hooks):
+    (shutdown,) = (one for one in CONVERSATIONS if one.groups[0] == "POST /shutdown")
+    cogs, _ = ask(shutdown)
+    with serve("shut down", ALLOW_SHUTDOWN="1") as server:
+        with Server(server.url, hooks) as spoken_to:
+            ours = shutdown.speak(spoken_to)
+        assert server.process.wait(20) == 0
+    assert [difference.name for difference in differences(cogs, ours)] == ["header x-request-id"]

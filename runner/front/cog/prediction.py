@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,14 +19,11 @@ START = "processing"
 SUCCEEDED = "succeeded"
 FAILED = "failed"
 CANCELED = "canceled"
+_MOST_LOGS = 1 << 20  # characters that are kept
 
 
 class Work(Protocol):
     """What a prediction follows to its end: text as it comes, or one output when it is there."""
-
-    @property
-    def logs(self) -> str:
-        """What it has said so far."""
 
     @property
     def output(self) -> str | None:
@@ -35,8 +33,8 @@ class Work(Protocol):
     def finish_reason(self) -> str | None:
         """`cancelled`, or another one, at the end."""
 
-    def __aiter__(self) -> AsyncIterator[Chunk]:
-        """The text. Raises coded errors."""
+    def __aiter__(self) -> AsyncIterator[Chunk | Log]:
+        """The text, and what is said beside it. Raises coded errors."""
 
     def facts(self) -> dict[str, object]:
         """Metrics that are known when it begins."""
@@ -59,6 +57,14 @@ class Chunk(Protocol):
         """What it says."""
 
 
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What was said beside the output, of any length."""
+
+    said: str
+    source: str = "stderr"
+
+
 class Prediction:
     """What clients are told of one prediction: the same in answers, event streams and webhooks."""
 
@@ -69,13 +75,16 @@ class Prediction:
         self.status = "starting"
         self.output: list[str] = []
         self.logs = ""
+        """What its work has said, the last of it."""
+        self.log_length = 0
+        """How many characters its work has said."""
         self._file: str | None = None
         self.error: CogTritonError | None = None
         self.metrics: dict[str, object] = {}
         self.created_at = _now()
         self.completed_at: str | None = None
         self.on_change: list[Callable[[str], object]] = []
-        """Told `start`, `output` and `completed` when these happen."""
+        """Told `start`, `output`, `logs` and `completed` when these happen."""
         self._work: Work | None = None
         self._facts: list[str] = []
         self._results: list[str] = []
@@ -93,8 +102,7 @@ class Prediction:
         if self.error is not None:
             view["error"] = str(self.error)
             view["error_code"] = self.error.code
-        logs = self.logs if self._work is None else self._work.logs
-        view |= {"id": self.id, "logs": logs, "metrics": self.metrics}
+        view |= {"id": self.id, "logs": self.logs, "metrics": self.metrics}
         if self._file is not None:
             view["output"] = self._file
         elif self.output or self.status == SUCCEEDED:
@@ -142,6 +150,9 @@ class Prediction:
     async def _follow(self, work: Work, send: Callable[[bytes], Awaitable[None]] | None) -> None:
         output, on_change = self.output, self.on_change
         async for piece in work:
+            if isinstance(piece, Log):
+                await self._say(piece, send)
+                continue
             text = piece.text
             if send is not None:
                 await send(output_event(len(output), text))
@@ -150,6 +161,13 @@ class Prediction:
                 tell("output")
         self._file = work.output
         self._end(CANCELED if work.finish_reason == "cancelled" else SUCCEEDED)
+
+    async def _say(self, log: Log, send: Callable[[bytes], Awaitable[None]] | None) -> None:
+        self.logs = (self.logs + log.said)[-_MOST_LOGS:]
+        self.log_length += len(log.said)
+        self._tell("logs")
+        if send is not None:
+            await send(log_event(log.said, log.source))
 
     def _begin(self, work: Work | CogTritonError) -> None:
         self.status = START
@@ -169,7 +187,6 @@ class Prediction:
             results = self._work.results()
             self._results = list(results)
             self.metrics |= results
-            self.logs = self._work.logs
             self._work = None
         self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
         self.metrics = dict(sorted(self.metrics.items()))
@@ -194,6 +211,11 @@ class Prediction:
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(data))
+
+
+def log_event(said: str, source: str = "stderr") -> bytes:
+    """The event of something that was said."""
+    return _event("log", {"data": said, "source": source})
 
 
 def output_event(index: int, text: str) -> bytes:

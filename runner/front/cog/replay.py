@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from runner.front.cog.prediction import output_event
+from runner.front.cog.prediction import log_event, output_event
 
 if TYPE_CHECKING:
     from runner.front.cog.prediction import Prediction
@@ -18,6 +18,7 @@ class Replay:
         self._prediction = prediction
         self._changed = asyncio.Event()
         self._sent = 0
+        self._heard = 0
         self._began = False
         self._ended = False
         prediction.on_change.append(self._wake)
@@ -32,6 +33,10 @@ class Replay:
             if not self._began and prediction.status != "starting":
                 self._began = True
                 return prediction.beginning()
+            if self._heard < prediction.log_length:
+                unheard = prediction.log_length - self._heard
+                self._heard = prediction.log_length
+                return log_event(prediction.logs[-unheard:])
             if self._sent < len(prediction.output):
                 new = range(self._sent, len(prediction.output))
                 self._sent = new.stop

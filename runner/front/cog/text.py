@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 class TextWork:
     """What `Prediction` follows."""
 
-    logs = ""
     output: str | None = None
 
     def __init__(self, generation: TextGeneration) -> None:

@@ -96,7 +96,7 @@ class _Hook:
         self.prediction = prediction
         self.events = events
         self._start: bytes | None = None
-        self._output = False
+        self._more = False
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         prediction.on_change.append(self._tell)
@@ -106,12 +106,12 @@ class _Hook:
         while True:
             self._changed.clear()
             if self._start is not None:
-                body, self._start, self._output = self._start, None, False
+                body, self._start, self._more = self._start, None, False
                 return body
             if self._ended.is_set():
                 return None
-            if self._output:
-                self._output = False
+            if self._more:
+                self._more = False
                 return orjson.dumps(self.prediction.view())
             await self._changed.wait()
 
@@ -129,8 +129,8 @@ class _Hook:
     def _tell(self, event: str) -> None:
         if event == "start" and event in self.events:
             self._start = orjson.dumps(self.prediction.view())
-        elif event == "output" and event in self.events:
-            self._output = True
+        elif event in ("output", "logs") and event in self.events:
+            self._more = True
         elif event == "completed":
             self._ended.set()
         self._changed.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -73,6 +74,14 @@ class Server:
         while not self._has_room():
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+    def wait_gone(self) -> None:
+        """Until nobody answers any more."""
+        deadline = time.monotonic() + 20
+        with suppress(httpx2.TransportError):
+            while self.http.get("/health-check"):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
 
     def _has_room(self) -> bool:
         return self.http.get("/health-check").json()["status"] == "READY"

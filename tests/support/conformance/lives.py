@@ -227,3 +227,11 @@ def _once_gone(server: Server, prediction_id: str) -> Transcript:
             return {"ends": False}
         time.sleep(0.05)
     return {"ends": True}
+
+
+@conversation("POST /shutdown", "/shutdown")
+def _(server: Server) -> Transcript:
+    found = server.ask("POST", "/shutdown")
+    if found["status"] == 200:
+        server.wait_gone()  # the supervisor starts another
+    return found

@@ -53,3 +53,21 @@ def test_nothing_is_overwritten(tmp_path, place):
     with pytest.raises(Exception, match="E3302"):
         run(tmp_path / place)
     assert (tmp_path / "c.yaml").read_text() == "mine"
+
+
+def test_nothing_is_left_where_the_schema_cannot_be_written(tmp_path):
+    (tmp_path / SCHEMA_FILE).mkdir()
+    with pytest.raises(Exception, match="E3302"):
+        run(tmp_path / "c.yaml")
+    assert [path.name for path in tmp_path.iterdir()] == [SCHEMA_FILE]
+
+
+@pytest.mark.parametrize("before", ["a schema", None])
+def test_nothing_is_left_where_writing_fails_half_way(tmp_path, before, monkeypatch):
+    if before is not None:
+        (tmp_path / SCHEMA_FILE).write_text(before)
+    monkeypatch.setattr("cli.init.rendered_schema", lambda: "{\udead")  # cannot be encoded
+    with pytest.raises(UnicodeEncodeError):
+        run(tmp_path / "c.yaml")
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert found == ({} if before is None else {SCHEMA_FILE: before})

@@ -1,0 +1,19 @@
+"""How Cog's own server is started."""
+
+from __future__ import annotations
+
+from runner.cog.server import CogServer
+from runner.settings import COG_SLOTS
+from tools.docs.environment import page
+
+
+def test_its_places_are_those_that_the_docs_tell(monkeypatch):
+    monkeypatch.delenv("COG_MAX_CONCURRENCY", raising=False)
+    command = CogServer("127.0.0.1", 5000).command("control")
+    assert command.environment["COG_MAX_CONCURRENCY"] == str(COG_SLOTS)
+    assert f"SERVER=cog sets it to {COG_SLOTS}" in page()
+
+
+def test_its_places_can_be_set(monkeypatch):
+    monkeypatch.setenv("COG_MAX_CONCURRENCY", "7")
+    assert CogServer("127.0.0.1", 5000).command("control").environment["COG_MAX_CONCURRENCY"] == "7"
