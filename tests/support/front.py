@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import uvloop
 
-from builder.engines.mock import counting_tokenizer
 from runner.front.front import Front
 from runner.front.protocol import Bounds, bounded
 from runner.front.server import make_server, tls_files
 from runner.settings import Settings
 from shared.cog.server import listen
 from tests.support.fake_engine_client import EVERYTHING, FakeEngineClient
+from tests.support.words import word_tokenizer
 
 
 def words(count: int) -> str:
@@ -29,7 +29,7 @@ def write_engine(directory, chat_template: str | None = None):
     """An engine directory with the tokenizer that counts."""
     (directory / "tokenizer").mkdir(parents=True)
     (directory / "config.json").write_text('{"engine": "mock"}')
-    counting_tokenizer().save(str(directory / "tokenizer/tokenizer.json"))
+    word_tokenizer().save(str(directory / "tokenizer/tokenizer.json"))
     if chat_template is not None:
         (directory / "tokenizer/chat_template.jinja").write_text(chat_template)
     return directory

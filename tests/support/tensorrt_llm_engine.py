@@ -7,8 +7,8 @@ import os
 import venv
 from pathlib import Path
 
-from builder.engines.mock import counting_tokenizer
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.words import word_tokenizer
 
 STAND_IN = Path(__file__).resolve().parent / "executor_stand_in"
 NVML = Path(__file__).resolve().parent / "nvml_stand_in"
@@ -77,7 +77,7 @@ def runner_environment(directory: Path, **engine: object) -> dict[str, str]:
     """What makes a runner serve such an engine, which counts as the mock does, on a machine without GPUs."""
     engine_dir = write_engine(directory / "engine", **engine)
     (engine_dir / "tokenizer").mkdir()
-    counting_tokenizer().save(str(engine_dir / "tokenizer/tokenizer.json"))
+    word_tokenizer().save(str(engine_dir / "tokenizer/tokenizer.json"))
     home = directory / "home"
     environment = home / "engines/tensorrt_llm"
     venv.create(environment, symlinks=True)

@@ -2,10 +2,10 @@ from math import inf
 
 import pytest
 
-from builder.engines.mock import counting_tokenizer
 from runner.front.openai.log_probs import ChatLogProbs, CompletionLogProbs, joined
 from runner.protocol.engine import LogProbs
 from runner.text.tokenizer import Tokenizer
+from tests.support.words import word_tokenizer
 
 TOKENS = (12, 345)
 TOLD = (LogProbs(-0.5, ((12, -0.5), (13, -1.5))), LogProbs(-2.5, ((13, -inf),)))
@@ -14,7 +14,7 @@ TOLD = (LogProbs(-0.5, ((12, -0.5), (13, -1.5))), LogProbs(-2.5, ((13, -inf),)))
 @pytest.fixture
 def tokenizer():
     """Every word but the first gets a space when it is written, which is no part of it here."""
-    return Tokenizer(counting_tokenizer())
+    return Tokenizer(word_tokenizer())
 
 
 def test_of_a_chat(tokenizer):
