@@ -1,7 +1,7 @@
 """What the supervisor and its processes tell each other, over a Unix socket.
 
-A message is `u32 length` (little-endian) and so many bytes of JSON: an object with the class of the message
-under `kind`, and its fields.
+A message is a frame (runner/protocol/framing.py): its type is the number of its class below, its body JSON, an
+object with its fields.
 
 Whoever serves HTTP (the front, or the worker of Cog's server) connects to the path that its supervisor gives
 it, and reads until the end, which is the end of the supervisor:
@@ -22,16 +22,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
+
+from runner.protocol.framing import FrameReader, framed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the socket's path, for Cog's worker
-_LENGTH = struct.Struct("<I")
 _MOST_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +102,17 @@ class Shutdown:
 
 
 Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Drain | Drained | Shutdown
-_KINDS = {
-    kind.__name__: kind
-    for kind in (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained, Shutdown)
-}
+_KINDS = (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained, Shutdown)
 
 
 def encode(message: Message) -> bytes:
     """The message as it goes over the socket."""
-    body = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
-    return _LENGTH.pack(len(body)) + body
+    return framed(_KINDS.index(type(message)), json.dumps(asdict(message)).encode())
 
 
-def _decode(body: bytes) -> Message:
+def _decode(number: int, body: bytes) -> Message:
     fields = json.loads(body)
-    kind = _KINDS[fields.pop("kind")]
+    kind = _KINDS[number]
     if kind is Prepared:
         fields["address"] = EngineAddress(**fields["address"])
     message: Message = kind(**fields)
@@ -143,15 +140,13 @@ class Connection:
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[Message]:
-        while True:
-            try:
-                (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
-                if length > _MOST_BYTES:
-                    return  # nobody of ours
-                body = await self._reader.readexactly(length)
-            except (asyncio.IncompleteReadError, ConnectionError):
-                return
-            yield _decode(body)
+        frames = FrameReader(_MOST_BYTES)
+        try:
+            while data := await self._reader.read(_READ_BYTES):
+                for number, body in frames.frames(data):
+                    yield _decode(number, body)
+        except (ValueError, ConnectionError):
+            return  # ValueError: nobody of ours
 
     def close(self) -> None:
         """Close this end."""

@@ -1,7 +1,6 @@
 """The frames of a feed: the Unix socket on which the bridge gives a client what the engine's steps gave it.
 
-A frame is `u32 length` of what follows, `u8 type`, body, little-endian, as between bridge and engine process;
-docs/architecture.md holds the bodies. The bridge is compiled against the numbers below.
+docs/architecture.md holds the bodies of the frames. The bridge is compiled against the numbers below.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from .engine import Declaration, Statistics
 from .frames import PROTOCOL_VERSION
+from .framing import FrameReader, framed
 from .outputs import decode_outputs
 
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ FEED_PARAMETER = "feed"
 """The parameter of a Triton request that names the feed its outputs go to."""
 REQUEST_PARAMETER = "feed_request"
 """The one that holds the client's own id for it, by which the feed speaks of it."""
-LARGEST_FRAME = 1 << 26
 
-_HEAD = struct.Struct("<IB")
+_LARGEST_FRAME = 1 << 26
 _OPENED = struct.Struct("<IQ")
 _ENGINE = struct.Struct("<BII")
 _STATISTICS = struct.Struct(f"<{1 + len(fields(Statistics))}I")
-_CANCEL = struct.Struct("<IBQ")
+_CANCEL = struct.Struct("<Q")
 
 
 class FeedFrame(IntEnum):
@@ -85,29 +84,19 @@ Message: TypeAlias = "Opened | EngineStatus | FeedStatistics | Sequence[Output |
 
 def encode_cancel(feed_request: int) -> bytes:
     """The frame that ends a request: its last output will say CANCELLED, if it has not ended by then."""
-    return _CANCEL.pack(9, FeedFrame.CANCEL, feed_request)
+    return framed(FeedFrame.CANCEL, _CANCEL.pack(feed_request))
 
 
 class FeedReader:
     """Cuts what a feed sends into messages."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._reader = FrameReader(_LARGEST_FRAME)
 
     def messages(self, data: bytes) -> Iterator[Message]:
         """What is whole now that `data` has come. Raises ValueError for bytes that are no feed's."""
-        data = self._rest + data if self._rest else data
-        at = 0
-        while len(data) - at >= _HEAD.size:
-            length, kind = _HEAD.unpack_from(data, at)
-            if not 1 <= length <= LARGEST_FRAME:
-                raise ValueError(f"a frame cannot have {length} bytes")
-            end = at + 4 + length
-            if end > len(data):
-                break
-            yield _decode(kind, data[at + _HEAD.size : end])
-            at = end
-        self._rest = data[at:]
+        for kind, body in self._reader.frames(data):
+            yield _decode(kind, body)
 
 
 def _decode(kind: int, body: bytes) -> Message:

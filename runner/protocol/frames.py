@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from .engine import Declaration, Statistics
+from .framing import FrameReader, framed
 from .outputs import decode_outputs, encode_outputs
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ DATATYPES = (
     "BF16",
 )
 
-_HEAD = struct.Struct("<IB")
 _ID = struct.Struct("<Q")
 _VERSION = struct.Struct("<I")
 _REQUEST_HEAD = struct.Struct("<QBH")
@@ -140,24 +140,24 @@ def encode(frame: Frame) -> bytes:
     """The frame's bytes, with its length before it."""
     match frame:
         case RequestFrame():
-            return _framed(FrameType.REQUEST, _encode_request(frame))
+            return framed(FrameType.REQUEST, _encode_request(frame))
         case CancelFrame(request_id):
-            return _framed(FrameType.CANCEL, _ID.pack(request_id))
+            return framed(FrameType.CANCEL, _ID.pack(request_id))
         case ShutdownFrame():
-            return _framed(FrameType.SHUTDOWN, b"")
+            return framed(FrameType.SHUTDOWN, b"")
         case ReadyFrame(declaration, version):
-            return _framed(FrameType.READY, _VERSION.pack(version) + declaration.to_json().encode())
+            return framed(FrameType.READY, _VERSION.pack(version) + declaration.to_json().encode())
         case StartFailedFrame(text):
-            return _framed(FrameType.START_FAILED, text.encode())
+            return framed(FrameType.START_FAILED, text.encode())
         case StepFrame(outputs):
             return encode_step(outputs)
         case StatisticsFrame(statistics):
-            return _framed(FrameType.STATISTICS, _STATISTICS.pack(*astuple(statistics)))
+            return framed(FrameType.STATISTICS, _STATISTICS.pack(*astuple(statistics)))
 
 
 def encode_step(outputs: Sequence[Output | TextOutput]) -> bytes:
     """The bytes of a STEP frame."""
-    return _framed(FrameType.STEP, encode_outputs(outputs))
+    return framed(FrameType.STEP, encode_outputs(outputs))
 
 
 def decode(kind: int, body: bytes) -> Frame:
@@ -186,22 +186,10 @@ def decode(kind: int, body: bytes) -> Frame:
 
 def receive(connection: socket) -> Iterator[Frame]:
     """Yield the frames that arrive, until the other side closes. Raises ValueError as `decode` does."""
-    buffer = bytearray()
+    reader = FrameReader()
     while data := connection.recv(_READ_BYTES):
-        buffer += data
-        start = 0
-        while len(buffer) - start >= _HEAD.size:
-            length, kind = _HEAD.unpack_from(buffer, start)
-            end = start + _HEAD.size - 1 + length
-            if len(buffer) < end:
-                break
-            yield decode(kind, bytes(buffer[start + _HEAD.size : end]))
-            start = end
-        del buffer[:start]
-
-
-def _framed(kind: FrameType, body: bytes) -> bytes:
-    return _HEAD.pack(1 + len(body), kind) + body
+        for kind, body in reader.frames(data):
+            yield decode(kind, body)
 
 
 def _encode_request(frame: RequestFrame) -> bytes:

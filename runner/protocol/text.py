@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runner.protocol.tensors import ANY, ONE, InputTable, TensorSpec
-from runner.protocol.tokens import SAMPLING
+from runner.protocol.tokens import SAMPLING, UNSUPPORTED
 from shared.errors import MalformedRequest
 
 if TYPE_CHECKING:
@@ -33,25 +33,12 @@ _TABLE = InputTable(
         replace(spec, name=_OTHER_NAMES.get(spec.name, spec.name)): meaning
         for spec, meaning in SAMPLING.items()
     },
-    unsupported={
+    unsupported=UNSUPPORTED
+    | {
         TensorSpec("decoder_text_input", "BYTES", ONE): (),
-        TensorSpec("num_return_sequences", "INT32", ONE): (1,),
-        TensorSpec("beam_width", "INT32", ONE): (1,),
-        TensorSpec("exclude_input_in_output", "BOOL", ONE): (True,),
-        TensorSpec("return_log_probs", "BOOL", ONE): (False,),
-        TensorSpec("return_context_logits", "BOOL", ONE): (False,),
-        TensorSpec("return_generation_logits", "BOOL", ONE): (False,),
-        TensorSpec("return_perf_metrics", "BOOL", ONE): (False,),
-        TensorSpec("return_num_input_tokens", "BOOL", ONE): (False,),
-        TensorSpec("return_num_output_tokens", "BOOL", ONE): (False,),
-        TensorSpec("prompt_embedding_table", "FP16", (-1, -1)): (),
         TensorSpec("prompt_table_extra_id", "UINT64", ONE): (),
-        TensorSpec("prompt_vocab_size", "INT32", ONE): (0,),
         TensorSpec("embedding_bias_words", "BYTES", ANY): (),
         TensorSpec("embedding_bias_weights", "FP32", ANY): (),
-        TensorSpec("lora_task_id", "UINT64", ONE): (),
-        TensorSpec("lora_weights", "FP16", (-1, -1)): (),
-        TensorSpec("lora_config", "INT32", (-1, 3)): (),
         TensorSpec("guided_decoding_guide_type", "BYTES", ONE): (),
         TensorSpec("guided_decoding_guide", "BYTES", ONE): (),
     },

@@ -58,14 +58,9 @@ _SUPPORTED = (
     TensorSpec("log_probs", "INT32", ONE),
 )
 
-_UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
+UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("beam_width", "INT32", ONE): (1,),
     TensorSpec("num_return_sequences", "INT32", ONE): (1,),
-    TensorSpec("embedding_bias", "FP32", ANY): (),
-    TensorSpec("runtime_top_p_min", "FP32", ONE): (0,),
-    TensorSpec("runtime_top_p_decay", "FP32", ONE): (0, 1),
-    TensorSpec("runtime_top_p_reset_ids", "INT32", ONE): (-1, 0, 1),
-    TensorSpec("beam_search_diversity_rate", "FP32", ONE): (0,),
     TensorSpec("return_log_probs", "BOOL", ONE): (False,),
     TensorSpec("return_context_logits", "BOOL", ONE): (False,),
     TensorSpec("return_generation_logits", "BOOL", ONE): (False,),
@@ -74,15 +69,24 @@ _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("return_num_output_tokens", "BOOL", ONE): (False,),
     # The prompt is never repeated in the output; TensorRT-LLM's default differs when not streaming.
     TensorSpec("exclude_input_in_output", "BOOL", ONE): (True,),
-    # Cancelling the gRPC call, or closing the HTTP connection, stops a request.
-    TensorSpec("stop", "BOOL", ONE): (False,),
-    TensorSpec("draft_input_ids", "INT32", ANY): (),
-    TensorSpec("draft_acceptance_threshold", "FP32", ONE): (),
     TensorSpec("prompt_embedding_table", "FP16", (-1, -1)): (),
     TensorSpec("prompt_vocab_size", "INT32", ONE): (0,),
     TensorSpec("lora_task_id", "UINT64", ONE): (),
     TensorSpec("lora_weights", "FP16", (-1, -1)): (),
     TensorSpec("lora_config", "INT32", (-1, 3)): (),
+}
+"""Of both models: what asks for something that is not done here, and the values that ask for nothing."""
+
+_UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
+    TensorSpec("embedding_bias", "FP32", ANY): (),
+    TensorSpec("runtime_top_p_min", "FP32", ONE): (0,),
+    TensorSpec("runtime_top_p_decay", "FP32", ONE): (0, 1),
+    TensorSpec("runtime_top_p_reset_ids", "INT32", ONE): (-1, 0, 1),
+    TensorSpec("beam_search_diversity_rate", "FP32", ONE): (0,),
+    # Cancelling the gRPC call, or closing the HTTP connection, stops a request.
+    TensorSpec("stop", "BOOL", ONE): (False,),
+    TensorSpec("draft_input_ids", "INT32", ANY): (),
+    TensorSpec("draft_acceptance_threshold", "FP32", ONE): (),
     TensorSpec("retention_token_range_starts", "INT32", ANY): (),
     TensorSpec("retention_token_range_ends", "INT32", ANY): (),
     TensorSpec("retention_token_range_priorities", "INT32", ANY): (),
@@ -106,7 +110,7 @@ OUTPUTS = (
     TensorSpec("finish_reason", "INT32", ONE),  # not in TensorRT-LLM's contract
 )
 
-_TABLE = InputTable(_SUPPORTED, SAMPLING, _UNSUPPORTED, _WITHOUT_EFFECT)
+_TABLE = InputTable(_SUPPORTED, SAMPLING, UNSUPPORTED | _UNSUPPORTED, _WITHOUT_EFFECT)
 INPUTS = _TABLE.inputs
 _SPECS = {spec.name: spec for spec in INPUTS}
 
