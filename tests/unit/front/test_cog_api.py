@@ -64,7 +64,7 @@ def test_a_prediction_as_json(client):
     assert set(metrics) == {"input_token_count", "output_token_count", "seed", *SPEED}
     assert 0 < metrics["time_to_first_token"] < metrics["predict_time"]
     generating = metrics["predict_time"] - metrics["time_to_first_token"]
-    assert metrics["tokens_per_second"] >= 2 / (generating + 0.002)  # one of the clocks has whole milliseconds
+    assert metrics["tokens_per_second"] >= 2 / (generating + 0.002)  # a clock has whole milliseconds
 
 
 def test_a_single_token_has_no_rate(client):
