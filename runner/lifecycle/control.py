@@ -1,7 +1,7 @@
 """What the supervisor and its processes tell each other, over a Unix socket.
 
-A message is a frame (runner/protocol/framing.py). Its type is the number of its class below; its body is JSON, an
-object with its fields.
+A message is a frame (runner/protocol/framing.py): the type is the number of its class below, the body JSON,
+an object with its fields.
 
 Whoever serves HTTP (the front, or the worker of Cog's server) connects to the path that its supervisor gives
 it, and reads until the end, which is the end of the supervisor:
