@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.sources.config import read_config, shown
-from shared.config import load_config
+from shared.config import load_instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed
+from shared.source import data_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,34 +34,40 @@ _BASE_DIGEST = "org.opencontainers.image.base.digest"
 _DIRECTORY_VERSION = "Directory Transport Version: 1.1\n"  # of containers/image's `dir:`
 
 
-def instantiate(source: str, base: str | None, dest: str | None) -> str:
+def instantiate(
+    source: str | None, base: str | None, dest: str | None, environment: Mapping[str, str] | None = None
+) -> str:
     """Push the image that the config at `source` describes; return its digest.
 
     `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
-    stand in for them. Raises E30xx for the config and E3301 when the image cannot be made.
+    stand in for them. `environment` comes before what the config says; a config is not needed where it says
+    all. Raises E30xx for the config and E3301 when the image cannot be made.
     """
-    section = load_config(read_config(source), shown(source)).instantiate
+    section = None if source is None else load_instantiate(read_config(source), shown(source))
     base = base or (section.base_model if section else None)
     dest = dest or (section.staging_dest if section else None)
-    if section is None or base is None or dest is None:
+    variables = {**(model_environment(section) if section else {}), **(environment or {})}
+    named = "the command line" if source is None else shown(source)
+    if base is None or dest is None:
         reason = (
-            "an image needs the section `instantiate`, with base_model and staging_dest unless given here"
+            "an image needs --base and --dest, or base_model and staging_dest in the section `instantiate`"
         )
-        raise ConfigInvalid(source=shown(source), reason=reason)
-    return push_model(base, dest, model_environment(section, source))
+        raise ConfigInvalid(source=named, reason=reason)
+    if "://" not in variables.get("COG_WEIGHTS", ""):
+        reason = "instantiate.weights, or -e COG_WEIGHTS=..., must be the URL of an engine.tar"
+        raise ConfigInvalid(source=named, reason=reason)
+    return push_model(base, dest, variables)
 
 
-def model_environment(section: Instantiate, source: str) -> dict[str, str]:
-    """What the runner reads from its environment. Raises E3004 when the weights are not at a URL."""
-    if section.weights is None or "://" not in section.weights:
-        raise ConfigInvalid(
-            source=shown(source), reason="instantiate.weights must be the URL of an engine.tar"
-        )
+def model_environment(section: Instantiate) -> dict[str, str]:
+    """What the runner reads from its environment: everything but where images are."""
+    server = section.server and section.server.model_dump(mode="json", exclude_unset=True)
     texts = {
         "COG_WEIGHTS": section.weights,
         "SYSTEM_PROMPT": section.system_prompt,
         "PROMPT_TEMPLATE": section.prompt_template,
         "STOP_SEQUENCES": json.dumps(section.stop_sequences) if section.stop_sequences else None,
+        "COG_TRITON_CONFIG": data_url(json.dumps({"instantiate": {"server": server}})) if server else None,
     }
     return {name: text for name, text in texts.items() if text is not None}
 

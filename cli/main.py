@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -136,17 +137,32 @@ def serve(
 
 @app.command()
 def instantiate(
-    config: Annotated[str, typer.Argument(help="The build config with the section `instantiate`.")],
+    config: Annotated[
+        str | None,
+        typer.Argument(help="A build config, or a file that holds only its section `instantiate`."),
+    ] = None,
     base: Annotated[str | None, typer.Option(help="The runner image; default: `base_model`.")] = None,
     dest: Annotated[str | None, typer.Option(help="Where to push; default: `staging_dest`.")] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of the image; may be repeated."),
+    ] = None,
 ) -> None:
     """Push a model's image: `cog-triton instantiate config.yaml --base HOST/RUNNER --dest HOST/MODEL`.
 
-    The image has the runner's layers, and the weights and prompts of the config in its environment.
+    The image has the runner's layers; weights, prompts and the server's arguments of the config are in its
+    environment. Without a config: `... --base HOST/RUNNER --dest HOST/MODEL -e COG_WEIGHTS=https://...`.
     """
     from cli.instantiate import instantiate as push_image
 
-    typer.echo(push_image(config, base, dest))
+    typer.echo(push_image(config, base, dest, dict(map(_variable, environment or []))))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) or "\0" in value:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="-e")
+    return name, value
 
 
 @app.command()

@@ -34,10 +34,11 @@ class Settings(BaseModel):
         alias="ENGINE_DIR",
         description="directory of an unpacked engine; used when COG_WEIGHTS is not set",
     )
-    config_file: Path | None = Field(
+    config_source: str | None = Field(
         None,
         alias="COG_TRITON_CONFIG",
-        description="YAML file whose section `instantiate` comes before that of the config in engine.tar",
+        description="YAML file, or data: URL of one, whose section `instantiate` comes before that of the"
+        " config in engine.tar; images of `cog-triton instantiate` have the server's arguments there",
     )
     image_sm: int | None = Field(
         None,
@@ -285,20 +286,27 @@ class Settings(BaseModel):
         return dict(section)
 
     def _file_section(self) -> dict[str, Any]:
-        path = self.config_file
-        if path is None:
+        source = self.config_source
+        if source is None:
             return {}
         from shared.config import Instantiate
         from shared.config.document import parse
+        from shared.http import Unreachable
+        from shared.source import data_content, scheme
 
+        inline = scheme(source) == "data"
+        shown = "(data: URL)" if inline else source
         try:
-            data = parse(path.read_text(encoding="utf-8"), str(path)).data
+            content = data_content(source) if inline else Path(source).read_bytes()
+            data = parse(content.decode(), shown).data
             section = Instantiate.model_validate(data.get("instantiate") or {})
         except (OSError, UnicodeDecodeError) as problem:
             reason = f"it cannot be read: {type(problem).__name__}"
+        except Unreachable as problem:
+            reason = problem.reason
         except ValidationError as invalid:
             first = invalid.errors()[0]
             reason = f"instantiate.{'.'.join(map(str, first['loc']))}: {first['msg']}"
         else:
             return section.model_dump(mode="json", exclude_unset=True)
-        raise SettingInvalid(setting="COG_TRITON_CONFIG", value=str(path), reason=reason)
+        raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import stat
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from shared.http import Arriving, Unreachable, download
 
@@ -45,6 +47,25 @@ def local_path(source: str) -> Path | None:
             return _path_of(source)
         case other:
             raise Unreachable(f"{other}: is not one of http://, https:// and file://")
+
+
+def data_content(url: str) -> bytes:
+    """What `data:[media type][;base64],content` holds (RFC 2397). Raises `Unreachable`."""
+    header, comma, content = url.partition(",")
+    if not comma:
+        raise Unreachable("it has no comma before its content")
+    raw = unquote_to_bytes(content)
+    if not header.lower().endswith(";base64"):
+        return raw
+    try:
+        return base64.b64decode(raw, validate=True)
+    except binascii.Error:
+        raise Unreachable("its content is not base64") from None
+
+
+def data_url(text: str) -> str:
+    """The data: URL of JSON, as readable as it was."""
+    return f"data:application/json,{text.replace('%', '%25')}"
 
 
 def _path_of(url: str) -> Path:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
 
 from shared.errors import ConfigNotYaml, ConfigTooLarge, ConfigUnreachable
 from shared.http import Unreachable, read
 from shared.secrets import public_address
-from shared.source import local_path, opened_file, scheme
+from shared.source import data_content, local_path, opened_file, scheme
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,9 +50,9 @@ def shown(source: str) -> str:
 
 def _read(source: str) -> bytes:
     """Up to one byte more than a config may have."""
-    if scheme(source) == "data":
-        return _read_data_url(source)
     try:
+        if scheme(source) == "data":
+            return data_content(source)
         path = local_path(source)
         if path is None:
             return read(source, MAX_CONFIG_BYTES + 1, _SECONDS)
@@ -66,17 +63,3 @@ def _read(source: str) -> bytes:
         return bytes(content)
     except Unreachable as error:
         raise ConfigUnreachable(source=shown(source), reason=error.reason) from None
-
-
-def _read_data_url(source: str) -> bytes:
-    """Decode `data:[media type][;base64],content` (RFC 2397)."""
-    header, comma, content = source.partition(",")
-    if not comma:
-        raise ConfigUnreachable(source=shown(source), reason="it has no comma before its content")
-    raw = unquote_to_bytes(content)
-    if not header.lower().endswith(";base64"):
-        return raw
-    try:
-        return base64.b64decode(raw, validate=True)
-    except binascii.Error:
-        raise ConfigUnreachable(source=shown(source), reason="its content is not base64") from None

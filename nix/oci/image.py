@@ -85,6 +85,12 @@ class Image:
         }
         return cls(spec["name"], layers, config, Blob(_json(manifest)), spec["skopeo"])
 
+    @property
+    def names(self) -> list[str]:
+        """What it is called once it is loaded: `latest`, and by the first letters of its digest."""
+        letters = self.manifest.digest.removeprefix("sha256:")[:_TAG_LETTERS]
+        return [f"{self.name}:latest", f"{self.name}:{letters}"]
+
     def plain(self) -> Image:
         """The same image over plain tars: with this config, but with a manifest that is never pushed."""
         layers = [{**layer, "digest": layer["diff_id"], "size": layer["tar_size"]} for layer in self.layers]
@@ -107,12 +113,13 @@ class Image:
         """The manifest.json of `docker save`, over the blobs of the OCI layout."""
         entry = {
             "Config": blob_path(self.config.digest),
-            "RepoTags": [f"{self.name}:latest"],
+            "RepoTags": self.names,
             "Layers": [blob_path(layer["digest"]) for layer in self.layers],
         }
         return _json([entry])
 
 
+_TAG_LETTERS = 12
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def load(image: Image, tell: Callable[[str], None]) -> None:
-    """Load under the image's name, tagged `latest`. Raises Problem when there is nothing to load it into."""
+    """Load under the image's names. Raises Problem when there is nothing to load it into."""
     if shutil.which("docker") and not _failed(["docker", "version"]):
         _into_docker(image, tell)
     elif shutil.which("podman"):
@@ -38,6 +38,10 @@ def _into_docker(image: Image, tell: Callable[[str], None]) -> None:
             stream(image, pipe, tell)
     if loading.returncode:
         raise Problem("`docker load` failed; it has said why above.")
+    latest, content = image.names
+    # A docker that keeps images in containerd reads only one name of an archive.
+    if _failed(["docker", "tag", latest, content]):
+        raise Problem(f"docker has loaded {latest}, but could not name it {content}.")
 
 
 def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
@@ -58,11 +62,11 @@ def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
             tell=tell,
         )
         identity = image.config.digest.removeprefix("sha256:")
-        name = f"docker.io/library/{image.name}:latest"
-        if _failed(["podman", "tag", identity, name]):
-            raise Problem(f"podman has loaded {identity}, but could not name it {name}.")
+        names = [f"docker.io/library/{name}" for name in image.names]
+        if _failed(["podman", "tag", identity, *names]):
+            raise Problem(f"podman has loaded {identity}, but could not name it {names[0]}.")
         _failed(["podman", "untag", identity, f"localhost/{layout.name}:latest"])
-    tell(f"{name} is loaded.")
+    tell(f"{names[0]} is loaded, and also called {names[1].rpartition('/')[2]}.")
 
 
 def _known_to_podman() -> set[str]:

@@ -1,6 +1,6 @@
 """The build config: YAML in, a checked and frozen model out."""
 
-from .load import ENGINES, AnyConfig, dump_config, load_config
+from .load import ENGINES, AnyConfig, dump_config, load_config, load_instantiate
 from .models import (
     BuildConfig,
     CTranslate2Config,
@@ -30,4 +30,5 @@ __all__ = [
     "VLLMConfig",
     "dump_config",
     "load_config",
+    "load_instantiate",
 ]

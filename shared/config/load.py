@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -10,7 +10,7 @@ from shared.errors import ConfigInvalid
 
 from . import problems
 from .document import parse
-from .models import BuildConfig
+from .models import BuildConfig, Instantiate, ModelImageConfig, Section
 from .old import CogTRTLLMConfig, OfficialConfig
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ ENGINES: dict[str, type[BuildConfig]] = {
 
 AnyConfig = BuildConfig | CogTRTLLMConfig | OfficialConfig
 
+_Config = TypeVar("_Config", bound=Section)
+
 MAX_PROBLEMS = 20
 """Most problems that one error names."""
 
@@ -38,18 +40,34 @@ def load_config(text: str, source: str) -> AnyConfig:
     document = parse(text, source)
     config, found = validate(document)
     if config is None or found:
-        reasons = [_with_line(one, document) for one in found]
-        more = [f"and {len(reasons) - MAX_PROBLEMS} more"] if len(reasons) > MAX_PROBLEMS else []
-        raise ConfigInvalid(source=source, reason="; ".join(reasons[:MAX_PROBLEMS] + more))
+        raise _invalid(document, source, found)
     return config
+
+
+def load_instantiate(text: str, source: str) -> Instantiate | None:
+    """The section `instantiate` of a build config, or of a file that holds nothing else.
+
+    Raises as `load_config` does.
+    """
+    document = parse(text, source)
+    if document.data.keys() != {"instantiate"}:
+        return load_config(text, source).instantiate
+    config, found = _validated(document, ModelImageConfig)
+    if config is None or found:
+        raise _invalid(document, source, found)
+    return config.instantiate
 
 
 def validate(document: Document) -> tuple[AnyConfig | None, list[Problem]]:
     """The config, None when it has problems; and those problems."""
     kind = _kind(document)
-    found = list(problems.in_keys(document, _IGNORED if kind is CogTRTLLMConfig else frozenset()))
     if kind is None:
-        return None, [*found, problems.in_engine(document, list(ENGINES))]
+        return None, [*problems.in_keys(document, frozenset()), problems.in_engine(document, list(ENGINES))]
+    return _validated(document, kind)
+
+
+def _validated(document: Document, kind: type[_Config]) -> tuple[_Config | None, list[Problem]]:
+    found = list(problems.in_keys(document, _IGNORED if kind is CogTRTLLMConfig else frozenset()))
     try:
         config = kind.model_validate(document.data)
     except ValidationError as error:
@@ -74,6 +92,12 @@ def _kind(document: Document) -> type[AnyConfig] | None:
     if "model_id" in data or ("engine" not in data and {"build", "example_name"} & data.keys()):
         return CogTRTLLMConfig
     return ENGINES.get(str(data.get("engine")))
+
+
+def _invalid(document: Document, source: str, found: list[Problem]) -> ConfigInvalid:
+    reasons = [_with_line(one, document) for one in found]
+    more = [f"and {len(reasons) - MAX_PROBLEMS} more"] if len(reasons) > MAX_PROBLEMS else []
+    return ConfigInvalid(source=source, reason="; ".join(reasons[:MAX_PROBLEMS] + more))
 
 
 def _with_line(problem: Problem, document: Document) -> str:

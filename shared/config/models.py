@@ -89,6 +89,12 @@ class Instantiate(Section):
     server: Server | None = Field(None, description="Arguments for Triton's model repository.")
 
 
+class ModelImageConfig(Section):
+    """A file for `cog-triton instantiate` alone: nothing is built from it."""
+
+    instantiate: Instantiate = Field(description="How a runner serves the engine.")
+
+
 class EngineConfig(Section):
     """The keys that every engine has."""
 

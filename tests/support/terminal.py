@@ -2,7 +2,7 @@
 
     user.write("config.yaml", "engine: mock")
     user.types("cog-triton build config.yaml -o engine.tar")
-    user.starts("cog-triton serve engine.tar", "localhost:$PORT/health-check", says="READY")
+    user.starts("cog-triton serve engine.tar --port $PORT", "localhost:$PORT/health-check", says="READY")
     assert user.types("curl localhost:$PORT/predictions -d '{...}'").json["status"] == "succeeded"
 
 No shell runs: a command is cut into words as a shell would cut it, `$NAME` is filled in, `NAME=VALUE` in front is for
@@ -182,7 +182,8 @@ class Terminal:
         """A command's words, and its environment."""
         words = shlex.split(command.replace("\\\n", " "), comments=True)
         assert not _FOR_A_SHELL & set(words), f"no shell runs here: {command}"
-        words = [string.Template(word).safe_substitute(self.variables) for word in words]
+        filled = {**self.variables, "PWD": str(self.folder)}
+        words = [string.Template(word).safe_substitute(filled) for word in words]
         variables = dict(self.variables)
         while len(words) > 1 and _ASSIGNMENT.match(words[0]):
             name, _, value = words.pop(0).partition("=")

@@ -1,8 +1,12 @@
 """What `cog-triton instantiate` makes of a config; tests/images pushes the result."""
 
 import pytest
+from typer.testing import CliRunner
 
-from cli.instantiate import instantiate, with_environment
+from cli.instantiate import instantiate, model_environment, with_environment
+from cli.main import app
+from runner.settings import Settings
+from shared.config import Instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed
 
 CONFIG = """\
@@ -40,6 +44,77 @@ def test_a_config_that_names_no_image_is_refused(tmp_path):
 def test_weights_on_this_machine_are_refused(tmp_path):
     with pytest.raises(ConfigInvalid, match="must be the URL"):
         instantiate(config(tmp_path, CONFIG.format(weights="./engine.tar")), None, None)
+
+
+def test_all_arguments_of_the_server_are_the_runners_too():
+    arguments = {"tensorrt_llm": {"args": {"decoupled_mode": "False", "max_queue_size": 5}},
+                 "preprocessing": {"args": {"tokenizer_dir": "100% /x"}}}  # fmt: skip
+    section = Instantiate.model_validate({"weights": "https://example.com/engine.tar", "server": arguments})
+    settings = Settings.from_environment(model_environment(section))
+    assert settings.instantiate({}) == {"server": arguments}
+    assert settings.server_arguments({}) == {"decoupled_mode": "False", "max_queue_size": 5}
+
+
+@pytest.fixture
+def pushed(monkeypatch):
+    """What would be pushed: (base, dest, variables)."""
+    calls = []
+
+    def push(*call: object) -> str:
+        calls.append(call)
+        return "sha256:1"
+
+    monkeypatch.setattr("cli.instantiate.push_model", push)
+    return calls
+
+
+ONLY = """\
+instantiate:
+  base_model: localhost:1/runner
+  staging_dest: localhost:1/model
+  weights: https://example.com/engine.tar
+  system_prompt: Be brief.
+"""
+
+
+def test_the_section_alone_is_enough_and_variables_come_first(tmp_path, pushed):
+    command = ["instantiate", config(tmp_path, ONLY), "-e", "SYSTEM_PROMPT=a=b", "--env", "END_ID="]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (done.exit_code, done.output) == (0, "sha256:1\n")
+    variables = {"COG_WEIGHTS": "https://example.com/engine.tar", "SYSTEM_PROMPT": "a=b", "END_ID": ""}
+    assert pushed == [("localhost:1/runner", "localhost:1/model", variables)]
+
+
+def test_variables_alone_are_enough(pushed):
+    command = [
+        "instantiate",
+        "--base",
+        "localhost:1/a",
+        "--dest",
+        "localhost:1/b",
+        "-e",
+        "COG_WEIGHTS=https://x/y",
+    ]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert pushed == [("localhost:1/a", "localhost:1/b", {"COG_WEIGHTS": "https://x/y"})]
+
+
+def test_without_weights_nothing_is_pushed(pushed):
+    with pytest.raises(ConfigInvalid, match=r"the command line.*-e COG_WEIGHTS"):
+        instantiate(None, "localhost:1/a", "localhost:1/b")
+    assert pushed == []
+
+
+@pytest.mark.parametrize("variable", ["COG_WEIGHTS", "=x", "A B=x"])
+def test_what_is_no_variable_is_refused(variable):
+    done = CliRunner().invoke(app, ["instantiate", "-e", variable])
+    assert done.exit_code == 2
+    assert "is not NAME=VALUE" in done.output
+
+
+def test_a_key_of_the_section_that_there_is_not_is_named_with_its_line(tmp_path):
+    with pytest.raises(ConfigInvalid, match=r"line 2: instantiate\.wieghts"):
+        instantiate(config(tmp_path, "instantiate:\n  wieghts: x\n"), None, None)
 
 
 def test_without_skopeo_the_error_says_so(tmp_path, monkeypatch):

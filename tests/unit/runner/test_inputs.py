@@ -202,6 +202,15 @@ def test_a_config_file_that_is_not_valid(tmp_path, content, reason):
         settings.instantiate({})
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [("data:,instantiate: {x: 1}", "x"), ("data:x", "no comma"), ("data:;base64,x", "not base64")],
+)
+def test_a_config_in_a_url_that_is_not_valid(source, reason):
+    with pytest.raises(SettingInvalid, match=f"COG_TRITON_CONFIG.*data: URL.*{reason}"):
+        Settings.from_environment({"COG_TRITON_CONFIG": source}).instantiate({})
+
+
 @pytest.mark.parametrize(("end_id", "ids"), [(None, {1}), ("7", {7}), ("-1", set())])
 def test_the_end_id_of_the_environment_comes_before_the_tokenizers(end_id, ids):
     settings = Settings.from_environment({"END_ID": end_id} if end_id else {})
