@@ -29,7 +29,7 @@ def image(tmp_path_factory, stand_in_locks):
     build_image(BUILDER, result, COG_TRITON_LOCKS=str(stand_in_locks))
     run(result, "load")
     yield BUILDER
-    podman("rmi", "--force", BUILDER)
+    podman("rmi", "--force", podman("image", "inspect", BUILDER, "--format={{.Id}}").stdout.strip())
 
 
 def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_path_factory):
