@@ -128,11 +128,53 @@ def serve(
     from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
-    weights = engine if "://" in engine else str(Path(engine).resolve())
-    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights}
+    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": _weights(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
+
+
+@app.command()
+def generate(
+    engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
+    prompt: Annotated[str | None, typer.Option(help="What is asked; without it, all of stdin.")] = None,
+    messages: Annotated[
+        str | None,
+        typer.Option(help="Instead: a chat, as a JSON list of objects with role and content; -: stdin."),
+    ] = None,
+    system_prompt: Annotated[str | None, typer.Option(help="For the template's {system_prompt}.")] = None,
+    prompt_template: Annotated[str | None, typer.Option(help="Text with {prompt}.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of the answer.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, max=5, help="0: always the likeliest token.")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    top_k: Annotated[int | None, typer.Option(min=-1)] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the random choice.")] = None,
+    stop_sequences: Annotated[
+        str | None, typer.Option(help="Texts before which the answer ends, between commas or as JSON.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Print an engine's answer as it comes: `cog-triton generate engine.tar --prompt Hello`.
+
+    The inputs and their defaults are those of a prediction; nothing is left running.
+    """
+    from cli.generate import generate as print_answer
+
+    inputs = {
+        "prompt": prompt,
+        "messages": messages,
+        "system_prompt": system_prompt,
+        "prompt_template": prompt_template,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "seed": seed,
+        "stop_sequences": stop_sequences,
+    }
+    print_answer(_weights(engine), inputs, as_json=as_json)
 
 
 @app.command()
@@ -181,6 +223,11 @@ def inspect(
         say_json({"source": engine, "manifest": manifest and manifest.model_dump(mode="json")})
     else:
         typer.echo(described(manifest))
+
+
+def _weights(engine: str) -> str:
+    """An engine as COG_WEIGHTS names it, wherever that is read."""
+    return engine if "://" in engine else str(Path(engine).resolve())
 
 
 def _end(number: int, _frame: object) -> None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from shared.progress import StepProgress
 
 _WORDS = 10_000
-_TRIGGERS = ("crash", "error", "hang", "tokens_per_second", "time_to_first_token_ms")
-_SPECIAL = ("<unk>", "</s>", *(f"<{name}>" for name in _TRIGGERS))
+_FAULTS = ("crash", "error", "hang")
+_SPEEDS = ("tokens_per_second", "time_to_first_token_ms")
+_TRIGGERS = (*_FAULTS, *_SPEEDS)
+_SPECIAL = ("<unk>", "</s>", *(f"<{name}>" for name in _FAULTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,11 @@ class MakeMock:
 
 def counting_tokenizer() -> Tokenizer:
     """A token for each word: `0` to `9999`, the special ones, and `<unk>` for every other word."""
-    words = [*_SPECIAL, *(str(number) for number in range(_WORDS))]
+    speeds = [f"<{name}>" for name in _SPEEDS]
+    words = [*_SPECIAL, *(str(number) for number in range(_WORDS)), *speeds]
     tokenizer = Tokenizer(WordLevel({word: id_ for id_, word in enumerate(words)}, unk_token=_SPECIAL[0]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in _SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in (*_SPECIAL, *speeds)])
     return tokenizer
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +13,8 @@ import uvloop
 from cog import CancelationException
 
 from runner.cog.prediction import as_cog_tells
-from runner.front.engine import LoadedEngine
+from runner.front.engine import LoadedEngine, connect_to
+from runner.lifecycle.caller import start_supervisor
 from runner.lifecycle.control import (
     CONTROL,
     Connection,
@@ -29,9 +27,7 @@ from runner.lifecycle.control import (
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.protocol.engine import Statistics
-from runner.triton.client import EngineClient
 from shared.errors import CogTritonError, EngineNotReady, GenericError, WorkerDied, from_text
-from shared.layout import PROJECT_ROOT
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
     from runner.prediction.generation import TextGeneration
     from runner.prediction.inputs import Inputs
     from runner.settings import Settings
+    from runner.triton.client import EngineClient
 
 log = get_logger()
 
@@ -143,13 +140,7 @@ class Worker:
 
     async def _load(self, control: Connection, address: EngineAddress) -> None:
         async def connect() -> EngineClient:
-            self._client = await EngineClient.connect(
-                address.grpc_address,
-                Path(address.feed_path),
-                model=address.model,
-                promised=address.promised,
-                response_timeout=self._settings.response_timeout,
-            )
+            self._client = await connect_to(address, self._settings)
             return self._client
 
         try:
@@ -221,16 +212,5 @@ async def _supervisor() -> Connection:
     """The supervisor above this process; without one, one below it that serves this process alone."""
     if path := os.environ.get(CONTROL):
         return await Connection.connect(path)
-    return Connection(*await asyncio.open_connection(sock=_start_supervisor()))
-
-
-def _start_supervisor() -> socket.socket:
-    near, far = socket.socketpair()
-    with far:
-        subprocess.Popen(
-            [sys.executable, "-m", "runner.lifecycle", "--caller-fd", str(far.fileno())],
-            env={"PYTHONPATH": str(PROJECT_ROOT), **os.environ},
-            stdin=subprocess.DEVNULL,
-            pass_fds=[far.fileno()],
-        )
-    return near
+    _, near = start_supervisor(os.environ)
+    return Connection(*await asyncio.open_connection(sock=near))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from runner.front.engine import connect_to
 from runner.front.front import Front
 from runner.front.server import make_server, tls_files
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
@@ -27,7 +28,6 @@ from shared.logs import configure_logging, get_logger
 if TYPE_CHECKING:
     import uvicorn
 
-    from runner.triton.client import EngineClient
 
 log = get_logger()
 
@@ -64,20 +64,9 @@ async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> No
 
 
 async def _load(front: Front, control: Connection, address: EngineAddress) -> None:
-    async def connect() -> EngineClient:
-        from runner.triton.client import EngineClient  # late: gRPC takes longest to import
-
-        return await EngineClient.connect(
-            address.grpc_address,
-            Path(address.feed_path),
-            model=address.model,
-            promised=address.promised,
-            response_timeout=front.settings.response_timeout,
-        )
-
     front.metrics.add_triton(address.metrics_address)
     try:
-        await front.load(Path(address.engine_dir), connect)
+        await front.load(Path(address.engine_dir), lambda: connect_to(address, front.settings))
     except CogTritonError as error:
         failed = error
     except Exception:

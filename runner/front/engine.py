@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.lifecycle.engine_probe import EngineProbe
@@ -20,14 +21,27 @@ from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
+    from runner.lifecycle.control import EngineAddress
     from runner.metrics import Metrics
     from runner.prediction.admission import Admission
     from runner.settings import Settings
     from runner.triton.client import EngineClient
 
 log = get_logger()
+
+
+async def connect_to(address: EngineAddress, settings: Settings) -> EngineClient:
+    """A client that begins to connect to the engine there."""
+    from runner.triton.client import EngineClient  # late: gRPC takes longest to import
+
+    return await EngineClient.connect(
+        address.grpc_address,
+        Path(address.feed_path),
+        model=address.model,
+        promised=address.promised,
+        response_timeout=settings.response_timeout,
+    )
 
 
 class LoadedEngine:

@@ -85,7 +85,7 @@ class Supervisor:
         self._started = time.monotonic()
         self._processes = Processes()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._signalled_twice = asyncio.Event()
+        self._at_once = asyncio.Event()  # a second signal, or nobody is left to be waited for
         self._connection: Connection | None = None  # with the front, or whoever stands in its place
         self._connected = asyncio.Event()
         self._gone = asyncio.Event()  # it was connected, and is no more
@@ -130,7 +130,7 @@ class Supervisor:
                 (self._triton, _TRITON_GRACE_SECONDS),
             ):
                 if process is not None:
-                    await process.end(0 if self._signalled_twice.is_set() else grace)
+                    await process.end(0 if self._at_once.is_set() else grace)
             await self._processes.end_all()
 
     @property
@@ -155,7 +155,7 @@ class Supervisor:
 
     def _on_signal(self) -> None:
         if self._over.done():
-            self._signalled_twice.set()
+            self._at_once.set()
         self._end()
 
     def _end(self) -> None:
@@ -301,6 +301,7 @@ class Supervisor:
 
     async def _serve_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._converse(reader, writer)
+        self._at_once.set()
         self._end()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -331,7 +332,7 @@ class Supervisor:
         """Let the front finish what runs. Another signal, or its death, ends that."""
         if self._ready.is_set() and self._failure is None:
             self._tell(Drain(self._drain_seconds))
-            events = (self._drained, self._gone, self._signalled_twice)
+            events = (self._drained, self._gone, self._at_once)
             waits = {asyncio.create_task(event.wait()) for event in events}
             seconds = self._drain_seconds + _SERVER_GRACE_SECONDS
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

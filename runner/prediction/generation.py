@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from runner.protocol.engine import FinishReason
@@ -52,7 +53,7 @@ class TextGeneration:
         *,
         log_performance: bool = False,
     ) -> None:
-        """`received_at`: the event loop's time at which the prediction came."""
+        """`received_at`: `time.perf_counter()` when it came; uvloop's own clock has only milliseconds."""
         request = prepared.request
         self.prompt_tokens = len(request.input_token_ids)
         self.seed = request.sampling.seed
@@ -74,7 +75,7 @@ class TextGeneration:
         self._tokens: list[int] = []
         self._log_probs: list[LogProbs] = []
         ticket.on_late = self._end_late
-        metrics.sent(self._now() - received_at, self.prompt_tokens)
+        metrics.sent(time.perf_counter() - received_at, self.prompt_tokens)
 
     @property
     def token_count(self) -> int:
@@ -144,7 +145,7 @@ class TextGeneration:
             except StopAsyncIteration:
                 break
             if self._first_token_at is None:
-                self._first_token_at = self._now()
+                self._first_token_at = time.perf_counter()
             chunk = ""
             for output in outputs:
                 before = text.token_count
@@ -198,7 +199,7 @@ class TextGeneration:
         self._closed = True
         self._generation.cancel()  # its text may have ended before it
         self._ticket.leave()
-        self._ended_at = self._now()
+        self._ended_at = time.perf_counter()
         duration, first, rate = self._speed()
         self._metrics.generated(self.token_count, first, duration)
         self._metrics.ended(outcome, code)
@@ -214,12 +215,9 @@ class TextGeneration:
 
     def _speed(self) -> tuple[float, float | None, float | None]:
         """Seconds so far, seconds to the first token, and tokens a second after it."""
-        duration = (self._ended_at or self._now()) - self._received_at
+        duration = (self._ended_at or time.perf_counter()) - self._received_at
         if self._first_token_at is None:
             return duration, None, None
         first = self._first_token_at - self._received_at
         following, generating = self.token_count - 1, duration - first
         return duration, first, following / generating if following > 0 and generating > 0 else None
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 from runner.prediction.generation import TextGeneration
@@ -54,7 +55,7 @@ class Predictor:
         E1001 to E1007, E1104, and E2102 for what was asked.
         What the engine itself refuses is raised by the iteration.
         """
-        received_at = asyncio.get_running_loop().time()
+        received_at = time.perf_counter()
         try:
             ticket = await self.admission.enter(key)
         except CogTritonError as error:

@@ -61,7 +61,7 @@ def test_with_a_model_ordinary_tokens_are_used(state, model_dir):
     tokenizer.save(str(model_dir / "tokenizer.json"))
     state.model = Model("tiny", None, model_dir)
     script = make(state)
-    assert (script["first_token_id"], script["token_count"]) == (7, 10_000)
+    assert (script["first_token_id"], script["token_count"]) == (5, 10_000)
     assert not state.tokenizer_dir.exists()
 
 

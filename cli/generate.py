@@ -1,0 +1,64 @@
+"""`cog-triton generate`: one answer of an engine, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from cli.output import say_json
+from runner.one_shot import loaded
+from runner.prediction.inputs import Inputs
+from shared.logs import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STDIN = "-"
+
+
+def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> None:
+    """Print the answer to `inputs`, those of a prediction, of the engine at a path or URL.
+
+    What is not among them is left to the engine's defaults; without a prompt and messages, the prompt is what
+    stdin gives. Raises E1xxx and E2xxx for the prediction, E4xxx where the engine cannot be served.
+    """
+    # What goes wrong is raised; a log would tell it again.
+    os.environ.setdefault("LOG_LEVEL", "critical")
+    configure_logging()
+    given = {name: value for name, value in inputs.items() if value is not None}
+    if given.get("messages") == STDIN or not given.keys() & {"prompt", "messages"}:
+        given["messages" if "messages" in given else "prompt"] = _typed()
+    asyncio.run(_generate(weights, Inputs(**given), as_json=as_json))  # type: ignore[arg-type] # typer's types
+
+
+def _typed() -> str:
+    """All of stdin; a line end at its end belongs to the typing."""
+    if sys.stdin.isatty():
+        sys.stderr.write("What is asked, and Ctrl-D:\n")
+    return sys.stdin.read().removesuffix("\n")
+
+
+async def _generate(weights: str, inputs: Inputs, *, as_json: bool) -> None:
+    ask = inputs.ask()
+    async with loaded(weights) as predictor:
+        began = time.perf_counter()
+        generation = await predictor.start(ask)
+        texts = []
+        try:
+            async for piece in generation:
+                texts.append(piece.text)
+                if not as_json:
+                    sys.stdout.write(piece.text)
+                    sys.stdout.flush()
+        finally:
+            generation.close()
+            if texts and not as_json:
+                sys.stdout.write("\n")
+                sys.stdout.flush()
+        metrics = generation.facts() | generation.results()
+        metrics["predict_time"] = round(time.perf_counter() - began, 6)
+    if as_json:
+        say_json({"output": "".join(texts), "finish_reason": generation.finish_reason, "metrics": metrics})
