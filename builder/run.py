@@ -1,6 +1,7 @@
 """Cog predictor of the builder: a config in, engine.tar out.
 
-`BUILDER_OUTPUT_DIR` names the directory that engine.tar is written to (default /src).
+`BUILDER_OUTPUT_DIR` names the directory that engine.tar is written to (default /src); `HF_TOKEN` is the token
+of builds that send none.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ class Builder(cog.BaseRunner):
         self,
         config: str = cog.Input(description="The build config: an http(s) or data: URL, or a path here."),
         hf_token: cog.Secret | None = cog.Input(
-            description="Hugging Face token, for a model that is private or gated.", default=None
+            description="Hugging Face token, for a model that is private or gated; not sent: HF_TOKEN.",
+            default=None,
         ),
     ) -> cog.Path:
         """Build the engine. Raises E3xxx."""
         output = cog.Path(os.environ.get("BUILDER_OUTPUT_DIR", "/src")) / "engine.tar"
-        token = hf_token.get_secret_value() if hf_token else None
+        token = hf_token.get_secret_value() if hf_token else os.environ.get("HF_TOKEN")
         build(config, output, hf_token=token, progress=stderr_progress())
         return output

@@ -8,6 +8,7 @@ taken up where it broke, and of a fetch that failed the files that were whole ar
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -179,6 +180,8 @@ class HubModel:
                 free = readable(shutil.disk_usage(_cache()).free) if _cache().is_dir() else "nothing"
                 reason = f"{_cache()} was full before all of {self.name} was there; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
+            case PermissionError():
+                reason = f"{_cache()} cannot be written to by the user {os.getuid()}"
             case OSError(strerror=str(text)):
                 reason = text
             case _:

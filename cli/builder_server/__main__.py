@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 import uvloop
 
 import builder
+from cli.builder_server.archive import Archive
 from cli.builder_server.work import BuildWork
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
@@ -26,7 +27,7 @@ from runner.front.server import make_server
 from runner.prediction.admission import Admission
 from runner.settings import Settings
 from shared.cog.server import listen
-from shared.errors import CogTritonError, PredictionNotFound
+from shared.errors import CogTritonError
 from shared.logs import configure_logging, register_secret
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _PACKAGE = Path(builder.__file__ or "").parent
-_PIECE = 1 << 20
 _GRACE_SECONDS = 5
 
 
@@ -47,10 +47,9 @@ class BuilderServer:
 
     def __init__(self, settings: Settings, directory: Path) -> None:
         """`directory` is where engine.tar is written. Raises E4002."""
-        self._archive = directory / "engine.tar"
+        self._archive = Archive(directory / "engine.tar")
         self._addresses = allowed_addresses(settings)
         self._admission = Admission(1)
-        self._last = ""
         self._webhooks = Webhooks(self._addresses)
         self.app = App(settings.max_body_bytes)
         self._cog = CogApi(
@@ -63,7 +62,7 @@ class BuilderServer:
         health = Health(self._admission)
         health.add_to(self.app)
         health.ready(lambda: True)
-        self.app.router.add("GET", "/predictions/{id}/output", self._send)
+        self.app.router.add("GET", "/predictions/{id}/output", self._archive.send)
 
     async def close(self) -> None:
         """Cancel what runs."""
@@ -74,32 +73,26 @@ class BuilderServer:
         upload = None
         if asked.output_address is not None:
             await self._addresses.check(asked.output_address)
-            upload = (self._addresses, f"{asked.output_address.rstrip('/')}/{self._archive.name}")
+            upload = (self._addresses, _address_of_file(asked.output_address, self._archive.path.name))
         token = asked.inputs.get("hf_token")
         if token:
             register_secret(token)
         ticket = await self._admission.enter()
-        self._last = prediction_id
         host = request.header(b"host") or "localhost"
-        address = f"{request.scope['scheme']}://{host}/predictions/{prediction_id}/output"
-        return BuildWork(asked.inputs["config"], token, self._archive, ticket, address, upload)
+        return BuildWork(
+            asked.inputs["config"],
+            token,
+            self._archive.path,
+            ticket,
+            f"{request.scope['scheme']}://{host}/predictions/{prediction_id}/output",
+            upload,
+            lambda sha256: self._archive.built(prediction_id, sha256),
+        )
 
-    async def _send(self, request: Request) -> None:
-        """The archive, as long as no later build may have replaced it."""
-        if request.variables["id"] != self._last or self._admission.count:
-            raise PredictionNotFound
-        try:
-            archive = await asyncio.to_thread(self._archive.open, "rb")
-        except OSError:
-            raise PredictionNotFound from None
-        with archive:
-            size = os.fstat(archive.fileno()).st_size
-            headers = ((b"content-type", b"application/x-tar"), (b"content-length", b"%d" % size))
-            await request.stream(200, headers)
-            if request.method != "HEAD":
-                while piece := await asyncio.to_thread(archive.read, _PIECE):
-                    await request.send(piece)
-            await request.end()
+
+def _address_of_file(address: str, name: str) -> str:
+    """Where a file goes: below `address`; to it alone where it has a query, as those that are signed."""
+    return address if urlsplit(address).query else f"{address.rstrip('/')}/{name}"
 
 
 async def serve(settings: Settings, directory: Path, listener: socket.socket) -> None:
@@ -120,6 +113,8 @@ def main() -> int:
     try:
         configure_logging()
         settings = Settings.from_environment(os.environ)
+        if token := os.environ.get("HF_TOKEN"):
+            register_secret(token)
         directory = Path(os.environ.get("BUILDER_OUTPUT_DIR") or "/src")
         uvloop.run(serve(settings, directory, listen(options.host, options.port)))
     except CogTritonError as error:

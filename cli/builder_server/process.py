@@ -1,20 +1,33 @@
 """One build in a process of its own: `python -m cli.builder_server.process CONFIG OUTPUT`.
 
-HF_TOKEN is the token. SIGTERM ends the build and removes what it made. The text of a coded error is written
-to the standard output, and the exit status is 1 then.
+HF_TOKEN is the token. SIGTERM ends the build and removes what it made. The standard output has JSON objects,
+one a line: `{"step", "done", "total"}` (bytes, null where not known), and at the end `{"sha256", "size"}` of
+OUTPUT or `{"error"}`, the text of a coded error, with the exit status 1.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder.pipeline import build
 from shared.errors import CogTritonError, GenericError
 from shared.logs import configure_logging
 from shared.progress import stderr_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shared.progress import Progress, StepProgress
+
+_QUIET_SECONDS = 0.5
 
 
 def main() -> int:
@@ -22,18 +35,51 @@ def main() -> int:
     configure_logging()
     signal.signal(signal.SIGTERM, _end)
     _, config, output = sys.argv
+    server = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is for people
+
+    def tell(**what: object) -> None:
+        server.write(json.dumps(what) + "\n")
+
+    progress = _Told(stderr_progress(), tell)
     try:
-        build(config, Path(output), hf_token=os.environ.get("HF_TOKEN"), progress=stderr_progress())
+        build(config, Path(output), hf_token=os.environ.get("HF_TOKEN"), progress=progress)
+        with progress.step("digest"), Path(output).open("rb") as archive:
+            sha256 = hashlib.file_digest(archive, "sha256").hexdigest()
     except CogTritonError as error:
-        sys.stdout.write(str(error))
+        tell(error=str(error))
         return 1
     except Exception:
         import structlog
 
         structlog.get_logger().exception("the build failed")
-        sys.stdout.write(str(GenericError()))
+        tell(error=str(GenericError()))
         return 1
+    tell(sha256=sha256, size=Path(output).stat().st_size)
     return 0
+
+
+class _Told:
+    """Tells the server of each step, twice a second at most, what `shown` shows people."""
+
+    def __init__(self, shown: Progress, tell: Callable[..., None]) -> None:
+        self._shown = shown
+        self._tell = tell
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[StepProgress]:
+        with self._shown.step(name) as show:
+            last = time.monotonic()
+
+            def advance(done: int, total: int | None = None) -> None:
+                nonlocal last
+                show(done, total)
+                if time.monotonic() - last >= _QUIET_SECONDS:
+                    last = time.monotonic()
+                    self._tell(step=name, done=done, total=total)
+
+            self._tell(step=name, done=0, total=None)
+            yield advance
 
 
 def _end(number: int, _frame: object) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import json
 import os
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from runner.front.cog.prediction import Log
 from runner.front.outbound import put_file
 from shared.errors import GenericError, from_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from runner.front.addresses import Addresses
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from runner.prediction.admission import Ticket
 
 _END_SECONDS = 30
+_MOST_LINE = 1 << 20  # bytes of what a build tells at once
 
 
 class BuildWork:
-    """What `Prediction` follows: what the build says, and the address of engine.tar at the end."""
+    """What `Prediction` follows: what the build says, and at the end where engine.tar is and what it is."""
 
     def __init__(
         self,
@@ -33,9 +36,11 @@ class BuildWork:
         ticket: Ticket,
         address: str,
         upload: tuple[Addresses, str] | None,
+        on_built: Callable[[str], None],
     ) -> None:
-        """`address`: where `archive` can be had; `upload`: where it is sent instead."""
-        self.output: str | None = None
+        """`address`: where `archive` can be had; `upload`: where it is sent instead. `on_built` is told its
+        SHA-256 when it is there.
+        """
         self.finish_reason: str | None = None
         self._config = config
         self._token = token
@@ -43,6 +48,8 @@ class BuildWork:
         self._ticket = ticket
         self._address = address
         self._upload = upload
+        self._on_built = on_built
+        self._told: dict[str, object] = {}
         self._task: asyncio.Task[None] | None = None
         self._said: asyncio.Queue[Log | None] = asyncio.Queue()
 
@@ -68,6 +75,10 @@ class BuildWork:
             self._task.result()
         raise StopAsyncIteration
 
+    def told(self) -> dict[str, object]:
+        """While it runs `progress`: a `step`, and how much of it is `done`; then `output` and `file`."""
+        return self._told
+
     def facts(self) -> dict[str, object]:
         """None."""
         return {}
@@ -87,30 +98,40 @@ class BuildWork:
         self._ticket.leave()
 
     async def _run(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if name != "HF_TOKEN"}
-        if self._token:
-            environment["HF_TOKEN"] = self._token
+        try:
+            self._told = await self._built()
+        except BaseException:
+            self._told = {}
+            raise
+
+    async def _built(self) -> dict[str, object]:
+        """What is told at the end."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "cli.builder_server.process", self._config, str(self._archive)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environment,
+            env={**os.environ, "HF_TOKEN": self._token} if self._token else None,
             start_new_session=True,
+            limit=_MOST_LINE,
         )
         try:
-            _, told = await asyncio.gather(self._pass_on(process), _all_of(process.stdout))
+            _, last = await asyncio.gather(self._pass_on(process), self._listen(process))
             status = await process.wait()
         except asyncio.CancelledError:
             await _end(process)
             raise
         if status != 0:
-            raise from_text(told) or GenericError()
-        if self._upload is None:
-            self.output = self._address
-        else:
-            self.output = await put_file(*self._upload, self._archive)
+            raise from_text(last.get("error", "")) or GenericError()
+        self._on_built(last["sha256"])
+        output = self._address
+        if self._upload is not None:
+            output = await put_file(*self._upload, self._archive, lambda sent: self._uploaded(sent, last))
+        return {"output": output, "file": {"path": str(self._archive), **last}}
+
+    def _uploaded(self, sent: int, file: dict[str, Any]) -> None:
+        self._told = {"progress": {"step": "upload", "done": sent, "total": file["size"]}}
 
     async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
         """What the build says, to our own log and to the client."""
@@ -122,9 +143,15 @@ class BuildWork:
             if said := decoder.decode(data):
                 self._said.put_nowait(Log(said))
 
-
-async def _all_of(stream: asyncio.StreamReader | None) -> str:
-    return "" if stream is None else (await stream.read()).decode(errors="replace")
+    async def _listen(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+        """The last that it tells us; before that, how far it is."""
+        assert process.stdout is not None
+        last: dict[str, Any] = {}
+        async for line in process.stdout:
+            last = json.loads(line)
+            if "step" in last:
+                self._told = {"progress": last}
+        return last
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -131,20 +131,31 @@ class Request:
         """Answer with the status of the error; `content`: in another form than that of Cog's API."""
         await self.respond_json(status_of(error), content or refusal(error), *retry_after(error))
 
+    async def hand_to(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        """Let another ASGI application answer, as long as the client is there."""
+        gone = asyncio.Event()
+
+        async def send(message: Message) -> None:
+            if gone.is_set():
+                raise Disconnected
+            if message["type"] == "http.response.start":
+                self.started = True
+                message = {**message, "headers": [*message["headers"], *self.headers]}
+            await self._send(message)
+
+        self.on_disconnect(gone.set)
+        await app(self.scope, self._receive, send)
+
     async def events(self, *headers: Header) -> None:
         """Begin an answer that is an event stream; then `send` events, and `end` it."""
         await self._start(200, (*_EVENTS, *headers))
 
-    async def stream(self, status: int, headers: Iterable[Header]) -> None:
-        """Begin an answer of several parts; then `send` them, and `end` it."""
-        await self._start(status, headers)
-
     async def send(self, data: bytes) -> None:
-        """Some events, or some of a body. Waits while the client is behind by more than its buffer holds."""
+        """Some events. Waits while the client is behind by more than its buffer holds."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
-        """End what `events` or `stream` began."""
+        """End what `events` began."""
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _start(self, status: int, headers: Iterable[Header]) -> None:

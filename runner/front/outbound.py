@@ -15,7 +15,7 @@ from shared.errors import UploadFailed
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from runner.front.addresses import Addresses
@@ -57,15 +57,17 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
     )
 
 
-async def put_file(addresses: Addresses, address: str, path: Path) -> str:
+async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
     """Send a file with PUT, as it is read; where it is now, which the answer may say in `Location`.
 
-    Raises E1326 for an address that nothing is sent to, E1330 when it does not take the file.
+    `progress` is told how many bytes have been sent. Raises E1326 for an address that nothing is sent to,
+    E1330 when it does not take the file.
     """
 
     async def content() -> AsyncIterator[bytes]:
         with path.open("rb") as file:
             while piece := await asyncio.to_thread(file.read, _PIECE):
+                progress(file.tell() - len(piece))
                 yield piece
 
     size = path.stat().st_size  # noqa: ASYNC240 - one look

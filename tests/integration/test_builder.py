@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -17,6 +18,7 @@ import pytest
 
 from builder.pipeline import build
 from demo.cog_server import CogServer
+from runner.weights.fetch import fetch_weights
 from shared.artifact import extract_archive
 from shared.errors import CheckpointInvalid, UnsupportedArchitecture, UploadFailed
 from shared.layout import PROJECT_ROOT, Layout
@@ -25,6 +27,7 @@ from tests.support.hub import Hub, Repository
 
 DEMO = PROJECT_ROOT / "demo/model"
 TOKEN = "hf_do_not_tell_anyone"
+OWN_TOKEN = "hf_of_the_builder_itself"
 
 
 def config(model, **keys):
@@ -130,6 +133,7 @@ def served(tmp_path_factory):
             "HF_ENDPOINT": hub.url,
             "HF_HOME": str(directory / "huggingface"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_TOKEN": OWN_TOKEN,
             "TMPDIR": str(served.scratch),
             "WEBHOOK_ALLOW": uploads.url,
         }
@@ -143,12 +147,100 @@ def served(tmp_path_factory):
         uploads.shutdown()
 
 
-def test_an_engine_comes_back_from_cog(served):
+def test_the_answer_says_where_the_engine_is_and_what(served):
     answer = served.predict(config=config("demo/model"))
     assert answer["status"] == "succeeded", answer
-    archive = httpx2.get(answer["output"])
-    assert archive.headers["content-type"] == "application/x-tar"
-    assert archive.content == (served.output / "engine.tar").read_bytes()
+    archive = (served.output / "engine.tar").read_bytes()
+    digest = hashlib.sha256(archive).hexdigest()
+    assert answer["file"] == {
+        "path": str(served.output / "engine.tar"),
+        "sha256": digest,
+        "size": len(archive),
+    }
+    fetched = httpx2.get(answer["output"])
+    assert fetched.headers["content-type"] == "application/x-tar"
+    assert fetched.headers["etag"] == f'"{digest}"'
+    assert fetched.content == archive
+
+
+def test_ranges_of_an_engine(served):
+    answer = served.predict(config=config("demo/model"))
+    archive = (served.output / "engine.tar").read_bytes()
+
+    def get(**headers):
+        return httpx2.get(
+            answer["output"], headers={name.replace("_", "-"): headers[name] for name in headers}
+        )
+
+    part = get(range="bytes=512-1023")
+    assert (part.status_code, part.content) == (206, archive[512:1024])
+    assert part.headers["content-range"] == f"bytes 512-1023/{len(archive)}"
+    assert get(range="bytes=-100").content == archive[-100:]
+    assert get(range=f"bytes={len(archive)}-").status_code == 416
+    same = f'"{answer["file"]["sha256"]}"'
+    assert get(range="bytes=0-9", if_range=same).status_code == 206
+    assert get(range="bytes=0-9", if_range='"another"').content == archive
+    head = httpx2.head(answer["output"])
+    assert (head.headers["content-length"], head.content) == (str(len(archive)), b"")
+
+
+def test_a_runner_takes_the_engine_from_there(served, tmp_path):
+    answer = served.predict(config=config("demo/model"))
+    fetched = fetch_weights(answer["output"], tmp_path, check=lambda _: None, max_bytes=1 << 30)
+    assert (fetched.path / "engine/model.bin").is_file()
+
+
+def test_an_engine_can_be_had_until_the_next_one_is_there(served):
+    first = served.predict(config=config("demo/model"))["output"]
+    served.hub.repositories["demo/later"] = Repository(DEMO)
+    with served.hub.holding():
+        later = asynchronous(served, "later", config("demo/later"))
+        assert httpx2.get(first).status_code == 200
+        assert httpx2.get(f"{later}/output").status_code == 404
+    wait_for(lambda: httpx2.get(later).json()["status"] == "succeeded")
+    assert httpx2.get(first).status_code == 404
+    assert httpx2.get(httpx2.get(later).json()["output"]).status_code == 200
+
+
+def test_a_build_in_the_background_tells_how_far_it_is(served):
+    served.hub.repositories["demo/watched"] = Repository(DEMO)
+    with served.hub.holding():
+        watched = asynchronous(served, "watched", config("demo/watched"))
+        wait_for(lambda: httpx2.get(watched).json().get("progress", {}).get("step") == "download")
+        running = httpx2.get(watched).json()
+        assert running["status"] == "processing"
+        assert running["progress"].keys() == {"step", "done", "total"}
+        assert "step started" in running["logs"]
+    wait_for(lambda: httpx2.get(watched).json()["status"] == "succeeded")
+    ended = httpx2.get(watched).json()
+    assert "progress" not in ended
+    assert ended["file"]["size"] == (served.output / "engine.tar").stat().st_size
+
+
+def asynchronous(served, prediction_id, source):
+    """The address of a prediction that has begun."""
+    address = f"{served.url}/predictions/{prediction_id}"
+    body = {"input": {"config": source}}
+    started = httpx2.put(address, json=body, headers={"Prefer": "respond-async"})
+    assert started.status_code == 202
+    return address
+
+
+def test_an_engine_is_sent_to_an_address_that_was_signed_for_it(served):
+    signed = f"{served.uploads.url}/bucket/key?X-Amz-Signature=abc&X-Amz-Expires=60"
+    answer = served.predict({"output_file_prefix": signed}, config=config("demo/model"))
+    assert answer["output"] == f"{served.uploads.url}/bucket/key"
+    path = signed.removeprefix(served.uploads.url)
+    assert served.uploads.received[path] == (served.output / "engine.tar").read_bytes()
+
+
+def test_the_builders_own_token_is_taken_when_none_is_sent(served):
+    served.hub.repositories["demo/own"] = Repository(DEMO, token=OWN_TOKEN)
+    assert served.predict(config=config("demo/own"))["status"] == "succeeded"
+    served.hub.repositories["demo/theirs"] = Repository(DEMO, token=TOKEN)
+    assert served.predict(config=config("demo/theirs"))["error"].startswith("E3100 ModelNotFound")
+    assert served.predict(config=config("demo/theirs"), hf_token=TOKEN)["status"] == "succeeded"
+    assert OWN_TOKEN not in served.log.read_text()
 
 
 def test_what_a_build_says_comes_as_events(served):

@@ -26,15 +26,14 @@ class Work(Protocol):
     """What a prediction follows to its end: text as it comes, or one output when it is there."""
 
     @property
-    def output(self) -> str | None:
-        """At the end, where the output is no text: its address."""
-
-    @property
     def finish_reason(self) -> str | None:
         """`cancelled`, or another one, at the end."""
 
     def __aiter__(self) -> AsyncIterator[Chunk | Log]:
         """The text, and what is said beside it. Raises coded errors."""
+
+    def told(self) -> dict[str, object]:
+        """What is told of it beside its text: how far it is, at the end an `output` that is no text."""
 
     def facts(self) -> dict[str, object]:
         """Metrics that are known when it begins."""
@@ -78,7 +77,7 @@ class Prediction:
         """What its work has said, the last of it."""
         self.log_length = 0
         """How many characters its work has said."""
-        self._file: str | None = None
+        self._told: dict[str, object] = {}
         self.error: CogTritonError | None = None
         self.metrics: dict[str, object] = {}
         self.created_at = _now()
@@ -97,17 +96,16 @@ class Prediction:
         return self.completed_at is not None
 
     def view(self) -> dict[str, Any]:
-        """As Cog tells of it; keys in Cog's order, which is that of the alphabet."""
+        """As Cog tells of it."""
         view: dict[str, Any] = {}
         if self.error is not None:
             view["error"] = str(self.error)
             view["error_code"] = self.error.code
         view |= {"id": self.id, "logs": self.logs, "metrics": self.metrics}
-        if self._file is not None:
-            view["output"] = self._file
-        elif self.output or self.status == SUCCEEDED:
+        if self.output or self.status == SUCCEEDED:
             view["output"] = self.output
-        return view | {"status": self.status}
+        told = self._told if self._work is None else self._work.told()
+        return view | told | {"status": self.status}
 
     def full_view(self) -> dict[str, Any]:
         """With what was asked, and when."""
@@ -159,7 +157,6 @@ class Prediction:
             output.append(text)
             for tell in on_change:
                 tell("output")
-        self._file = work.output
         self._end(CANCELED if work.finish_reason == "cancelled" else SUCCEEDED)
 
     async def _say(self, log: Log, send: Callable[[bytes], Awaitable[None]] | None) -> None:
@@ -187,6 +184,7 @@ class Prediction:
             results = self._work.results()
             self._results = list(results)
             self.metrics |= results
+            self._told = self._work.told()
             self._work = None
         self.metrics["predict_time"] = round(time.perf_counter() - self._began, 6)
         self.metrics = dict(sorted(self.metrics.items()))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 class TextWork:
     """What `Prediction` follows."""
 
-    output: str | None = None
-
     def __init__(self, generation: TextGeneration) -> None:
         self._generation = generation
         self.facts = generation.facts
@@ -24,6 +22,10 @@ class TextWork:
 
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self._generation
+
+    def told(self) -> dict[str, object]:
+        """Nothing but the text."""
+        return {}
 
     @property
     def finish_reason(self) -> str | None:

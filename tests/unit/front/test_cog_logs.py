@@ -18,7 +18,7 @@ class Text:
 class Work:
     """Says and gives these."""
 
-    output = finish_reason = None
+    finish_reason = None
 
     def __init__(self, *pieces: Log | Text) -> None:
         self._pieces = pieces
@@ -31,7 +31,7 @@ class Work:
     def facts(self) -> dict[str, object]:
         return {}
 
-    results = facts
+    results = told = facts
 
     def cancel(self) -> None: ...
 
