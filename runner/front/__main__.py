@@ -19,7 +19,7 @@ import uvloop
 
 from runner.front.engine import connect_to
 from runner.front.front import Front
-from runner.front.server import make_server, tls_files
+from runner.front.server import acceptors, make_server, tls_files
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
 from runner.settings import Settings
 from shared.errors import CogTritonError, GenericError
@@ -41,7 +41,7 @@ async def serve(settings: Settings, control_path: str, listener: socket.socket) 
     server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     obeying = asyncio.create_task(_obey(front, control, server))
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=acceptors(listener))
     finally:
         obeying.cancel()
         await asyncio.gather(obeying, return_exceptions=True)

@@ -13,6 +13,7 @@ from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from runner.front.http import Receive, Scope, Send
+    from runner.front.router import Handler
 
 log = get_logger()
 
@@ -30,7 +31,6 @@ class App:
             return
         request = Request(scope, receive, send, self._max_body_bytes)
         try:
-            await self._turns.take()
             trace(request)
             await self._answer(request)
         except Disconnected:
@@ -42,6 +42,19 @@ class App:
             await self._fail(request, GenericError())
         finally:
             request.close()
+
+    def in_turn(self, handler: Handler) -> Handler:
+        """`handler`, for requests that are work: of a burst they begin a few at a time.
+
+        Who cancels, or asks how the runner is, does not wait behind them: a front that is merely busy would
+        be taken for one that hangs.
+        """
+
+        async def handle(request: Request) -> None:
+            await self._turns.take()
+            await handler(request)
+
+        return handle
 
     async def _answer(self, request: Request) -> None:
         path = request.scope["raw_path"].decode("latin-1")

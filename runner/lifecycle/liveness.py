@@ -1,13 +1,18 @@
-"""Whether an HTTP server answers at all: one that hangs is not seen otherwise."""
+"""Whether an HTTP server answers at all: one that hangs is not seen otherwise.
+
+It is asked over one connection that is kept. Under a flood of others a new one is refused, or waits to be
+accepted, while the server does its work: it would be killed with all that it serves for being busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import re
 
 _INTERVAL_SECONDS = 1.0
 _DEADLINE_SECONDS = 5.0
 _MOST_FAILURES = 2
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 async def wait_until_hung(host: str, port: int, path: str, *, tls: bool) -> None:
@@ -16,24 +21,58 @@ async def wait_until_hung(host: str, port: int, path: str, *, tls: bool) -> None
     Any answer counts, also one that refuses. Begin when it listens.
     """
     failures = 0
-    while failures < _MOST_FAILURES:
-        await asyncio.sleep(_INTERVAL_SECONDS)
+    client = _Client(host, port, path, tls=tls)
+    try:
+        while failures < _MOST_FAILURES:
+            await asyncio.sleep(_INTERVAL_SECONDS)
+            failures = 0 if await client.is_answered() else failures + 1
+    finally:
+        client.close()
+
+
+class _Client:
+    def __init__(self, host: str, port: int, path: str, *, tls: bool) -> None:
+        self._host, self._port, self._path, self._tls = host, port, path, tls
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def is_answered(self) -> bool:
+        """Whether there is an answer in time."""
+        answered = False
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
-                answered = await _answers(host, port, path, tls=tls)
+                answered = await self._ask() or await self._ask_anew()  # it may have been closed meanwhile
         except (OSError, TimeoutError):
-            answered = False
-        failures = 0 if answered else failures + 1
+            pass
+        if not answered:
+            self.close()
+        return answered
 
+    async def _ask_anew(self) -> bool:
+        self.close()
+        ssl = _trust_all() if self._tls else None
+        self._streams = await asyncio.open_connection(self._host, self._port, ssl=ssl)
+        return await self._ask()
 
-async def _answers(host: str, port: int, path: str, *, tls: bool) -> bool:
-    reader, writer = await asyncio.open_connection(host, port, ssl=_trust_all() if tls else None)
-    try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-        return (await reader.readline()).startswith(b"HTTP/")
-    finally:
-        with contextlib.suppress(OSError):
-            writer.transport.abort()
+    async def _ask(self) -> bool:
+        """Whether there is an answer before the connection ends."""
+        if self._streams is None:
+            return False
+        reader, writer = self._streams
+        writer.write(f"GET {self._path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if length := _LENGTH.search(head):
+                await reader.readexactly(int(length[1]))
+            else:
+                self.close()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+        return head.startswith(b"HTTP/")
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
 
 
 def _trust_all() -> object:

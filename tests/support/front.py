@@ -14,7 +14,7 @@ import uvloop
 
 from runner.front.front import Front
 from runner.front.protocol import Bounds, bounded
-from runner.front.server import make_server, tls_files
+from runner.front.server import acceptors, make_server, tls_files
 from runner.settings import Settings
 from shared.cog.server import listen
 from tests.support.fake_engine_client import EVERYTHING, FakeEngineClient
@@ -58,7 +58,7 @@ async def serving(
         return client
 
     server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # pytest has its own
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    task = asyncio.create_task(server.serve(sockets=acceptors(listener)))
     port = listener.getsockname()[1]
     try:
         while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody

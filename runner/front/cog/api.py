@@ -55,8 +55,8 @@ class CogApi:
         for method, path, handler in (
             ("GET", "/", self._index),
             ("GET", "/openapi.json", self._openapi),
-            ("POST", "/predictions", self._create),
-            ("PUT", "/predictions/{id}", self._put),
+            ("POST", "/predictions", app.in_turn(self._create)),
+            ("PUT", "/predictions/{id}", app.in_turn(self._put)),
             ("GET", "/predictions/{id}", self._get),
             ("POST", "/predictions/{id}/cancel", self._cancel),
         ):

@@ -69,8 +69,8 @@ class OpenAIApi:
             ("GET", "/v1/models", self._models),
             ("GET", "/v1/models/{model}", self._one_model),
             ("GET", "/v1/models/{owner}/{model}", self._one_model),
-            ("POST", "/v1/completions", self._completions),
-            ("POST", "/v1/chat/completions", self._chat_completions),
+            ("POST", "/v1/completions", app.in_turn(self._completions)),
+            ("POST", "/v1/chat/completions", app.in_turn(self._chat_completions)),
             ("POST", "/tokenize", self._tokenize),
             ("POST", "/detokenize", self._detokenize),
         ):
