@@ -119,7 +119,7 @@ class _Lines:
             lines.append(self._rest)
             self._rest = b""
         for line in lines:
-            if text := line.decode(errors="replace").strip():
+            if text := line.decode(errors="replace").rstrip():
                 self._on_line(text)
 
 

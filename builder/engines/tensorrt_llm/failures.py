@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from builder.convert import failure, without_folders
+from builder.tracebacks import is_exception, without_sources
 from shared.errors import (
     CheckpointInvalid,
     CogTritonError,
@@ -21,11 +22,13 @@ from shared.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
 _MAX_REASON = 300
 # What the wrappers of TensorRT-LLM put around the message itself.
-_PREFIX = re.compile(r"^(\[(\d\S*|TRT-LLM|TRT|[A-Z])\] )*(\[TensorRT-LLM\]\[ERROR\] )?(Assertion failed: )?")
+_PREFIX = re.compile(
+    r"^(\[rank\d+\]: )?(\[(\d\S*|TRT-LLM|TRT|[A-Z])\] )*(\[TensorRT-LLM\]\[ERROR\] )?(Assertion failed: )?"
+)
 _BACKTRACE = re.compile(r" \(/?\S*:\d+\)$")
 
 _Make = Callable[[str, re.Match[str], str], CogTritonError]  # of the step, what was found, and its line
@@ -40,7 +43,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
         ),
     ),
     (
-        (r"Cannot export tensorrt_llm checkpoint for model [^{\s]\S*: ([^{\s]\S*?)\. ",),
+        (r"Cannot export tensorrt_llm checkpoint for model \S+: (\S+?)\. ",),
         lambda _step, found, _line: UnsupportedArchitecture(
             architecture=found[1], supported="those that docs/tensorrt_llm.md names for quantize.py"
         ),
@@ -118,21 +121,22 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
 _COMPILED = tuple((re.compile("|".join(patterns)), make) for patterns, make in _RULES)
 # These say only that something else went wrong.
 _FOLLOWS = re.compile(r"(Engine building|Checkpoint conversion) failed, please check (the )?error log")
-_COMPLAINS = re.compile(r"\[E\] |\[ERROR\]|^\w*(Error|Exception)\b")
+_COMPLAINS = re.compile(r"\[E\] |\[ERROR\]")
 
 
-def coded(step: str, status: int, lines: Sequence[str]) -> CogTritonError:
-    """The error for a tool of the step `step` that ended with `status`, after `lines` of output."""
+def coded(step: str, status: int, output: Iterable[str]) -> CogTritonError:
+    """The error for a tool of the step `step` that ended with `status`, after `output`."""
+    lines = list(without_sources(output))
     for pattern, make in _COMPILED:
         for line in lines:
             if found := pattern.search(line):
                 return make(step, found, _plain(line))
     causes = [line for line in lines if not _FOLLOWS.search(line)]
-    complaints = [line for line in causes if _COMPLAINS.search(line)]
+    complaints = [line for line in causes if _COMPLAINS.search(line) or is_exception(line)]
     return failure(step, status, [_plain((complaints or causes)[-1])] if causes else [])
 
 
 def _plain(line: str) -> str:
     """A line of a log or traceback without what stands around its message, and without paths."""
-    text = without_folders(_BACKTRACE.sub("", _PREFIX.sub("", line))).rstrip(".")
+    text = without_folders(_BACKTRACE.sub("", _PREFIX.sub("", line.strip()))).rstrip(".")
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}..."

@@ -88,3 +88,52 @@ def test_long_lines_are_cut():
 
 def test_a_tool_that_said_nothing():
     assert "it said nothing" in str(coded("build", 3, []))
+
+
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/app/examples/convert_checkpoint.py", line 210, in <module>
+    main()
+  File "/app/tensorrt_llm/models/{file}.py", line 17, in convert
+    {source}
+    ^^^^^^^^^^^^^^^^^^^^^^^^^
+{exception}
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank0]: "])
+@pytest.mark.parametrize(
+    ("source", "exception", "error", "words"),
+    [
+        (
+            """raise ValueError(f"Unsupported model architecture: {architecture}")""",
+            "ValueError: Unsupported model architecture: FooForCausalLM",
+            UnsupportedArchitecture,
+            "'FooForCausalLM' cannot be converted",
+        ),
+        (
+            """raise ValueError(f"{part.name} is not divisible by {ranks}")""",
+            "ValueError: lm_head is not divisible by 3",
+            CheckpointInvalid,
+            r"converted: ValueError: lm_head is not divisible by 3\.",
+        ),
+        (
+            """raise Trouble(f"{what} error: argument --{name}: is wrong")""",
+            "some.package.TroubleError: the pump is dry",
+            ConversionFailed,
+            r"status 1: some\.package\.TroubleError: the pump is dry\.",
+        ),
+    ],
+)
+def test_the_exception_is_told_not_the_source_that_raises_it(prefix, source, exception, error, words):
+    text = TRACEBACK.format(file="modeling", source=source, exception=exception)
+    lines = [f"{prefix}{line}" for line in text.splitlines()]
+    for output in (lines, lines[4:], [*lines, "1 process was ended"]):
+        found = coded("convert_to_ft", 1, output)
+        assert type(found) is error
+        assert re.search(words, str(found))
+        assert "{" not in str(found)
+
+
+def test_a_tool_whose_output_is_indented_is_told_all_the_same():
+    assert "status 1: it is full" in str(coded("build", 1, ["[TRT-LLM] [I] Building", "   it is full"]))
