@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import EngineArchiveMalformed, WeightsNotFound
+from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
 
 from .manifest import CONFIG, MANIFEST, Manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_BACKEND = re.compile(r'^\s*backend\s*:\s*"(\w+)"', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class EngineDirectory:
-    """Where the parts of an unpacked engine are. Raises E4201 when there is no engine at `path`.
+    """Where the parts of an unpacked engine are. Raises E4106 and E4201 when there is no engine at `path`.
 
     Archives of the time before manifests are flat: all their files lie in one directory.
     """
@@ -26,6 +29,7 @@ class EngineDirectory:
 
     def __post_init__(self) -> None:
         if not (self.path / CONFIG).is_file():
+            _refuse_model_repository(self.path)
             raise WeightsNotFound(source=self.path)
 
     @cached_property
@@ -60,3 +64,13 @@ class EngineDirectory:
     def _part(self, name: str) -> Path:
         part = self.path / name
         return part if part.is_dir() else self.path
+
+
+def _refuse_model_repository(path: Path) -> None:
+    """Raise E4106 for a model repository that is for other backends than ours."""
+    configs = [config.read_text(errors="replace") for config in path.glob("*/config.pbtxt")]
+    backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
+    if backends:
+        inside = next(iter(sorted(path.glob(f"*/1/{CONFIG}"))), None)
+        engine = "the engine itself" if inside is None else f"the engine in it, {inside.parent},"
+        raise ModelRepositoryNotServed(path=path, backends=", ".join(backends), engine=engine)

@@ -140,6 +140,16 @@ class EngineArchiveTooLarge(CogTritonError):
     remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it is as large as that."
 
 
+class ModelRepositoryNotServed(CogTritonError):
+    code = "E4106"
+    fixed_by = FixedBy.OPERATOR
+    message = (
+        "{path} is a model repository for Triton, and its backends ({backends}) are not here: those of"
+        " NVIDIA's inflight_batcher_llm are in no package."
+    )
+    remedy = "Name {engine} instead; `cog-triton model-repository` writes a repository for it."
+
+
 class WeightsUnreachable(CogTritonError):
     code = "E4200"
     fixed_by = FixedBy.OPERATOR

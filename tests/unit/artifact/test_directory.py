@@ -1,7 +1,7 @@
 import pytest
 
 from shared.artifact import EngineDirectory
-from shared.errors import EngineArchiveMalformed, WeightsNotFound
+from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
 from tests.unit.artifact.archives import CONTENTS, extract, listing, made
 
 
@@ -25,6 +25,20 @@ def test_an_old_engine_is_flat(tmp_path):
 def test_there_must_be_an_engine(tmp_path, name):
     with pytest.raises(WeightsNotFound):
         EngineDirectory(tmp_path / name)
+
+
+def test_a_model_repository_is_none(tmp_path):
+    (tmp_path / "tensorrt_llm/1").mkdir(parents=True)
+    config = tmp_path / "tensorrt_llm/config.pbtxt"
+    config.write_text('name: "tensorrt_llm"\nbackend: "tensorrtllm"\n')
+    with pytest.raises(ModelRepositoryNotServed, match=r"\(tensorrtllm\).* Name the engine itself instead"):
+        EngineDirectory(tmp_path)
+    (tmp_path / "tensorrt_llm/1/config.json").write_text("{}")
+    with pytest.raises(ModelRepositoryNotServed, match="tensorrt_llm/1, instead"):
+        EngineDirectory(tmp_path)
+    config.write_text('name: "tensorrt_llm"\nbackend: "engine_bridge"\n')
+    with pytest.raises(WeightsNotFound):
+        EngineDirectory(tmp_path)
 
 
 @pytest.mark.parametrize(
