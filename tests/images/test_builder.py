@@ -4,9 +4,11 @@ import hashlib
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from demo.cog_client import PredictionClient
+from tests.support.hub import Hub, Repository
 from tests.support.images import (
     BUILDER,
     CPU,
@@ -19,6 +21,7 @@ from tests.support.images import (
     shared_directory,
 )
 from tests.support.tensorrt_llm import environments
+from tests.support.tokenizers import tiny_gpt2
 
 CONFIG = "data:text/yaml,engine: ctranslate2\nmodel: /model"
 
@@ -73,6 +76,45 @@ def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
             podman("container", "cp", f"{builder.name}:/src/engine.tar", directory / f"{count}.tar")
             built.add(hashlib.sha256((directory / f"{count}.tar").read_bytes()).hexdigest())
     assert len(built) == 1
+
+
+def test_what_the_image_is_told_and_given_by_its_user(image, tmp_path_factory):
+    """An example of the image, the token of its environment, the hub's cache where it is mounted into images
+    whose user is root, and a folder of the host for the engine. The model has no tokenizer.json.
+    """
+    directory = shared_directory(tmp_path_factory, "user")
+    numpy = Path("/opt/cog-triton/engines/ctranslate2/lib/python3.13/site-packages")
+    environments.make(directory / "made", Path("/usr/bin/python3.13"), "3.13", ["/stand-in", str(numpy)])
+    for name in ("cache", "out"):
+        (directory / name).mkdir()
+        (directory / name).chmod(0o777)
+    with Hub() as hub:
+        model = Repository(tiny_gpt2(directory / "model"), token="hf_of_the_image")
+        hub.repositories["sshleifer/tiny-gpt2"] = model
+        options = [
+            f"--volume={directory / 'made'}:/opt/cog-triton/engines/tensorrt_llm:ro",
+            f"--volume={environments.SUPPORT}:/stand-in:ro",
+            f"--volume={directory / 'cache'}:/root/.cache/huggingface",
+            f"--volume={directory / 'out'}:/out",
+            "--env=BUILDER_OUTPUT_DIR=/out",
+            f"--env=HF_ENDPOINT={hub.url}",
+            "--env=HF_TOKEN=hf_of_the_image",
+        ]
+        with container(image, *options) as builder:
+            builder.wait_ready()
+            for downloads in (True, False):
+                hub.requests.clear()
+                body = {"input": {"config": "./examples/gpt/config.yaml"}}
+                answer = httpx2.post(f"{builder.url}/predictions", json=body, timeout=300).json()
+                assert answer["status"] == "succeeded", answer
+                assert bool(hub.file_requests()) == downloads
+            fetched = httpx2.get(answer["output"], headers={"range": "bytes=0-511"}).content
+    archive = (directory / "out/engine.tar").read_bytes()
+    assert answer["file"]["path"] == "/out/engine.tar"
+    assert answer["file"]["sha256"] == hashlib.sha256(archive).hexdigest()
+    assert archive[:512] == fetched
+    assert b"tokenizer/tokenizer.json" in archive
+    assert list((directory / "cache/hub").glob("models--sshleifer--tiny-gpt2/snapshots/*/vocab.json"))
 
 
 def test_it_carries_what_builds_tensorrt_engines(image):

@@ -8,9 +8,7 @@ import json
 import shutil
 import subprocess
 import tarfile
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
@@ -24,6 +22,7 @@ from shared.errors import CheckpointInvalid, UnsupportedArchitecture, UploadFail
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
+from tests.support.uploads import Uploads
 
 DEMO = PROJECT_ROOT / "demo/model"
 TOKEN = "hf_do_not_tell_anyone"
@@ -94,36 +93,10 @@ class Served:
         return httpx2.post(f"{self.url}/predictions", json=body, timeout=120).json()
 
 
-class Uploads(ThreadingHTTPServer):
-    """An address that takes what is sent to it, but nothing below /no."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _TakesFiles)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.received = {}
-
-
-class _TakesFiles(BaseHTTPRequestHandler):
-    server: Uploads
-
-    def do_PUT(self):
-        content = self.rfile.read(int(self.headers["content-length"]))
-        if self.path.startswith("/no"):
-            self.send_response(404)
-        else:
-            self.server.received[self.path] = content
-            self.send_response(201)
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     directory = tmp_path_factory.mktemp("served")
     with Hub() as hub, Uploads() as uploads:
-        threading.Thread(target=uploads.serve_forever, daemon=True).start()
         hub.repositories["demo/model"] = Repository(DEMO)
         served = Served("", hub, uploads, directory)
         served.output.mkdir()
@@ -144,7 +117,6 @@ def served(tmp_path_factory):
             server.wait_ready(60)
             served.url = server.url
             yield served
-        uploads.shutdown()
 
 
 def test_the_answer_says_where_the_engine_is_and_what(served):

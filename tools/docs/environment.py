@@ -20,7 +20,7 @@ section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the 
 OTHERS = {
     "The builder": [
         ("BUILDER_OUTPUT_DIR", "/src", "directory that engine.tar is written to"),
-        ("HF_TOKEN", "", "token for private and gated models; only `cog-triton build` reads it"),
+        ("HF_TOKEN", "", "token for private and gated models; the builder takes its input `hf_token` first"),
         ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
         ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
         ("HF_HUB_OFFLINE", "", "1: use only what is there already"),

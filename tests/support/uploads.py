@@ -1,0 +1,42 @@
+"""A server on loopback that files are sent to with PUT."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+
+class Uploads(ThreadingHTTPServer):
+    """An address that takes what is sent to it, but nothing below /no."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _TakesFiles)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.received: dict[str, bytes] = {}
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _TakesFiles(BaseHTTPRequestHandler):
+    server: Uploads
+
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["content-length"]))
+        if self.path.startswith("/no"):
+            self.send_response(404)
+        else:
+            self.server.received[self.path] = content
+            self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
