@@ -38,7 +38,7 @@ def _into_docker(image: Image, tell: Callable[[str], None]) -> None:
             stream(image, pipe, tell)
     if loading.returncode:
         raise Problem("`docker load` failed; it has said why above.")
-    latest, content = image.names
+    latest, content = _full_names(image)
     # A docker that keeps images in containerd reads only one name of an archive.
     if _failed(["docker", "tag", latest, content]):
         raise Problem(f"docker has loaded {latest}, but could not name it {content}.")
@@ -62,11 +62,16 @@ def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
             tell=tell,
         )
         identity = image.config.digest.removeprefix("sha256:")
-        names = [f"docker.io/library/{name}" for name in image.names]
+        names = _full_names(image)
         if _failed(["podman", "tag", identity, *names]):
             raise Problem(f"podman has loaded {identity}, but could not name it {names[0]}.")
         _failed(["podman", "untag", identity, f"localhost/{layout.name}:latest"])
     tell(f"{names[0]} is loaded, and also called {names[1].rpartition('/')[2]}.")
+
+
+def _full_names(image: Image) -> list[str]:
+    """With the registry that docker means by a name without one, and podman not always."""
+    return [f"docker.io/library/{name}" for name in image.names]
 
 
 def _known_to_podman() -> set[str]:
