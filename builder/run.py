@@ -12,6 +12,7 @@ from typing import ClassVar
 import cog
 
 from builder.pipeline import build
+from shared.cog.checkout import make_parts
 from shared.logs import configure_logging
 from shared.progress import stderr_progress
 
@@ -24,6 +25,7 @@ class Builder(cog.BaseRunner):
     def setup(self) -> None:
         """Nothing is loaded."""
         configure_logging()
+        make_parts()
 
     def run(
         self,

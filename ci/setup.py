@@ -1,6 +1,8 @@
 """Make the environments that cog-triton runs in; a second run does nothing.
 
-    python3 ci/setup.py [--dev]
+    python3 ci/setup.py [--dev | --parts]
+
+--parts: all but the environment of the command line, for a Python that has it (see cog.yaml).
 
 Standard library only: it runs before there is any environment. Everything is installed by pip from the hashed
 files in requirements/, with the machine's own pip settings.
@@ -9,6 +11,7 @@ files in requirements/, with the machine's own pip settings.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = ROOT / ".build"
+HOME = Path(os.environ.get("COG_TRITON_HOME") or ROOT / ".build")
 MINIMUM = (3, 11)
 
 
@@ -189,9 +192,11 @@ def main() -> int:
     if not dev and parts(dev=True)[0].is_made():
         dev = True
     wanted = [part for part in parts(dev=dev, vllm="--vllm" in sys.argv[1:]) if not part.is_made()]
+    if "--parts" in sys.argv[1:]:
+        wanted = [part for part in wanted if part.place != ROOT / ".venv"]
     if not wanted:
         return 0
-    HOME.mkdir(exist_ok=True)
+    HOME.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("Setting up (once):\n")
     finished = threading.Event()
     display = threading.Thread(target=show, args=(wanted, finished))

@@ -11,9 +11,11 @@ from runner.cog import cancellation
 from runner.cog.prediction import current_prediction
 from runner.cog.release import check_release
 from runner.cog.worker import Worker
+from runner.lifecycle.control import CONTROL
 from runner.lifecycle.lifeline import end_with_parent
 from runner.prediction.inputs import Inputs
 from runner.settings import Settings
+from shared.cog.checkout import make_parts
 from shared.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class Runner(BaseRunner):
         """Load the engine. A `CogTritonError` fails the set-up; its text is in /health-check."""
         configure_logging()
         check_release()
+        if CONTROL not in os.environ:
+            make_parts()
         cancellation.install()
         end_with_parent()
         self.worker = Worker(Settings.from_environment(os.environ))
