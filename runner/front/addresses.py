@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Origin = tuple[str, str, int]
 _PORTS = {"http": 80, "https": 443}
+# IPv6: what is handed out, and what leads to the IPv4 address in the last four bytes.
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def origin_of(address: str) -> Origin:
@@ -51,26 +54,20 @@ class Addresses:
             return {"authorization": f"Bearer {self._token}"}
         return {}
 
-    async def check(self, address: str) -> None:
-        """Raise E1326 for an address that nothing is sent to."""
+    async def check(self, address: str) -> str:
+        """An IP address of the host that may be connected to. Raises E1326 when there is none."""
         try:
-            origin = origin_of(address)
+            origin = scheme, host, port = origin_of(address)
         except ValueError as error:
             raise self._refused(address, str(error)) from None
-        await self.resolve(origin)
-
-    async def resolve(self, origin: Origin) -> str:
-        """An IP address of the host that may be connected to. Raises E1326 when there is none."""
-        scheme, host, port = origin
-        shown = f"{scheme}://{host}:{port}"
+        shown = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
+        except (OSError, UnicodeError):
             raise self._refused(shown, "its name is not known") from None
         candidates = [str(sockaddr[0]) for *_, sockaddr in found]
-        for candidate in candidates:
-            if origin not in self._named and not _is_public(candidate):
-                raise self._refused(shown, "it is on this machine or in a private network")
+        if origin not in self._named and not all(map(_is_public, candidates)):
+            raise self._refused(shown, "it is on this machine or in a private network")
         return candidates[0]
 
     def _refused(self, address: str, reason: str) -> AddressRefused:
@@ -79,8 +76,16 @@ class Addresses:
 
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    return _is_public(str(mapped)) if mapped else address.is_global and not address.is_multicast
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = (
+            ipaddress.IPv4Address(address.packed[-4:])
+            if address in _NAT64
+            else address.ipv4_mapped or address.sixtofour
+        )
+        if inner is None and address not in _GLOBAL_UNICAST:
+            return False
+        address = inner or address
+    return address.is_global and not address.is_multicast
 
 
 def allowed_addresses(settings: Settings) -> Addresses:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from runner.front.addresses import origin_of
 from shared.errors import UploadFailed
 from shared.secrets import public_address
 
@@ -35,7 +34,7 @@ class _Guarded(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises E1326 for an address that nothing is sent to; a redirect leads here too."""
-        ip = await self._addresses.resolve(origin_of(str(request.url)))
+        ip = await self._addresses.check(str(request.url))
         guarded = httpx2.Request(
             request.method,
             request.url.copy_with(host=ip),

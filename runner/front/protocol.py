@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import resource
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runner.front.http import refusal
 from runner.front.statuses import retry_after, status_of
-from shared.errors import HeadersTooLarge, RequestTooSlow, TooManyConnections
+from shared.errors import HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
 
 _OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
 _REFUSED_POLITELY = 256  # beyond these nobody is even told
-_PHRASES = {408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
+_PHRASES = {
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +56,13 @@ class BoundedProtocol(HttpToolsProtocol):
     bounds: ClassVar[Bounds]
     _deadline: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
-    _head_bytes = 0
     _in_head = True
     _refused = False
+    _data = b""
+    _got_on = False
+    """Whether `_data` held the end of a request, or some of a body."""
+    _overhead = 0
+    """Bytes since there was either: of a head, or of what may stand around a body, as trailers."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -71,27 +82,61 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused:
             self._refuse(TooManyConnections(limit=self.bounds.connections))
             return
+        self._data, self._got_on = data, False
         super().data_received(data)
-        if self._in_head and self._deadline is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > self.bounds.header_bytes:
+        if self._deadline is not None and not self._got_on:
+            self._overhead += len(data)
+            if self._overhead > self.bounds.header_bytes:
                 self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._overhead = True, 0
         self._await_part("head", self.bounds.header_seconds)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # trailers are no headers
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # to `_unsupported_upgrade_warning`
         self._in_head = False
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
         self._await_part("body", self.bounds.body_seconds)
 
+    def on_body(self, body: bytes) -> None:
+        self._got_on, self._overhead = True, 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._got_on, self._overhead = True, 0
         self._in_time()
         super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer who offers another protocol in this one, as Java's client offers HTTP/2 with every request.
+
+        The parser ends at an offer, before the body: so the request is read again without it.
+        """
+        (end_of_head,) = cast("httptools.HttpParserUpgrade", sys.exc_info()[1]).args
+        kept = [header for header in self.headers if header[0] != b"upgrade"]
+        if len(kept) == len(self.headers):  # CONNECT
+            self._refuse(RequestMalformed())
+            return
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in kept]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"\r\n".join([*lines, b"", self._data[end_of_head:]]))
+
+    def send_400_response(self, _msg: str) -> None:
+        self._refuse(RequestMalformed())
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -115,18 +160,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _late(self, part: str, seconds: float) -> None:
         self._deadline = None
-        if self.cycle is None or self.cycle.response_complete or self._in_head:
-            self._refuse(RequestTooSlow(part=part, seconds=seconds))
-        elif not self.cycle.response_started:
-            # Its handler waits for the rest of the body: to it, the client has gone away.
-            self._refuse(RequestTooSlow(part=part, seconds=seconds))
-        else:
-            self.transport.abort()
+        self._refuse(RequestTooSlow(part=part, seconds=seconds))
 
     def _refuse(self, error: CogTritonError) -> None:
-        """Answer without a handler, and close."""
+        """Answer without a handler, and close: to a handler that waits for a body, the client goes away."""
         self._in_time()
         if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        if self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
+            self.transport.close()  # nothing can be told in the middle of an answer
             return
         status = status_of(error)
         body = orjson.dumps(refusal(error))

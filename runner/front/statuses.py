@@ -24,6 +24,7 @@ _STATUSES = {
     "E1327": 503,
     "E1328": 408,
     "E1329": 431,
+    "E1331": 400,
     "E2106": 429,
     "E2108": 503,
     # The engine or Triton is on its way back, or gone.

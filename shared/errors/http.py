@@ -80,3 +80,10 @@ class UploadFailed(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The output cannot be sent to {address}: {reason}."
     remedy = "Name an address that takes it with PUT."
+
+
+class RequestMalformed(CogTritonError):
+    code = "E1331"
+    fixed_by = FixedBy.USER
+    message = "What was sent is no HTTP request."
+    remedy = "Send HTTP/1.1, without TLS unless the address begins with https."

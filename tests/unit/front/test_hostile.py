@@ -10,7 +10,7 @@ import time
 import httpx2
 import pytest
 
-from shared.errors import BodyTooLarge, HeadersTooLarge, RequestTooSlow, TooManyConnections
+from shared.errors import BodyTooLarge, HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 from tests.support.front import running
 
 LIMIT = 4096
@@ -118,9 +118,80 @@ def test_a_body_that_does_not_come(strict, answered):
     answered(text_of(answer), RequestTooSlow(part="body", seconds=SECONDS))
 
 
-def test_no_http_at_all(strict):
-    with connected(strict, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03") as connection:
-        assert everything(connection).startswith(b"HTTP/1.1 400 ")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"CONNECT /predictions HTTP/1.1\r\n\r\n",
+        b"CONNECT host:80 HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
+    ],
+)
+def test_no_http_at_all(strict, answered, sent):
+    with connected(strict, sent) as connection:
+        answer = everything(connection)
+    assert status_of(answer) == 400
+    answered(text_of(answer), RequestMalformed())
+
+
+def test_what_is_no_http_does_not_go_into_the_answer_before_it(strict):
+    body = json.dumps({"input": {"prompt": "a", "max_tokens": 1_000_000}}).encode()
+    events = head(len(body)).replace(b"Host", b"Accept: text/event-stream\r\nHost") + body
+    with connected(strict, events) as connection:
+        received = connection.recv(1 << 16)
+        connection.sendall(b"nonsense\r\n\r\n")
+        received += everything(connection)
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("trailers", [b"a: b\r\n", b"x"])
+def test_trailers_that_do_not_end(strict, answered, trailers):
+    chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with connected(strict, chunked + b"2\r\n{}\r\n0\r\na: ") as connection:
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                connection.sendall(trailers * (HEADER_LIMIT // len(trailers)))
+                time.sleep(0.001)
+        answer = everything(connection)
+    # Where the refusal was lost, because more came after it, the connection was closed all the same.
+    if answer:
+        answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
+
+
+def test_trailers_are_no_headers(strict):
+    body = b'{"input": {"prompt": "a", "max_tokens": 1}}'
+    chunked = head(0).replace(b"Content-Length: 0", b"Connection: close\r\nTransfer-Encoding: chunked")
+    sent = b"%b%x\r\n%b\r\n0\r\nAccept: text/event-stream\r\n\r\n" % (chunked, len(body), body)
+    with connected(strict, sent) as connection:
+        assert b"\r\ncontent-type: application/json\r\n" in everything(connection)
+
+
+def test_many_requests_at_once_are_no_long_head(strict):
+    one = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    count = 3 * HEADER_LIMIT // len(one)
+    with connected(strict, one * count + one[:-4] + b"\r\nConnection: close\r\n") as connection:
+        time.sleep(0.05)
+        connection.sendall(b"\r\n")
+        assert everything(connection).count(b"HTTP/1.1 200 ") == count + 1
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, 200, 1000])
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_who_offers_another_protocol_is_answered_in_this_one(strict, protocol, cut):
+    """As Java's own client offers HTTP/2 with each request to an http address."""
+    body = b'{"input": {"prompt": "a", "max_tokens": 1}}'
+    offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {protocol}\r\nHTTP2-Settings: AA\r\nHost"
+    sent = head(len(body)).replace(b"Host", offer.encode()) + body
+    after = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with connected(strict, sent[:cut]) as connection:
+        time.sleep(0.02)
+        connection.sendall(sent[cut:])
+        time.sleep(0.05)
+        connection.sendall(after)
+        answer = everything(connection)
+    assert json.JSONDecoder().raw_decode(answer.partition(b"\r\n\r\n")[2].decode())[0]["output"] == ["95"]
+    assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
 def test_more_connections_than_there_may_be(strict, answered):
@@ -161,7 +232,16 @@ def test_paths_that_are_none(strict):
 
 
 @pytest.mark.parametrize(
-    "body", [b"[" * 4000, b'{"input": {"prompt": "\\ud800"}}', b'{"input": {"seed": 1e999}}', b"\xff\xfe"]
+    "body",
+    [
+        b"[" * 300 + b"]" * 300,
+        b'{"webhook": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"input": {"prompt": ' + b'{"a":' * 300 + b"1" + b"}" * 302,
+        b"[" * 4000,
+        b'{"input": {"prompt": "\\ud800"}}',
+        b'{"input": {"seed": 1e999}}',
+        b"\xff\xfe",
+    ],
 )
 def test_json_that_is_odd(strict, body):
     headers = {"content-type": "application/json"}

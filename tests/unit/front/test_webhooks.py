@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -147,6 +148,10 @@ def test_a_redirect_does_not_take_the_token_along(engine_directory):
         "http://[fd00::1]/",
         "http://[::ffff:127.0.0.1]/",
         "http://[2002:7f00:1::]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b:1::1]/",
+        "http://[::127.0.0.1]/",
+        "http://[fec0::1]/",
         "http://0.0.0.0/",
         "http://0/",
         "http://2130706433/",
@@ -157,6 +162,7 @@ def test_a_redirect_does_not_take_the_token_along(engine_directory):
         "http://x:99999/",
         "not an address",
         "http://no-such-host.invalid/",
+        f"http://{'a' * 300}/",
     ],
 )
 def test_addresses_that_nothing_is_sent_to(address):
@@ -173,5 +179,21 @@ def test_the_token_goes_to_what_is_named_alone():
     assert addresses.headers("https://hooks.example.com@evil.org/a") == {}
 
 
-def test_a_public_address_is_allowed():
-    asyncio.run(Addresses([], None, "WEBHOOK_ALLOW").check("https://1.1.1.1/"))
+@pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]", "[64:ff9b::101:101]"])
+def test_a_public_address_is_allowed(host):
+    asyncio.run(Addresses([], None, "WEBHOOK_ALLOW").check(f"https://{host}/"))
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "http://[", f"http://{'a' * 300}/", "http://x:0x50/"]
+)
+def test_a_redirect_to_no_address_is_told_in_the_log(engine_directory, location, capfd):
+    with hook([location] * 9) as (address, told):
+        with front_that_may_tell(engine_directory, address) as front:
+            predict(front, webhook=address, webhook_events_filter=["start"])
+            wait_told(told, bool)
+            wait_told(front.front._webhooks._tasks, lambda tasks: not tasks)
+            predict(front, webhook=f"{address}/\x7f", webhook_events_filter=["start"])
+            wait_told(front.front._webhooks._tasks, lambda tasks: not tasks)
+        gc.collect()
+    assert "never retrieved" not in capfd.readouterr().err
