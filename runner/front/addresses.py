@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runner.settings import Settings
 
 Origin = tuple[str, str, int]
+_LONGEST = 8192  # characters
 _PORTS = {"http": 80, "https": 443}
 # IPv6: what is handed out, and what leads to the IPv4 address in the last four bytes.
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -30,6 +31,8 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 def origin_of(address: str) -> Origin:
     """Scheme, host and port. Raises ValueError for what is no http or https address."""
+    if not address.isprintable() or len(address) > _LONGEST:
+        raise ValueError("it is too long, or has characters that no address has")
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError("it is no http or https address")

@@ -80,7 +80,7 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
     except httpx2.HTTPStatusError as error:
         reason = f"it answered with {error.response.status_code}"
         raise UploadFailed(address=public_address(address), reason=reason) from None
-    except httpx2.HTTPError as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise UploadFailed(address=public_address(address), reason=type(error).__name__) from None
     location = answer.headers.get("location")
     return str(answer.url.join(location)) if location else address.partition("?")[0]

@@ -78,7 +78,7 @@ class Webhooks:
                 with attempt:
                     async with client.stream("POST", address, content=body, headers=headers) as answer:
                         answer.raise_for_status()
-        except (httpx2.HTTPError, AddressRefused) as problem:
+        except (httpx2.HTTPError, httpx2.InvalidURL, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else type(problem).__name__
             where = public_address(address)
             log.warning("webhook not told", prediction_id=hook.prediction.id, address=where, reason=reason)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -162,6 +162,9 @@ def test_a_redirect_does_not_take_the_token_along(engine_directory):
         "http://x:99999/",
         "not an address",
         "http://no-such-host.invalid/",
+        "http://1.1.1.1/\x7f",
+        "http://1.1.1.1/\n",
+        f"http://1.1.1.1/{'a' * 70_000}",
         f"http://{'a' * 300}/",
     ],
 )
@@ -185,15 +188,14 @@ def test_a_public_address_is_allowed(host):
 
 
 @pytest.mark.parametrize(
-    "location", ["file:///etc/passwd", "http://[", f"http://{'a' * 300}/", "http://x:0x50/"]
+    "location", ["file:///etc/passwd", "http://[", f"http://{'a' * 300}/", "http://[v1.x]/"]
 )
-def test_a_redirect_to_no_address_is_told_in_the_log(engine_directory, location, capfd):
-    with hook([location] * 9) as (address, told):
-        with front_that_may_tell(engine_directory, address) as front:
-            predict(front, webhook=address, webhook_events_filter=["start"])
-            wait_told(told, bool)
-            wait_told(front.front._webhooks._tasks, lambda tasks: not tasks)
-            predict(front, webhook=f"{address}/\x7f", webhook_events_filter=["start"])
-            wait_told(front.front._webhooks._tasks, lambda tasks: not tasks)
-        gc.collect()
-    assert "never retrieved" not in capfd.readouterr().err
+def test_a_redirect_to_no_address_is_told_in_the_log(engine_directory, location, monkeypatch):
+    told_in_log = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda event, **_: told_in_log.append(event))
+    )
+    with hook([location] * 9) as (address, _), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["start"])
+        wait_told(told_in_log, bool)
+    assert told_in_log == ["webhook not told"]
