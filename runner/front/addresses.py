@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Origin = tuple[str, str, int]
 _LONGEST = 8192  # characters
+_MOST_SHOWN = 200
 _PORTS = {"http": 80, "https": 443}
 # IPv6: what is handed out, and what leads to the IPv4 address in the last four bytes.
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -74,7 +75,7 @@ class Addresses:
         return candidates[0]
 
     def _refused(self, address: str, reason: str) -> AddressRefused:
-        return AddressRefused(address=address, reason=reason, setting=self._setting)
+        return AddressRefused(address=address[:_MOST_SHOWN], reason=reason, setting=self._setting)
 
 
 def _is_public(text: str) -> bool:
