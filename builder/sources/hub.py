@@ -181,7 +181,8 @@ class HubModel:
                 reason = f"{_cache()} was full before all of {self.name} was there; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
             case PermissionError():
-                reason = f"{_cache()} cannot be written to by the user {os.getuid()}"
+                who = f"the user {os.getuid()} (a container has --user)"
+                reason = f"the hub's cache, {_cache()}, cannot be written to by {who}"
             case OSError(strerror=str(text)):
                 reason = text
             case _:

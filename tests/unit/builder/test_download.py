@@ -131,6 +131,28 @@ def test_a_disk_that_fills_up_meanwhile(hub, state, monkeypatch):
         Download("someone/tiny").run(state, ignore)
 
 
+def test_a_cache_of_somebody_else(hub, state, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "cache")
+
+    monkeypatch.setattr(file_download, "_download_to_tmp_and_move", refuse)
+    with pytest.raises(DownloadFailed, match=rf"cannot be written to by the user {os.getuid()} \("):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_a_tokenizer_in_another_form_is_taken(hub, model_dir, state):
+    (model_dir / "tokenizer.json").unlink()
+    for name in ("vocab.json", "merges.txt", "special_tokens_map.json"):
+        (model_dir / name).write_text("{}")
+    Download("someone/tiny", weights=()).run(state, ignore)
+    taken = {path.name for path in state.model.path.iterdir()}
+    assert taken == set(FILES) - {"tokenizer.json", "model.safetensors"} | {
+        "vocab.json",
+        "merges.txt",
+        "special_tokens_map.json",
+    }
+
+
 def test_safetensors_are_preferred(hub, model_dir, state):
     (model_dir / "pytorch_model.bin").write_bytes(b"pickle")
     Download("someone/tiny", weights=("safetensors", "bin")).run(state, ignore)
