@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed
+from shared.server_arguments import parse_parameters
 from shared.source import data_url
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ def instantiate(
 
     `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
     stand in for them. `environment` comes before what the config says; a config is not needed where it says
-    all. Raises E30xx for the config and E3301 when the image cannot be made.
+    all. Raises E30xx and E2505 for the config and E3301 when the image cannot be made.
     """
     section = None if source is None else load_instantiate(read_config(source), shown(source))
+    if section and section.server and section.server.tensorrt_llm:
+        parse_parameters(section.server.tensorrt_llm.args)
     base = base or (section.base_model if section else None)
     dest = dest or (section.staging_dest if section else None)
     variables = {**(model_environment(section) if section else {}), **(environment or {})}

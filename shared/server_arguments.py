@@ -96,10 +96,10 @@ _BATCHING = Effective(
     "nothing", "inflight_fused_batching, inflight_batching or V1: batching is always in flight", _batching
 )
 
-_DECOUPLED = "decoupled_mode"
+DECOUPLED = "decoupled_mode"  # which is read for every engine
 
 EFFECTIVE: Mapping[str, Effective] = {
-    _DECOUPLED: Effective("model_transaction_policy.decoupled", _FLAG, _boolean),
+    DECOUPLED: Effective("model_transaction_policy.decoupled", _FLAG, _boolean),
     _POLICY: Effective(
         "SchedulerConfig.capacity_scheduler_policy",
         "guaranteed_no_evict, or max_utilization, which turns enable_chunked_context on",
@@ -268,6 +268,6 @@ def is_decoupled(arguments: Mapping[str, Any]) -> bool:
 
     Raises E2505.
     """
-    asked = {name: argument for name, argument in arguments.items() if name == _DECOUPLED}
-    decoupled: bool = parse_parameters(asked).get(_DECOUPLED, True)
+    asked = {name: argument for name, argument in arguments.items() if name == DECOUPLED}
+    decoupled: bool = parse_parameters(asked).get(DECOUPLED, True)
     return decoupled

@@ -12,7 +12,7 @@ from builder.findings import Finding, Findings, Severity
 from builder.sources.model import model_of
 from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 from shared.config.document import Document, Position, parse
-from shared.config.load import validate
+from shared.config.load import is_for_an_image, validate, validate_for_an_image
 from shared.config.problems import dotted
 from shared.errors import (
     CogTritonError,
@@ -78,7 +78,9 @@ class Report:
             more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
             kind = ConfigInvalid if self.config is None else ConfigCheckFailed
             raise kind(source=self.source, reason="; ".join(reasons[:_MAX_NAMED] + more))
-        assert self.config is not None
+        if self.config is None:
+            reason = "it holds the section `instantiate` alone: there is nothing to build"
+            raise ConfigInvalid(source=self.source, reason=reason)
         assert not isinstance(self.config, OfficialConfig)
         return self.config
 
@@ -102,6 +104,8 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
     except (ConfigNotYaml, ConfigDuplicateKey) as error:
         return unreadable(error, source)
     findings = Findings()
+    if is_for_an_image(document):
+        return _check_for_an_image(document, source, findings)
     config, problems = validate(document)
     for problem in problems:
         findings.error(problem.place, problem.error)
@@ -112,13 +116,23 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
         found = calls(looked_at, findings, gpus)
     if looked_at is not None:
-        check_server(looked_at, findings)
+        others = not isinstance(looked_at, CogTRTLLMConfig | OfficialConfig | TensorRTLLMConfig)
+        check_server(looked_at.instantiate, findings, only_decoupled=others)
     if looked_at is not None and not isinstance(looked_at, OfficialConfig):
         model = model_of(looked_at)
         if model is not None:
             check_folder(model, folder, findings)
     diagnostics = [_placed(one, document, source) for one in findings.found]
     return Report(source, _sorted(diagnostics), config, tuple(found), folder=folder)
+
+
+def _check_for_an_image(document: Document, source: str, findings: Findings) -> Report:
+    config, problems = validate_for_an_image(document)
+    for problem in problems:
+        findings.error(problem.place, problem.error)
+    if config is not None:
+        check_server(config.instantiate, findings, only_decoupled=False)
+    return Report(source, _sorted([_placed(one, document, source) for one in findings.found]))
 
 
 def unreadable(error: CogTritonError, source: str) -> Report:

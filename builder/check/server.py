@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
 from shared.errors import ConfigKeyUnknown
-from shared.server_arguments import read_parameters
+from shared.server_arguments import DECOUPLED, read_parameters
 
 if TYPE_CHECKING:
     from builder.findings import Findings
-    from shared.config import AnyConfig
+    from shared.config import Instantiate
 
 _PLACE = ("instantiate", "server", "tensorrt_llm", "args")
 
 
-def check_server(config: AnyConfig, findings: Findings) -> None:
-    """Report values with which a start fails, and names that it ignores; other engines look at neither."""
-    if not isinstance(config, CogTRTLLMConfig | OfficialConfig | TensorRTLLMConfig):
-        return
-    server = config.instantiate and config.instantiate.server
+def check_server(section: Instantiate | None, findings: Findings, *, only_decoupled: bool) -> None:
+    """Report values with which a start fails, and names that it ignores.
+
+    `only_decoupled`: the engine is one that reads no other argument.
+    """
+    server = section and section.server
     if not server or not server.tensorrt_llm:
         return
-    found = read_parameters(server.tensorrt_llm.args)
+    arguments = server.tensorrt_llm.args
+    if only_decoupled:
+        arguments = {name: value for name, value in arguments.items() if name == DECOUPLED}
+    found = read_parameters(arguments)
     for name, error in found.invalid.items():
         findings.error((*_PLACE, name), error)
     for name, nearest in found.unknown.items():

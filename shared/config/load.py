@@ -50,12 +50,22 @@ def load_instantiate(text: str, source: str) -> Instantiate | None:
     Raises as `load_config` does.
     """
     document = parse(text, source)
-    if document.data.keys() != {"instantiate"}:
+    if not is_for_an_image(document):
         return load_config(text, source).instantiate
-    config, found = _validated(document, ModelImageConfig)
+    config, found = validate_for_an_image(document)
     if config is None or found:
         raise _invalid(document, source, found)
     return config.instantiate
+
+
+def is_for_an_image(document: Document) -> bool:
+    """Whether it holds the section `instantiate` and nothing else: there is nothing to build."""
+    return document.data.keys() == {"instantiate"}
+
+
+def validate_for_an_image(document: Document) -> tuple[ModelImageConfig | None, list[Problem]]:
+    """As `validate`, for such a file."""
+    return _validated(document, ModelImageConfig)
 
 
 def validate(document: Document) -> tuple[AnyConfig | None, list[Problem]]:

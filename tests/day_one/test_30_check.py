@@ -39,6 +39,15 @@ def test_a_build_is_refused_for_them_too(user):
     assert "line 7: E2505 " in refused.errors
 
 
+def test_and_so_is_an_image_that_would_not_start(user):
+    """Also where nothing is built: a file with the section `instantiate` alone."""
+    section = CONFIG[CONFIG.index("instantiate:") :]
+    user.write("image.yaml", f"{section}        kv_cache_free_gpu_mem_fraction: 7\n")
+    assert "image.yaml:5:9: error: E2505 " in user.types("cog-triton check image.yaml", status=1).text
+    command = "cog-triton instantiate image.yaml --base localhost:1/runner --dest localhost:1/model"
+    assert user.types(command, status=1).errors.startswith("E2505 ServerParameterInvalid: ")
+
+
 OFFICIAL = """\
 build:
   config: models/llama/build_config.yaml

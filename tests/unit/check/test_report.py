@@ -58,6 +58,7 @@ def test_json():
     [
         ("a: 1\na: 2", ConfigDuplicateKey),
         ("engine: mock\nx: 1", ConfigInvalid),
+        ("instantiate: {system_prompt: x}", ConfigInvalid),
         (REFUSED, ConfigCheckFailed),
     ],
 )

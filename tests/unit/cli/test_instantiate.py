@@ -7,7 +7,7 @@ from cli.instantiate import instantiate, model_environment, with_environment
 from cli.main import app
 from runner.settings import Settings
 from shared.config import Instantiate
-from shared.errors import ConfigInvalid, ModelImageFailed
+from shared.errors import ConfigInvalid, ModelImageFailed, ServerParameterInvalid
 
 CONFIG = """\
 engine: ctranslate2
@@ -44,6 +44,13 @@ def test_a_config_that_names_no_image_is_refused(tmp_path):
 def test_weights_on_this_machine_are_refused(tmp_path):
     with pytest.raises(ConfigInvalid, match="must be the URL"):
         instantiate(config(tmp_path, CONFIG.format(weights="./engine.tar")), None, None)
+
+
+def test_arguments_with_which_no_runner_starts_are_refused(tmp_path):
+    server = "  server: {tensorrt_llm: {args: {kv_cache_free_gpu_mem_fraction: 7}}}\n"
+    source = config(tmp_path, CONFIG.format(weights="https://example.com/engine.tar") + server)
+    with pytest.raises(ServerParameterInvalid, match="kv_cache_free_gpu_mem_fraction"):
+        instantiate(source, None, None)
 
 
 def test_all_arguments_of_the_server_are_the_runners_too():
