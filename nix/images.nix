@@ -115,10 +115,7 @@ let
         }
         // (if sm == null then { } else { COG_TRITON_SM = toString sm; });
         labels = if sm == null then { } else { "cog-triton.sm" = toString sm; };
-        ports = [
-          5000
-          8000
-        ];
+        ports = [ 5000 ]; # Triton's own are closed unless a setting opens them
       };
     };
 

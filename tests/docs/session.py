@@ -2,7 +2,7 @@
 
 In namespaces of its own: ports are free, nothing but loopback is reached, and whatever was started ends with it. What
 the pages take from elsewhere has stand-ins: the hub serves the demo's model, registries are on
-loopback, `docker` is podman with a store of its own, and `nix` has this machine's toolchain where it would fetch
+loopback, Replicate is tests/support/replicate.py, `docker` is podman with a store of its own, and `nix` has this machine's toolchain where it would fetch
 nixpkgs from GitHub.
 """
 
@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 from tests.docs.pages import Block, blocks
 from tests.support.hub import Hub, Repository
 from tests.support.images import docker_and_nix
+from tests.support.replicate import API, TOKEN, bucket, make_certificate, replicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HUB_MODELS = ("HuggingFaceTB/SmolLM2-135M-Instruct",)
 READY_SECONDS = 120
+REPLICATE = ("127.0.0.2", 443)  # the registries are at the first address
 REGISTRIES = ("r8.im", "ghcr.io")
 START = """set -eo pipefail
 at() { place=$1; echo "== $1: $2" >&2; }
@@ -73,8 +75,10 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         Hub() as hub,
-        registry(Path(folder)) as certificate,
+        registry(Path(folder)) as tls,
         docker_and_nix(Path(folder)) as programs,
+        replicate("r8.im", tls, docker=programs / "docker", address=REPLICATE),
+        bucket() as files,
     ):
         hub.repositories.update({name: Repository(Path("demo/model").resolve()) for name in HUB_MODELS})
         Path(folder, "auth.json").write_text("{}")
@@ -86,9 +90,11 @@ def main() -> int:
             "HF_ENDPOINT": hub.url,
             "HF_HOME": f"{folder}/huggingface",
             "XDG_CACHE_HOME": f"{folder}/cache",
-            "REPLICATE_API_TOKEN": "token",
+            "REPLICATE_API_TOKEN": TOKEN,
+            "UPLOAD_URL": f"{files}/engine.tar",
+            "WEIGHTS_URL": f"{files}/engine.tar",
             "REGISTRY_AUTH_FILE": f"{folder}/auth.json",
-            "SSL_CERT_FILE": str(certificate),
+            "SSL_CERT_FILE": str(tls[0]),
             "TOOLCHAIN": "host",  # `nix` alone plays a machine with GitHub
         }
         # As typed at a terminal: a program without a pipe has no input.
@@ -97,26 +103,23 @@ def main() -> int:
 
 
 @contextmanager
-def registry(folder: Path) -> Iterator[Path]:
-    """The registries that pages name, on loopback; yields the certificate that they have to be trusted by."""
-    certificate, key, hosts, config = (
-        folder / name for name in ("tls.pem", "tls.key", "hosts", "registry.yml")
-    )
-    names = ",".join(f"DNS:{name}" for name in REGISTRIES)
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=registry"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*request, "-addext", f"subjectAltName={names}", *files], check=True, capture_output=True)
-    hosts.write_text("127.0.0.1 " + " ".join(["localhost", *REGISTRIES]) + "\n")
+def registry(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """The registries that pages name, on loopback; yields the certificate that they have to be trusted by, which
+    Replicate's API also has, and its key.
+    """
+    hosts, config = folder / "hosts", folder / "registry.yml"
+    certificate, key = make_certificate(folder, API, *REGISTRIES)
+    hosts.write_text(f"127.0.0.1 {' '.join(['localhost', *REGISTRIES])}\n{REPLICATE[0]} {API}\n")
     subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
     tls = {"certificate": str(certificate), "key": str(key)}
     storage = {"filesystem": {"rootdirectory": str(folder / "registry")}}
     config.write_text(
-        json.dumps({"version": "0.1", "storage": storage, "http": {"addr": ":443", "tls": tls}})
+        json.dumps({"version": "0.1", "storage": storage, "http": {"addr": "127.0.0.1:443", "tls": tls}})
     )
     with (folder / "registry.log").open("w") as log:
         server = subprocess.Popen(["docker-registry", "serve", config], stdout=log, stderr=log)
     try:
-        yield certificate
+        yield certificate, key
     finally:
         server.terminate()
         server.wait()
