@@ -95,6 +95,7 @@ def main() -> int:
             "WEIGHTS_URL": f"{files}/engine.tar",
             "REGISTRY_AUTH_FILE": f"{folder}/auth.json",
             "SSL_CERT_FILE": str(tls[0]),
+            "CURL_CA_BUNDLE": str(tls[0]),
             "TOOLCHAIN": "host",  # `nix` alone plays a machine with GitHub
         }
         # As typed at a terminal: a program without a pipe has no input.
