@@ -178,6 +178,31 @@ def generate(
 
 
 @app.command()
+def acceptance(
+    model: Annotated[
+        Path | None, typer.Argument(help="A folder with a small Llama; default: the demo's model.")
+    ] = None,
+    work_dir: Annotated[
+        Path | None, typer.Option(help="Where engines and logs are kept; default: a folder that is removed.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="An engine.tar of MODEL, instead of a build.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="What another image printed with --json: the texts must be the same.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a report, as text for an issue.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Make this check; may be repeated.")] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Hold the real TensorRT-LLM against what was assumed of it, on a machine with a GPU.
+
+    It builds small engines, serves them and asks them; exit status 1 when an assumption is wrong.
+    """
+    from cli.acceptance.command import run
+
+    raise typer.Exit(run(model, work_dir, engine, against, report, only or [], as_json=as_json))
+
+
+@app.command()
 def instantiate(
     config: Annotated[
         str | None,

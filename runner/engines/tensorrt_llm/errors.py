@@ -59,6 +59,10 @@ _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]],
         r"Current Version: (\d+), Serialized Engine Version: (\d+)",
         lambda found, _: EngineOfAnotherVersion(reason=f"its format is {found[2]}, this reads {found[1]}"),
     ),
+    (
+        r"(?:Magic|Version) tag does not match",
+        lambda *_: EngineOfAnotherVersion(reason="its format is not that of the TensorRT here"),
+    ),
     (r"\[json\.exception\.", lambda *_: EngineOfAnotherVersion(reason="its config.json cannot be read")),
     (
         r"expecting compute ([\d.]+) got compute (\d+\.\d+)",

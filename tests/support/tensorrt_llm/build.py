@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from . import VERSION, arguments
+from .faults import seeded
 from .layout import MODEL_MAP, parts, stored
 from .tool import log, start
 
@@ -20,7 +21,10 @@ _BUILD_CONFIG = (
 
 
 def main() -> None:
-    options = arguments.trtllm_build().parse_args()
+    parser = arguments.trtllm_build()
+    if seeded("another argument"):
+        parser.add_argument("--brand_new", help="of a later release")
+    options = parser.parse_args()
     start("trtllm-build")
     config = _checkpoint(options)
     _refuse(options, config)
@@ -104,4 +108,6 @@ def _build_config(options, config: dict) -> dict:
         "multiple_profiles",
     )
     made["plugin_config"] = plugins | {name: getattr(options, name) for name in switches}
+    if seeded("no max_num_tokens"):
+        del made["max_num_tokens"]
     return made

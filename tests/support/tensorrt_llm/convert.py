@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from . import arguments
+from .faults import seeded
 from .layout import LLAMA_LIKE, parts
 from .tool import log, start
 from .weights import HubWeights, write_rank
@@ -52,7 +53,7 @@ def quantize() -> None:
         raise ValueError("One of source checkpoint (model_dir, nemo_ckpt_path) must be specified")
     hub = _read(options.model_dir)
     quantization = {
-        "quant_algo": QUANT_ALGO[options.qformat],
+        "quant_algo": None if seeded("nothing quantized") else QUANT_ALGO[options.qformat],
         "kv_cache_quant_algo": options.kv_cache_dtype and options.kv_cache_dtype.upper(),
     }
     if "awq" in options.qformat:
@@ -87,6 +88,8 @@ def _write(options, hub: dict, quantization: dict, cp: int) -> None:
     config = _pretrained(hub) | {
         "dtype": "float16" if dtype == "float32" and options.dtype == "auto" else dtype,
         "quantization": quantization,
+        # What the stand-in of the executor computes with.
+        "stand_in_model": str(Path(options.model_dir).resolve()),
         "mapping": {
             "world_size": tp * pp * cp,
             "tp_size": tp,

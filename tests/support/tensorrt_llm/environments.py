@@ -41,6 +41,16 @@ def make(place: Path, interpreter: Path, version: str, path: list[str]) -> None:
         _tool(script, "convert", "convert", repr(family))
 
 
+def install_all(home: Path) -> Path:
+    """As `install`, with the stand-ins of the executor and of PyTorch and transformers too."""
+    place = home / "engines/tensorrt_llm"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    stand_ins = [str(SUPPORT / name) for name in ("executor_stand_in", "reference_stand_in")]
+    path = [*stand_ins, str(SUPPORT.parent.parent), *site.getsitepackages()]
+    make(place, Path(sys.executable).resolve(), version, path)
+    return place
+
+
 def fail(environment: Path, tool: str, failure: str) -> None:
     """Let `tool` fail in one of the ways of `tool.FAILURES`."""
     (environment / FAIL).write_text(f"{tool} {failure}")

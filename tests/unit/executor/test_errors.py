@@ -51,6 +51,10 @@ TEXTS = [
 # Of these the exception says nothing; they are lines of the log.
 LOGGED = [
     (
+        "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (Serialization assertion magicTagRead == kMAGIC_TAG failed.Magic tag does not match)",
+        "E2502 EngineOfAnotherVersion: ",
+    ),
+    (
         "[TRT] The engine plan file is not compatible with this version of TensorRT, expecting library version 10.14.1.48 got 10.13.0.35, please rebuild.",
         "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, this is 10.14.1.48.",
     ),

@@ -1,7 +1,8 @@
 """Stands in for `tensorrt_llm.bindings.executor`: its names, signatures and failures, without a GPU.
 
-Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sampling. What it does besides is
-said by `stand_in.json` beside the engines:
+Token i of a request is `(sum of the prompt + i) % vocab_size`, whatever the sampling; an engine that the
+stand-ins of the tools built gives the likeliest token of the model that it was built from. What it does besides
+is said by `stand_in.json` beside the engines:
 
     {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9,
      "memory_error_id": 6, "load_error": null, "load_log": null, "tell_gpus": false}
@@ -22,7 +23,10 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
+
+from tests.support.tensorrt_llm.faults import seeded
 
 from .types import (
     BatchingType,
@@ -84,6 +88,8 @@ class Sequence:
     request: Request
     tokens: list[int] = field(default_factory=list)
     told: int = 0
+    cache: list = field(default_factory=list)
+    """Of the model's attention."""
 
 
 def _longest_prompt(build: dict, config: ExecutorConfig) -> int:
@@ -102,6 +108,27 @@ def _wait_for_leader() -> None:
         time.sleep(0.01)
 
 
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _deserialize(plan: Path) -> None:
+    """ "Corrections": the exception does not say why; the logger does."""
+    with plan.open("rb") as file:
+        if file.read(1) == b"{":
+            return
+    if not seeded("silent logger"):
+        _log(
+            "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (Serialization assertion "
+            "magicTagRead == kMAGIC_TAG failed.Magic tag does not match)"
+        )
+    check(False, "Failed to deserialize cuda engine.")
+
+
+def _log(text: str) -> None:
+    os.write(1, f"[TensorRT-LLM][ERROR] {text}\n".encode())
+
+
 class Executor:
     """ "Executor": the constructor loads the engine, starts a thread, and returns."""
 
@@ -110,7 +137,7 @@ class Executor:
     ) -> None:
         check((Path(model_path) / "config.json").is_file(), f"File does not exist: {model_path}/config.json")
         engine = json.loads((Path(model_path) / "config.json").read_text())
-        script = json.loads((Path(model_path) / "stand_in.json").read_text())
+        script = _read(Path(model_path) / "stand_in.json")
         mapping = engine["pretrained_config"]["mapping"]
         ranks = mapping["tp_size"] * mapping["pp_size"]
         # "Multi-GPU, leader mode": rank and size come from MPI.
@@ -119,6 +146,11 @@ class Executor:
             visible = json.dumps(os.environ.get("CUDA_VISIBLE_DEVICES"))
             (Path(model_path) / f"gpus{self._rank}.json").write_text(visible)
         self._load(script)
+        self._model = None
+        if source := engine["pretrained_config"].get("stand_in_model"):
+            _deserialize(Path(model_path) / f"rank{self._rank}.engine")
+            # NumPy is not in every environment of a stand-in.
+            self._model = import_module("tests.reference.llama").Reference(Path(source))
         check(
             int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == ranks,
             "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when "
@@ -131,12 +163,15 @@ class Executor:
         self._script = script
         self._vocab_size = engine["pretrained_config"]["vocab_size"]
         self._max_input_len = _longest_prompt(engine["build_config"], executor_config)
+        self._built = engine["build_config"]
         self._max_seq_len = engine["build_config"]["max_seq_len"]
         self._changed = threading.Condition()
         self._queue: list[Sequence] = []
         self._active: list[Sequence] = []
         self._responses: list[Response] = []
         self._cancelled: set[int] = set()
+        if seeded("shorter prompts"):
+            self._max_input_len -= 1
         self._statistics: list[IterationStats] = []
         self._next_id = 1
         self._iteration = 0
@@ -151,7 +186,7 @@ class Executor:
         if script.get("failing_rank", self._rank) != self._rank:
             threading.Event().wait()  # the constructor is collective: for the rank that never comes
         if log:
-            os.write(1, f"[TensorRT-LLM][ERROR] {log}\n".encode())
+            _log(log)
         raise failure(error or "[TensorRT-LLM][ERROR] Assertion failed: Failed to deserialize cuda engine.")
 
     def can_enqueue_requests(self) -> bool:
@@ -257,8 +292,8 @@ class Executor:
         return (
             request.streaming
             and policy is CapacitySchedulerPolicy.MAX_UTILIZATION
-            and not self.config.enable_chunked_context
-            and longest > self._max_input_len
+            and (not self.config.enable_chunked_context or seeded("no chunks"))
+            and longest > _longest_prompt(self._built, ExecutorConfig())
         )
 
     def _iterate(self) -> None:
@@ -282,32 +317,54 @@ class Executor:
 
     def _advance(self, sequence: Sequence) -> None:
         request = sequence.request
-        if sequence.id in self._cancelled:
+        if sequence.id in self._cancelled and not seeded("no cancel"):
             self._respond(sequence, FinishReason.CANCELLED, [])
             return
         if self._script.get("hang_id") in request.input_token_ids:
             return
-        token = (sum(request.input_token_ids) + len(sequence.tokens)) % self._vocab_size
-        # "Corrections": until the minimum is reached the end id, and it alone, cannot be chosen.
-        masked = len(sequence.tokens) < (request.sampling_config.min_tokens or 0) and token == request.end_id
-        if masked or [token] in (request.bad_words or []):
-            token = (token + 1) % self._vocab_size
+        token = self._choose(sequence)
         # "Request": prompt and max_tokens beyond max_seq_len are clipped.
         longest = min(request.max_tokens, self._max_seq_len - len(request.input_token_ids))
         if token == request.end_id:
-            self._respond(sequence, FinishReason.END_ID, sequence.tokens[sequence.told :])
+            tokens = sequence.tokens[sequence.told :]
+            self._respond(
+                sequence, FinishReason.END_ID, [*tokens, token] if seeded("end id in output") else tokens
+            )
             return
         sequence.tokens.append(token)
-        new = sequence.tokens[sequence.told :]
+        new = sequence.tokens[0 if seeded("cumulative streaming") else sequence.told :]
         # "Corrections": a stop word may begin in the prompt.
         written = [*request.input_token_ids, *sequence.tokens]
-        if any(written[-len(word) :] == word for word in request.stop_words or []):
+        stop_words = [] if seeded("no stop words") else request.stop_words or []
+        if any(written[-len(word) :] == word for word in stop_words):
             self._respond(sequence, FinishReason.STOP_WORDS, new)
         elif len(sequence.tokens) == longest:
             self._respond(sequence, FinishReason.LENGTH, new)
         elif request.streaming:
             sequence.told = len(sequence.tokens)
             self._respond(sequence, FinishReason.NOT_FINISHED, new)
+
+    def _choose(self, sequence: Sequence) -> int:
+        request = sequence.request
+        never = {word[0] for word in request.bad_words or [] if len(word) == 1}
+        # "Corrections": until the minimum is reached the end id, and it alone, cannot be chosen.
+        early = len(sequence.tokens) < (request.sampling_config.min_tokens or 0)
+        if early and request.end_id is not None and not seeded("no minimum"):
+            never.add(request.end_id)
+            if seeded("minimum of all"):
+                never.update(word[0] for word in request.stop_words or [] if len(word) == 1)
+        if self._model is None:
+            token = (sum(request.input_token_ids) + len(sequence.tokens)) % self._vocab_size
+            return (token + 1) % self._vocab_size if token in never else token
+        if not sequence.cache:
+            sequence.cache = self._model.empty_cache()
+        tokens = sequence.tokens[-1:] or request.input_token_ids
+        logits = self._model.logits(tokens, sequence.cache)[-1]
+        logits[list(never)] = -float("inf")
+        token = int(logits.argmax())
+        if seeded("another token") and len(sequence.tokens) == 3:
+            return (token + 1) % self._vocab_size
+        return token
 
     def _respond(self, sequence: Sequence, reason: FinishReason, tokens: list[int]) -> None:
         """ "Response and Result": streaming gives what is new; the prompt comes first unless it is excluded."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tests.support.tensorrt_llm.faults import seeded
+
 
 def check(condition: bool, info: str) -> None:
     """ "Errors": any C++ check is a RuntimeError with a prefix, the place in the source and a backtrace."""
@@ -177,7 +179,8 @@ class KvCacheConfig:
     cross_kv_cache_fraction: float | None = None
 
     def __post_init__(self) -> None:
-        check(self.sink_token_length is None or self.sink_token_length > 0, "sinkTokenLength.value() > 0")
+        no_sinks = self.sink_token_length is None or self.sink_token_length > 0
+        check(no_sinks or seeded("attention sinks"), "sinkTokenLength.value() > 0")
         fraction = self.free_gpu_memory_fraction
         check(fraction is None or 0 < fraction < 1, "freeGpuMemoryFraction.value() > 0.f && < 1.f")
 
@@ -241,6 +244,10 @@ class ExecutorConfig:
         default_factory=ExtendedRuntimePerfKnobConfig
     )
     fail_fast_on_attention_window_too_large: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fail_fast_on_attention_window_too_large and seeded("no fail fast"):
+            raise TypeError("__init__(): incompatible function arguments.")
 
 
 # "Iteration stats": attributes are snake_case.
