@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from nix.lock.files import Document
+
 
 class Locks:
     """The locks of a checkout. Each method raises LockProblem, and then has changed nothing."""
@@ -32,11 +34,15 @@ class Locks:
         self._debian = locks / "debian.json"
 
     def publishers(self) -> None:
-        write(self._publishers, publishers.check(read(self._publishers)))
+        before = read(self._publishers)
+        after = publishers.check(before)
+        write(self._publishers, after)
+        _say_trusted(before, after)
 
     def fill(self) -> None:
         """Write the hashes that were unknown; raises LockProblem for those that cannot be had, after that."""
-        document, problems = publishers.fill(read(self._publishers))
+        before = read(self._publishers)
+        document, problems = publishers.fill(before)
         known = {row["file"]: row for row in document["artifacts"]}
         for path in self._wheels.glob("*.json"):
             lock = read(path)
@@ -45,6 +51,7 @@ class Locks:
                     row["sha256"] = known[row["file"]]["sha256"]
             write(path, lock)
         write(self._publishers, document)
+        _say_trusted(before, document)
         if problems:
             raise LockProblem("\n".join(problems))
 
@@ -94,6 +101,11 @@ class Locks:
                 f"Debian's mirror no longer has {', '.join(gone)}; images take them from its snapshot "
                 "archive until `make lock UPGRADE=1` takes the newer ones."
             )
+
+
+def _say_trusted(before: Document, after: Document) -> None:
+    for sentence in publishers.trusted(before, after):
+        sys.stdout.write(f"{sentence}\n")
 
 
 def main(arguments: list[str] | None = None, checkout: Path = ROOT) -> int:

@@ -7,6 +7,7 @@ hash that is not known yet is read from its page; wheels of gigabytes are not do
 from __future__ import annotations
 
 import hashlib
+import os
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TIMEOUT_SECONDS = 30
+_NVIDIAS_INDEX = "https://pypi.nvidia.com"
+_SETTING = "NVIDIA_INDEX_URL"
 _KEPT = "nix/locks/publishers.json stays as it was."
 
 
@@ -36,11 +39,22 @@ def check(document: Document) -> Document:
             if row["index"] is None:
                 rows.append(row if row["sha256"] else _hashed(client, row))
                 continue
-            page = f"{row['index']}/{canonicalize_name(row['name'])}/"
+            page = f"{_asked(row['index'])}/{canonicalize_name(row['name'])}/"
             if page not in pages:
                 pages[page] = hashes(_get(client, page))
             rows.append(_named(row, page, pages[page]))
     return {**document, "artifacts": rows}
+
+
+def trusted(before: Document, after: Document) -> list[str]:
+    """Whom the hashes that were unknown `before` come from, a sentence for each."""
+    known = {row["file"]: row["sha256"] for row in before["artifacts"]}
+    return [
+        f"{row['file']}: sha256 {row['sha256']}, "
+        + (f"as {_asked(row['index'])} names it" if row["index"] else f"of what {address(row)} sent")
+        for row in after["artifacts"]
+        if row["sha256"] and known.get(row["file"]) is None
+    ]
 
 
 def fill(document: Document) -> tuple[Document, list[str]]:
@@ -65,6 +79,12 @@ def wheel_rows(document: Document, environment: str) -> list[Row]:
         for row in document["artifacts"]
         if row["environment"] == environment
     ]
+
+
+def _asked(index: str) -> str:
+    """Where an index is asked: NVIDIA's at a mirror, where NVIDIA_INDEX_URL names one."""
+    mirror = os.environ.get(_SETTING, "").rstrip("/")
+    return mirror if mirror and index == _NVIDIAS_INDEX else index
 
 
 def address(row: Row) -> str:

@@ -262,7 +262,8 @@ class Executor:
 
     def _admit(self) -> None:
         """ "Errors": a request that is invalid for the engine gets an error Response."""
-        while self._queue and len(self._active) < self._script.get("batch", 64):
+        places = self._script.get("batch", self._built.get("max_batch_size", 64))
+        while self._queue and len(self._active) < places:
             sequence = self._queue.pop(0)
             length, end_id = len(sequence.request.input_token_ids), sequence.request.end_id
             problem = ""

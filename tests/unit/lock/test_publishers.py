@@ -1,0 +1,70 @@
+"""What publishers keep on their own indexes: which is asked for a hash, and who was believed."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from nix.lock import publishers
+from nix.lock.__main__ import main
+from nix.lock.files import LOCKS, LockProblem, read, write
+
+WHEEL = "tensorrt_llm-1.2.1-cp312-cp312-linux_x86_64.whl"
+HASH = "a" * 64
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """A company's mirror of NVIDIA's index."""
+    page = tmp_path / "mirror/tensorrt-llm/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="{WHEEL}#sha256={HASH}">{WHEEL}</a>')
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(tmp_path / "mirror")))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("NVIDIA_INDEX_URL", f"{url}/")
+    yield url
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def unknown(name: str):
+    (row,) = [row for row in read(LOCKS / "publishers.json")["artifacts"] if row["name"] == name]
+    return {**row, "sha256": None}
+
+
+def test_a_mirror_of_nvidias_index_is_asked_and_named(mirror, tmp_path, capsys):
+    row = unknown("tensorrt-llm")
+    locks = tmp_path / "nix/locks"
+    (locks / "wheels").mkdir(parents=True)
+    write(locks / "publishers.json", {"artifacts": [row]})
+    wheel = {column: row[column] for column in ("name", "version", "file", "sha256", "size", "index")}
+    write(locks / "wheels/engine-tensorrt-llm.json", {"wheels": [wheel]})
+    assert main(["fill"], tmp_path) == 0
+    assert capsys.readouterr().out == f"{WHEEL}: sha256 {HASH}, as {mirror} names it\n"
+    (filled,) = read(locks / "publishers.json")["artifacts"]
+    assert filled == {**row, "sha256": HASH}  # the mirror is not in the lock
+    assert read(locks / "wheels/engine-tensorrt-llm.json")["wheels"][0]["sha256"] == HASH
+
+
+def test_the_mirror_is_asked_for_nothing_but_nvidias(mirror):
+    row = {**unknown("torch"), "index": "http://127.0.0.1:9"}
+    with pytest.raises(LockProblem, match=r"^http://127\.0\.0\.1:9/torch/ cannot be reached"):
+        publishers.check({"artifacts": [row]})
+
+
+def test_what_is_known_is_trusted_as_before(mirror):
+    document = {"artifacts": [{**unknown("tensorrt-llm"), "sha256": HASH}]}
+    assert publishers.trusted(document, publishers.check(document)) == []
+
+
+def test_two_hashes_are_unknown():
+    """The wheel of TensorRT-LLM, which NVIDIA's index names, and the archive of a known commit."""
+    rows = read(LOCKS / "publishers.json")["artifacts"]
+    assert {row["name"] for row in rows if row["sha256"] is None} <= {"tensorrt-llm", "tensorrt-llm-examples"}
