@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 5000
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-docs bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -32,6 +32,9 @@ test-docs: setup-dev ## Type every command of the README and the docs (see tests
 test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 3 GB the first time)
 	@$(PYTHON) ci/setup.py --dev --vllm
 	$(run) pytest tests/vllm --timeout 600
+
+acceptance: setup ## The real TensorRT-LLM against what was assumed of it (needs a GPU; MODEL=<folder>)
+	@.venv/bin/cog-triton acceptance $(MODEL) --report acceptance.md
 
 bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)
 	@ci/install-image-tools

@@ -15,7 +15,7 @@ import yaml
 from runner.lifecycle.machine import read_machine
 from runner.text.tokenizer import Tokenizer
 from shared.artifact import EngineDirectory, extract_archive
-from shared.errors import CogTritonError, from_text
+from shared.errors import CogTritonError, PartNotInstalled, from_text
 from shared.layout import PROJECT_ROOT, Layout
 
 from . import inside
@@ -150,6 +150,10 @@ class Bench:
 
         The one that was asked for before is ended when this is another.
         """
+        try:
+            _ = Layout.current().tritonserver
+        except PartNotInstalled:
+            raise Skip("Triton is not here: engines are served in a runner's image") from None
         place = engine or self.short.path
         wanted = (place, tuple((arguments or {}).items()))
         if self._server is None or self._server[0] != wanted or not self._server[1].is_alive:

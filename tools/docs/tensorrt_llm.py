@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cli.acceptance import CHECKS
 from shared.server_arguments import EFFECTIVE, IGNORED
 
 _INTRO = """\
@@ -43,20 +44,77 @@ unfilled placeholder (`${name}`) is not set. A value that is not allowed fails t
 that nobody knows is logged with the nearest known one, and ignored.
 """
 
-_NOT_VERIFIED = """\
-## Not verified
+_KNOWN = """\
+## Which models quantize.py takes
 
-The engine was tested against a stand-in with the executor's names, signatures and failure modes, made from
-TensorRT-LLM's sources of about that version, without a GPU. On a real one these are to be checked:
-- whether the wheel's binding (nanobind or pybind11) takes every keyword used here, above all
-  `fail_fast_on_attention_window_too_large`, and a `timedelta` as the time-out of `await_responses`;
-- that a final response always has a finish reason, and that enum members have `name`;
-- that end ids other than the first, sent as stop words of one token, end a sequence with STOP_WORDS;
-- that a temperature of 0 is refused by some versions, and top_k above 1024 by all (both never reach it here);
-- the texts of errors of TensorRT (version, compute capability), which are those that users reported;
-- which GPU a rank takes (rank N should take GPU N), and how soon other ranks end when rank 0 is gone;
-- how the executor behaves after an error of a step that is not one of CUDA: it is used on.
+The short form makes its checkpoint by quantize.py, whatever the precision. By modelopt 0.37.0 (read in its
+wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which TensorRT-LLM's MODEL_MAP
+has a class with a config, as LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM and Qwen2ForCausalLM;
+else for what modelopt takes for gpt, gemma, llama, mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any
+other one is E3200. Models with a convert_checkpoint.py of their own are built by the older form of the config.
+
+## Several GPUs
+
+The ranks are numbered by tensor parallelism first. With pipeline parallelism TensorRT-LLM makes a
+communicator of its own in which the ranks are reversed, so that world rank N need not be on GPU N: do not tell
+by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the GPUs to take, not the order of the stages.
+
+## How each claim is known
+
+Nothing on this page was seen on a GPU yet. The sources that were read are those next to 1.2.1. "Stand-in"
+means that a stand-in for the library behaves so, and the tests run against it. `cog-triton acceptance`
+(`make acceptance`) holds the real one against these claims on a machine with a GPU; see
+[the first build](tensorrt_llm_images.md).
 """
+# What no check of the acceptance looks at: the claim, its source, and how else it is known.
+_UNCHECKED = (
+    (
+        "a final response always comes, with a finish reason, also after a cancel",
+        "llmRequest.cpp: createResult",
+        "stand-in",
+    ),
+    ("await_responses takes a timedelta, to the millisecond", "nanobind chrono caster", "stand-in"),
+    (
+        "a stop word of several tokens may match across prompt and output",
+        "kernels/stopCriteriaKernels.cu",
+        "stand-in",
+    ),
+    (
+        "get_latest_iteration_stats raises after shutdown(): the last statistics stay",
+        "executorImpl.cpp",
+        "stand-in",
+    ),
+    (
+        "top_k above 1024 and a temperature of 0 never reach it",
+        "samplingTopKKernels.cu, samplingConfig.cpp",
+        "test of ours",
+    ),
+    (
+        "after an error of a step that is not one of CUDA the executor can be used on",
+        "executorImpl.cpp: forwardAsync, forwardSync",
+        "stand-in",
+    ),
+    (
+        "a process that exits after MPI_Init without MPI_Finalize makes mpirun fail and kill the others",
+        "Open MPI",
+        "run: Open MPI 5.0 and mpi4py 4.1.2, without TensorRT-LLM",
+    ),
+    (
+        "with pipeline parallelism the ranks of the communicator are reversed",
+        "runtime/worldConfig.cpp, utils/mpiUtils.cpp",
+        "source alone",
+    ),
+    (
+        "it opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",
+        "tensorrt_llm/__init__.py; flashinfer 0.6",
+        "stand-in; a test of the builder's image",
+    ),
+    (
+        "the texts of errors: prompt too long, queue full, out of memory, another GPU",
+        "llmRequest.cpp, executorImpl.cpp; issues of users",
+        "stand-in",
+    ),
+)
 
 
 def page() -> str:
@@ -71,6 +129,18 @@ def page() -> str:
             _INTRO,
             f"| has an effect | value | sets |\n|---|---|---|\n{effective}",
             f"| is accepted and ignored | because |\n|---|---|\n{ignored}",
-            _NOT_VERIFIED,
+            _KNOWN,
+            _claims(),
         ]
     )
+
+
+def _claims() -> str:
+    rows = [
+        f"| {check.assumes} | {check.source} | stand-in | `{check.name}` |"
+        for check in CHECKS
+        if check.name != "other image"
+    ]
+    rows += [f"| {claim} | {source} | {known} | no check |" for claim, source, known in _UNCHECKED]
+    lines = ["| claim | source read | known by | on a GPU: to be seen by the check |", "|---|---|---|---|"]
+    return "\n".join([*lines, *rows]) + "\n"
