@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _VALUES: dict[str, Any] = {
+    "decoupled_mode": True,
+    "batching_strategy": "inflight_fused_batching",
+    "gpt_model_type": "inflight_fused_batching",
     "batch_scheduler_policy": "max_utilization",
     "kv_cache_free_gpu_mem_fraction": 0.5,
     "max_tokens_in_paged_kv_cache": 2560,
@@ -61,9 +64,9 @@ def versions() -> dict[str, str]:
 def parameters() -> list[str]:
     """What the binding does not take of what we give it; nothing when all is well."""
     from runner.engines.tensorrt_llm.config import executor_config
-    from runner.engines.tensorrt_llm.parameters import EFFECTIVE, parse_parameters
     from runner.engines.tensorrt_llm.requests import executor_request
     from runner.protocol.engine import FinishReason, Request, SamplingParameters
+    from shared.server_arguments import EFFECTIVE, parse_parameters
 
     api = _executor()
     problems = [f"no value to try {name} with" for name in EFFECTIVE if name not in _VALUES]

@@ -50,14 +50,16 @@ _KNOWN = """\
 The short form makes its checkpoint by quantize.py, whatever the precision. By modelopt 0.37.0 (read in its
 wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which TensorRT-LLM's MODEL_MAP
 has a class with a config, as LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM and Qwen2ForCausalLM;
-else for what modelopt takes for gpt, gemma, llama, mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any
-other one is E3200. Models with a convert_checkpoint.py of their own are built by the older form of the config.
+else for what modelopt takes for gpt, gemma, llama, mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper.
+Any other one is E3200. Models with a convert_checkpoint.py of their own are built by the older form of the
+config.
 
 ## Several GPUs
 
 The ranks are numbered by tensor parallelism first. With pipeline parallelism TensorRT-LLM makes a
-communicator of its own in which the ranks are reversed, so that world rank N need not be on GPU N: do not tell
-by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the GPUs to take, not the order of the stages.
+communicator of its own in which the ranks are reversed, so that world rank N need not be on GPU N: do not
+tell by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the GPUs to take, not the order of the
+stages.
 
 ## How each claim is known
 
