@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
+CLIENT = "cog-triton.client"
+"""ASGI's extension by which a request knows its `Client`: to wait for `http.disconnect` would take a task."""
+
 Header = tuple[bytes, bytes]
 JSON: Header = (b"content-type", b"application/json")
 TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
@@ -31,6 +34,23 @@ def refusal(error: CogTritonError) -> dict[str, str]:
     return {"detail": str(error), "error": str(error), "error_code": error.code}
 
 
+class Client:
+    """The other end of a connection."""
+
+    __slots__ = ("is_gone", "on_leaving")
+
+    def __init__(self) -> None:
+        self.is_gone = False
+        self.on_leaving: set[Callable[[], object]] = set()
+        """Called when it goes."""
+
+    def leave(self) -> None:
+        """It has gone."""
+        self.is_gone = True
+        for callback in list(self.on_leaving):
+            callback()
+
+
 class Disconnected(Exception):
     """The client went away before its request was whole: there is nobody to answer."""
 
@@ -39,9 +59,9 @@ class Request:
     """One request. Its handler answers with one of the `respond` methods, or with `events`."""
 
     __slots__ = (
+        "_left",
         "_receive",
         "_send",
-        "_watcher",
         "headers",
         "key",
         "limit",
@@ -68,7 +88,7 @@ class Request:
         """Whether the answer has begun."""
         self._receive = receive
         self._send = send
-        self._watcher: asyncio.Task[None] | None = None
+        self._left: Callable[[], object] | None = None
 
     def header(self, name: bytes) -> str | None:
         """The first header of that name (in lower case)."""
@@ -102,20 +122,24 @@ class Request:
             raise BodyNotRead(reason=f"it is no JSON: {error}") from None
 
     def on_disconnect(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the client goes away. Only after the body was read; once."""
-
-        async def watch() -> None:
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            callback()
-
-        self._watcher = asyncio.create_task(watch())
+        """Have `callback` called when the client goes away, or soon when it has. Once."""
+        client = self._client
+        if client.is_gone:
+            asyncio.get_running_loop().call_soon(callback)
+            return
+        self._left = callback
+        client.on_leaving.add(callback)
 
     def close(self) -> None:
         """Stop watching the client."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
+        if self._left is not None:
+            self._client.on_leaving.discard(self._left)
+            self._left = None
+
+    @property
+    def _client(self) -> Client:
+        client: Client = self.scope["extensions"][CLIENT]["client"]
+        return client
 
     async def respond(self, status: int, body: bytes, *headers: Header) -> None:
         """Answer with this body."""

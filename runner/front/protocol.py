@@ -11,8 +11,9 @@ import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from runner.front.http import refusal
+from runner.front.http import CLIENT, Client, refusal
 from runner.front.statuses import retry_after, status_of
+from runner.front.writes import GatheringTransport, Writes
 from shared.errors import HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection. `bounded` makes the class that has its `bounds`."""
 
     bounds: ClassVar[Bounds]
+    writes: ClassVar[Writes]
     _deadline: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
     _in_head = True
@@ -65,7 +67,9 @@ class BoundedProtocol(HttpToolsProtocol):
     """Bytes since there was either: of a head, or of what may stand around a body, as trailers."""
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        gathering: Any = GatheringTransport(transport, self.writes)
+        super().connection_made(gathering)
+        self._client = Client()
         over = len(self.connections) - self.bounds.connections
         if over > _REFUSED_POLITELY:
             transport.abort()
@@ -77,6 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_time()
         self.resume_writing()
         super().connection_lost(exc)
+        self._client.leave()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -91,6 +96,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {CLIENT: {"client": self._client}}
         self._in_head, self._overhead = True, 0
         self._await_part("head", self.bounds.header_seconds)
 
@@ -200,4 +206,4 @@ def _without_chunks(cycle: RequestResponseCycle) -> Send:
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:
     """The class of connections that keep these bounds."""
-    return type("Connection", (BoundedProtocol,), {"bounds": bounds})
+    return type("Connection", (BoundedProtocol,), {"bounds": bounds, "writes": Writes()})

@@ -1,0 +1,63 @@
+"""What a connection writes in one pass of the event loop goes out together.
+
+uvicorn writes the head of an answer, each event and the end one by one; uvloop hands each to the kernel,
+which wakes the client for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+_MOST_BYTES = 1 << 16  # more go out at once, so that whoever writes them is told when the client is behind
+
+
+class Writes:
+    """The connections of one event loop that have something to send."""
+
+    def __init__(self) -> None:
+        self._waiting: list[GatheringTransport] = []
+
+    def await_end_of_pass(self, transport: GatheringTransport) -> None:
+        """Have it send what it has, once what else runs in this pass has written."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._waiting.append(transport)
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for transport in waiting:
+            transport.send()
+
+
+class GatheringTransport:
+    """A transport whose writes go out at the end of the pass; all else is that of the transport inside."""
+
+    def __init__(self, transport: asyncio.Transport, writes: Writes) -> None:
+        self._transport = transport
+        self._writes = writes
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this, after what was written before."""
+        if not self._parts:
+            self._writes.await_end_of_pass(self)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > _MOST_BYTES:
+            self.send()
+
+    def send(self) -> None:
+        """Send what has been written."""
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts and not self._transport.is_closing():
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def close(self) -> None:
+        """Send what has been written, and close."""
+        self.send()
+        self._transport.close()
