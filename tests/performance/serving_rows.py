@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -41,16 +42,16 @@ def rows() -> list[Row]:
         with runner(directory, tokens_per_second=1e6) as server:
             load(server, STREAMS, 32)
             flat_out = [load(server, STREAMS, 4 * TOKENS).all_whole() for _ in range(3)]
-    sleeping = cpu["a Cog predictor that only sleeps"]
+    sleeping = cpu["a Cog predictor that only sleeps"].microseconds
     name = f"{STREAMS} streams at {RATE}/s, CPU of all processes"
     told = "" if CORES >= WANTED_CORES else f" (scaled to {CORES} cores)"
     count, double = scaled(512), scaled(1024)
     at_once = f"{count} streams at {H200_RATE}/s at once{told}"
     bounds = {"Cog's API": 0.5, "OpenAI's API": 0.5, "Cog's server": 1.8}
     return [
-        *(Row(f"{name}: {who}", cost, "us/token") for who, cost in cpu.items()),
+        *(Row(f"{name}: {who}{cost.told}", cost.microseconds, "us/token") for who, cost in cpu.items()),
         *(
-            Row(f"{name}: {who} / the sleeping predictor", cpu[who] / sleeping, at_most=bound)
+            Row(f"{name}: {who} / the sleeping predictor", cpu[who].microseconds / sleeping, at_most=bound)
             for who, bound in bounds.items()
         ),
         Row(f"{STREAMS} streams at once: time to first token, p50", median_run(bursts), "ms", at_most=40),
@@ -80,8 +81,21 @@ def rows() -> list[Row]:
     ]
 
 
-def _costs(directory: Path) -> tuple[dict[str, float], list[Streams]]:
-    """CPU per token (us) of each server, and bursts of few tokens through ours."""
+@dataclass(frozen=True)
+class _Cost:
+    """What a token costs, of so many whole streams."""
+
+    microseconds: float
+    streams: int
+
+    @property
+    def told(self) -> str:
+        """The number of streams, where some were refused: those that are left cost more each."""
+        return "" if self.streams == STREAMS else f" ({self.streams} streams: it refused the others)"
+
+
+def _costs(directory: Path) -> tuple[dict[str, _Cost], list[Streams]]:
+    """CPU per token of each server, and bursts of few tokens through ours."""
     cpu = {}
     with runner(directory, step_seconds=1 / RATE) as server:
         load(server, STREAMS, 32)
@@ -103,7 +117,7 @@ def _costs(directory: Path) -> tuple[dict[str, float], list[Streams]]:
     return cpu, bursts
 
 
-def _cost(server: Served, **request: object) -> float:
+def _cost(server: Served, **request: object) -> _Cost:
     before = server.cpu_seconds()
     ran = load(server, STREAMS, TOKENS, **request)
     # Cog refuses one now and then when two come at one instant.
@@ -111,7 +125,7 @@ def _cost(server: Served, **request: object) -> float:
         ran.all_whole()
     if ran.chunks < 0.9 * ran.tokens:
         raise AssertionError(f"{ran.tokens} tokens came in {ran.chunks} chunks: fewer cost less")
-    return 1e6 * (server.cpu_seconds() - before) / ran.tokens
+    return _Cost(1e6 * (server.cpu_seconds() - before) / ran.tokens, ran.whole)
 
 
 def _many_streams(directory: Path) -> tuple[list[Streams], Streams]:

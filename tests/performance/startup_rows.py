@@ -17,7 +17,11 @@ STARTS = 7
 
 def start(directory: Path) -> tuple[float, float]:
     """Seconds from the start of the process to READY, and to the first token."""
-    environment = {"COG_WEIGHTS": str(directory / "engine.tar"), "WEIGHTS_CACHE": str(directory / "weights")}
+    environment = {
+        "COG_WEIGHTS": str(directory / "engine.tar"),
+        "WEIGHTS_CACHE": str(directory / "weights"),
+        "PYTHONDONTWRITEBYTECODE": "",  # images have bytecode, and a checkout after its first start
+    }
     with (directory / "log").open("wb") as log:
         started = time.monotonic()
         with CogServer("runner", environment=environment, output=log.fileno()) as server:
