@@ -48,7 +48,8 @@ def places(user, docker, registry_host, tmp_path_factory):
 
 
 def test_the_image_is_built(user):
-    user.types("export NIX_CONFIG='extra-experimental-features = nix-command flakes'")
+    user.types("mkdir -p $HOME/.config/nix")
+    user.write("../.config/nix/nix.conf", "experimental-features = nix-command flakes\n")
     user.types("nix build .#cog-triton-runner-cpu")
     assert user.types("./result digest").text.startswith("sha256:")
 
