@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from runner.protocol.engine import Statistics
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -17,19 +18,9 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from runner.protocol.engine import Statistics
+    from runner.triton.client import EngineClient
 
-    class Engine(Protocol):
-        """What is told of the engine process."""
-
-        @property
-        def restarts(self) -> int:
-            """How often it was started again."""
-
-        @property
-        def statistics(self) -> Statistics:
-            """What it is busy with; all 0 where it does not tell."""
-
+    Engine = Callable[[], EngineClient | None]
 
 log = get_logger()
 
@@ -41,7 +32,7 @@ class Metrics:
     """What a runner counts. Threads may share it."""
 
     def __init__(self, running: Callable[[], int], engine: Engine) -> None:
-        """`running`: predictions that run or wait; `engine`: what is known of the engine process."""
+        """`running`: predictions that run or wait; `engine`: the way to it, once there is one."""
         self.registry = CollectorRegistry()
         self._first_token = self._histogram(
             "time_to_first_token_seconds", "From a prediction's arrival to its first token"
@@ -60,7 +51,7 @@ class Metrics:
         gauge = Gauge("cog_triton_running", "Predictions that run or wait", registry=self.registry)
         gauge.set_function(running)
         gauge = Gauge("cog_triton_engine_restarts", "Restarts of the engine process", registry=self.registry)
-        gauge.set_function(lambda: engine.restarts)
+        gauge.set_function(lambda: 0 if (client := engine()) is None else client.restarts)
         self.registry.register(_Engine(engine))
 
     def sent(self, queued: float, prompt_tokens: int) -> None:
@@ -105,7 +96,8 @@ class _Engine(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        statistics = self._engine.statistics
+        client = self._engine()
+        statistics = Statistics() if client is None else client.statistics
         gauges = {
             "active_requests": ("Requests in the engine's steps", statistics.active_requests),
             "queued_requests": ("Requests that wait in the engine", statistics.queued_requests),

@@ -26,7 +26,6 @@ from runner.lifecycle.control import (
 )
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
-from runner.protocol.engine import Statistics
 from shared.errors import CogTritonError, EngineNotReady, GenericError, WorkerDied, from_text
 from shared.logs import get_logger
 
@@ -51,7 +50,7 @@ class Worker:
         self._admission = Admission(settings.admitted)
         self._engine: LoadedEngine | None = None
         self._client: EngineClient | None = None
-        self._metrics = Metrics(lambda: self._admission.count, self)
+        self._metrics = Metrics(lambda: self._admission.count, lambda: self._client)
         self._loop = uvloop.new_event_loop()
         self._set_up: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="predictions", daemon=True).start()
@@ -61,16 +60,6 @@ class Worker:
     def is_healthy(self) -> bool:
         """Whether the engine generates, and new predictions are let in."""
         return self._engine is not None and self._engine.generates() and not self._admission.closed
-
-    @property
-    def restarts(self) -> int:
-        """Of the engine process."""
-        return 0 if self._client is None else self._client.restarts
-
-    @property
-    def statistics(self) -> Statistics:
-        """Of the engine."""
-        return Statistics() if self._client is None else self._client.statistics
 
     def stream(self, inputs: Inputs, prediction: Prediction) -> Iterator[str]:
         """Yield the text of a prediction as it comes, cut at the first stop sequence.

@@ -35,8 +35,6 @@ class EngineKind:
     """Names of the `SamplingParameters` and of the optional parts of a `Request` that have an effect."""
     needs_cuda: tuple[int, int] | None = None
     """The CUDA version that its wheels are built for (requirements/engine-*.txt); None: it needs no GPU."""
-    own_environment: bool = True
-    """Whether it runs in an environment of its own; else in that of its caller."""
     ranks: Callable[[Path], int] = _one_rank
     """How many processes serve the engine in a directory, one for each GPU. Raises E2407, E2502 and E2504."""
 
@@ -57,7 +55,6 @@ ENGINES = {
             implementation="runner.engines.mock:MockEngine",
             # It makes no choice that a parameter could change.
             honours=_EVERY_PARAMETER | {"log_probs"},
-            own_environment=False,
         ),
         EngineKind(
             name="ctranslate2",

@@ -21,7 +21,6 @@ from runner.front.openai.api import OpenAIApi
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.prediction.inputs import Inputs
-from runner.protocol.engine import Statistics
 from shared.errors import EngineNotReady, ShuttingDown
 from shared.logs import get_logger
 
@@ -52,7 +51,7 @@ class Front:
             key_tokens=settings.key_max_tokens,
         )
         self.health = Health(self.admission)
-        self.metrics = Metrics(lambda: self.admission.count, self)
+        self.metrics = Metrics(lambda: self.admission.count, lambda: self.client)
         self.app = App(settings.max_body_bytes)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
@@ -100,16 +99,6 @@ class Front:
             await self.engine.close()
         elif self.client is not None:
             await self.client.close()
-
-    @property
-    def restarts(self) -> int:
-        """Of the engine process: for the metrics."""
-        return 0 if self.client is None else self.client.restarts
-
-    @property
-    def statistics(self) -> Statistics:
-        """Of the engine: for the metrics."""
-        return Statistics() if self.client is None else self.client.statistics
 
     def _loaded(self) -> LoadedEngine:
         """Raises E2108 once it drains, E2401 and E2402 while there is no engine that takes requests."""

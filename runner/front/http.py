@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from runner.front.statuses import retry_after, status_of
-from shared.errors import BodyNotRead, BodyTooLarge
+from shared.errors import BodyTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -113,14 +113,6 @@ class Request:
             if not message.get("more_body"):
                 return bytes(body)
 
-    async def json(self) -> Any:
-        """The body as JSON. Raises E1320 and E1321."""
-        body = await self.body()
-        try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise BodyNotRead(reason=f"it is no JSON: {error}") from None
-
     def on_disconnect(self, callback: Callable[[], object]) -> None:
         """Have `callback` called when the client goes away, or soon when it has. Once."""
         client = self._client
@@ -151,9 +143,9 @@ class Request:
         """Answer with this as JSON."""
         await self.respond(status, orjson.dumps(content), JSON, *headers)
 
-    async def respond_error(self, error: CogTritonError, content: Any = None) -> None:
-        """Answer with the status of the error; `content`: in another form than that of Cog's API."""
-        await self.respond_json(status_of(error), content or refusal(error), *retry_after(error))
+    async def respond_error(self, error: CogTritonError) -> None:
+        """Answer with the error and its status, in the form of Cog's API."""
+        await self.respond_json(status_of(error), refusal(error), *retry_after(error))
 
     async def hand_to(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         """Let another ASGI application answer, as long as the client is there."""

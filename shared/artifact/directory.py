@@ -52,18 +52,10 @@ class EngineDirectory:
         return config
 
     @property
-    def engine_files(self) -> Path:
-        """The directory of the engine's own files."""
-        return self._part("engine")
-
-    @property
     def tokenizer_files(self) -> Path:
-        """The directory of the tokenizer's files."""
-        return self._part("tokenizer")
-
-    def _part(self, name: str) -> Path:
-        part = self.path / name
-        return part if part.is_dir() else self.path
+        """The directory of the tokenizer's files; those of an old engine lie beside its own."""
+        folder = self.path / "tokenizer"
+        return folder if folder.is_dir() else self.path
 
 
 def _refuse_model_repository(path: Path) -> None:

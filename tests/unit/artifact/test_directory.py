@@ -10,7 +10,6 @@ def test_an_engine_has_a_place_for_each_part(tmp_path):
     directory = EngineDirectory(tmp_path / "engine")
     assert directory.manifest == listing(dict(sorted(CONTENTS.items())))
     assert directory.config == {"engine": "mock"}
-    assert directory.engine_files == tmp_path / "engine" / "engine"
     assert directory.tokenizer_files == tmp_path / "engine" / "tokenizer"
 
 
@@ -18,7 +17,7 @@ def test_an_old_engine_is_flat(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     directory = EngineDirectory(tmp_path)
     assert directory.manifest is None
-    assert directory.engine_files == directory.tokenizer_files == tmp_path
+    assert directory.tokenizer_files == tmp_path
 
 
 @pytest.mark.parametrize("name", ["", "none"])
