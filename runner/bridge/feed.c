@@ -49,7 +49,7 @@ bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds) 
   }
   strcpy(address.sun_path, path);
   feeds->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  unlink(path);
+  if (unlink(path) != 0 && errno != ENOENT) return false;
   return feeds->listener >= 0 && bind(feeds->listener, (struct sockaddr *)&address, sizeof address) == 0 &&
          chmod(path, 0600) == 0 && listen(feeds->listener, BACKLOG) == 0;
 }

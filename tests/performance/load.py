@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -245,14 +246,17 @@ def load(
 
 @cache
 def _client() -> str:
-    """The client, compiled with the compiler of the bridge."""
-    program = Path(tempfile.mkdtemp(prefix="bench-client-"), "streams")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(PROJECT_ROOT / ".build/zig"),
-        "ZIG_LOCAL_CACHE_DIR": str(program.parent / "zig"),
-        "ZIG_GLOBAL_CACHE_DIR": str(program.parent / "zig"),
-    }
-    command = [sys.executable, "-m", "ziglang", "cc", "-O2", "-o", str(program)]
-    subprocess.run([*command, str(_HERE / "client/streams.c")], check=True, env=environment)
+    """The client, compiled with the compiler of the bridge; it goes when this process ends."""
+    directory = tempfile.TemporaryDirectory(prefix="bench-client-")
+    atexit.register(directory.cleanup)
+    program = Path(directory.name, "streams")
+    with tempfile.TemporaryDirectory(prefix="bench-zig-") as zig:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(PROJECT_ROOT / ".build/zig"),
+            "ZIG_LOCAL_CACHE_DIR": zig,
+            "ZIG_GLOBAL_CACHE_DIR": zig,
+        }
+        command = [sys.executable, "-m", "ziglang", "cc", "-O2", "-o", str(program)]
+        subprocess.run([*command, str(_HERE / "client/streams.c")], check=True, env=environment)
     return str(program)

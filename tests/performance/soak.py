@@ -39,7 +39,10 @@ HUNG_SECONDS = 12  # in which the supervisor finds that a front does not answer
 # of it back. So both figures are taken after a burst of all clients, through which every process has gone, also
 # one that a fault has replaced. What differs then has been left by the predictions.
 MEMORY_GROWTH = 1.05
-PEAK, PEAK_SECONDS = 0.9, 30  # so many of them have run at once within so long
+PEAK, PEAK_SECONDS = (
+    0.6,
+    30,
+)  # so many are served at one instant within so long: some are on their way in or out
 MORE_DESCRIPTORS = 16  # of all processes together: connections that are kept
 FRONT, TRITON, ENGINE = "runner.front", "bin/tritonserver", "runner.engines.process"
 ROUND_SECONDS = 300  # a front that dies six times in five minutes ends the runner, as it should
@@ -116,12 +119,12 @@ class Soak:
         """All clients at once: what a process needs for so many, it has after that."""
         self.clients.wanted = max(SIZES)
         deadline = time.monotonic() + PEAK_SECONDS
-        # Some are on their way in or out at any time.
         while (running := (await self.gauges())[_RUNNING]) < PEAK * max(SIZES):
             if time.monotonic() > deadline:
                 self.faults.append(f"of {max(SIZES)} clients at once only {running:g} were served")
                 break
             await asyncio.sleep(0.2)
+        await asyncio.sleep(4)
         await self.clients.finish(60)
 
     async def disturb(self, fault: Fault) -> None:
