@@ -69,10 +69,12 @@ def until(connection, part: bytes) -> None:
         received += data
 
 
-def whole(method, path, body=None, headers="", status=200):
+def whole(method, path, body=None, headers="", status=200, part=b""):
     def ask(front, _number):
         with asked(front, method, path, body, headers) as connection:
-            assert answer(connection).startswith(b"HTTP/1.1 %d " % status)
+            received = answer(connection)
+            assert received.startswith(b"HTTP/1.1 %d " % status)
+            assert part in received
 
     return ask
 
@@ -134,7 +136,9 @@ ASKS = {
     "leaves a stream": leaves("/predictions", LONG, EVENTS),
     "leaves while it waits": leaves("/predictions", LONG),
     "is cancelled": cancels,
-    "fails": whole("POST", "/predictions", {"input": {"prompt": "3", "max_tokens": 8}}, EVENTS),
+    "fails": whole(
+        "POST", "/predictions", {"input": {"prompt": "3", "max_tokens": 8}}, EVENTS, part=b"E2405"
+    ),
     "bad template": whole("POST", "/predictions", {"input": {"prompt": "a", "prompt_template": "{b}"}}),
     "bad input": whole("POST", "/predictions", {"input": {"prompts": "a"}}, status=422),
     "in the background": in_background,
