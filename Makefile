@@ -33,8 +33,8 @@ test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 
 	@$(PYTHON) ci/setup.py --dev --vllm
 	$(run) pytest tests/vllm --timeout 600
 
-acceptance: setup ## The real TensorRT-LLM against what was assumed of it (needs a GPU; MODEL=<folder>)
-	@.venv/bin/cog-triton acceptance $(MODEL) --report acceptance.md
+acceptance: setup ## The real TensorRT-LLM against what was assumed of it (needs a GPU; MODEL=<folder or name on the hub>)
+	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
 bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)
 	@ci/install-image-tools

@@ -180,7 +180,7 @@ def generate(
 @app.command()
 def acceptance(
     model: Annotated[
-        Path | None, typer.Argument(help="A folder with a small Llama; default: the demo's model.")
+        str | None, typer.Argument(help="A small Llama: a folder, or of the hub; default: the demo's model.")
     ] = None,
     work_dir: Annotated[
         Path | None, typer.Option(help="Where engines and logs are kept; default: a folder that is removed.")
