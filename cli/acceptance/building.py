@@ -22,7 +22,7 @@ _READ = {
 
 def config_of(engine: EngineDirectory) -> dict[str, Any]:
     """The config.json that trtllm-build wrote."""
-    content: dict[str, Any] = json.loads((engine.engine_files / "config.json").read_bytes())
+    content: dict[str, Any] = json.loads((engine.path / "engine/config.json").read_bytes())
     return content
 
 

@@ -43,7 +43,7 @@ def _other_plan(bench: Bench) -> Outcome:
     def change(engine: Path) -> None:
         plan = engine / "engine/rank0.engine"
         plan.unlink()
-        shutil.copyfile(bench.short.engine_files / plan.name, plan)
+        shutil.copyfile(bench.short.path / "engine" / plan.name, plan)
         with plan.open("r+b") as file:
             file.write(bytes(_HEADER_BYTES))
 

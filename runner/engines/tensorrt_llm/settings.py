@@ -77,7 +77,7 @@ def read_settings(engine_dir: Path) -> Settings:
             packed_prompts=bool(
                 plugins.get("context_fmha", True) and plugins.get("remove_input_padding", True)
             ),
-            eos_id=eos_of(engine_dir / "tokenizer"),
+            eos_id=eos_of(engine_dir / "tokenizer" if nested else engine_dir),
             tensorrt_version=manifest.get("tensorrt_version"),
             server_arguments=_server_arguments(own),
         )
