@@ -87,9 +87,12 @@ static void read_process(struct engine *engine) {
 
 static void write_process(struct engine *engine) {
   ssize_t size = send(engine->process.socket, engine->out.data, engine->out.length, MSG_NOSIGNAL);
-  if (size <= 0) return;  // it is full; or it has ended, which reading tells
-  buffer_drop_front(&engine->out, (size_t)size);
-  engine->write_by = now_ns() + WRITE_PATIENCE;
+  if (size > 0) {
+    buffer_drop_front(&engine->out, (size_t)size);
+    engine->write_by = 0;
+  }
+  // It is full; or it has ended, which reading tells.
+  if (engine->out.length > 0 && engine->write_by == 0) engine->write_by = now_ns() + WRITE_PATIENCE;
 }
 
 // ---- the thread
@@ -107,7 +110,6 @@ static void hand_over(struct engine *engine, struct request *request) {
     return;
   }
   if (!delivery_admit(&engine->delivery, request)) return;
-  if (engine->out.length == 0) engine->write_by = now_ns() + WRITE_PATIENCE;
   table_add(&engine->delivery.requests, request);
   memcpy(request->frame.data + REQUEST_ID_AT, &request->id, sizeof request->id);
   buffer_append(&engine->out, request->frame.data, request->frame.length);
@@ -163,7 +165,7 @@ static void check(struct engine *engine) {
     start_process(engine);
   }
   if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
-  if (engine->out.length > 0 && now >= engine->write_by) process_died(engine, "it takes no requests");
+  if (engine->write_by != 0 && now >= engine->write_by) process_died(engine, "it takes no requests");
   if (now - engine->checked < check_interval(engine)) return;
   engine->checked = now;
   delivery_check_cancelled(&engine->delivery);

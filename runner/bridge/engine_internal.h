@@ -34,7 +34,7 @@ struct engine {
   struct restarts restarts;
   uint64_t checked;
   uint64_t ready_by;    // while the process loads
-  uint64_t write_by;    // while `out` holds something
+  uint64_t write_by;    // while the process does not take all of `out`; else 0
   uint64_t restart_at;  // while it is to be started again
   uint32_t started_again;
   bool loading, stopped;

@@ -43,6 +43,7 @@ void process_died(struct engine *engine, const char *reason) {
   memset(engine->statistics, 0, sizeof engine->statistics);
   engine->loading = false;
   engine->in.length = engine->out.length = 0;
+  engine->write_by = 0;
   snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, reason ? reason : how);
   delivery_fail_all(&engine->delivery, text);
   process_failed(engine, reason ? reason : how);

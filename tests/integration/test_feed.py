@@ -137,6 +137,20 @@ def test_a_reader_that_reads_nothing_is_given_up(serve, late):
         it.read_to_the_end()
 
 
+def test_a_cancel_that_is_the_first_for_half_a_minute_ends_nothing_else(serve):
+    with serve(20) as server, feed(server) as it:
+        call = submit(server, it.number, {number: Request(0, [1], 700) for number in (1, 2)})
+        until = time.monotonic() + 31  # longer than an engine may take nothing that is sent to it
+        while time.monotonic() < until:
+            it.next_step()
+        it.cancel(1)
+        it.wait_ends([1, 2])
+        assert [end.finish_reason for end in it.ends[1]] == [FinishReason.CANCELLED]
+        assert_whole(it, 2, 700)
+        assert ends_of(call) == [("", 0)] * 2
+        assert server.engine.status.restarts == 0
+
+
 def test_a_cancel_ends_a_request_once_and_may_come_before_it(serve):
     with serve(100) as server, feed(server) as it:
         it.cancel(2)
