@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 8  # characters: quicker than another thread is woken
 _ALONE = 1 << 12  # characters: nobody should wait for one that is longer
 _ALONE_THREADS = 2
+_MOST_TOGETHER = 32  # the first of a burst need not wait for its last
 _SECONDS = 30
 
 
@@ -65,7 +66,8 @@ class Tokenising:
         taken: list[_Text] = []
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting, []
+                taken = self._waiting[:_MOST_TOGETHER]
+                del self._waiting[:_MOST_TOGETHER]
                 found = await loop.run_in_executor(self._together, self._cut, taken)
                 for one, tokens in zip(taken, found, strict=True):
                     if one.tokens.done():
