@@ -1,11 +1,13 @@
-"""What has to hold on a GPU beside speed: greedy tokens, cancelled streams, processes that are killed under load."""
+"""Streams of a runner with vLLM: half of them left, and processes killed under them. Standard library only.
+
+A `body` is that of a request to /v1/completions, streamed and with its usage.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -15,56 +17,13 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.gpu.serving.model import MODEL_NAME, VOCABULARY, prompt_ids
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GREEDY_PROMPTS, GREEDY_TOKENS = 50, 24
 _ENGINE = "cog_triton_engine"
 _CODE = re.compile(rb"E[0-9]{4}")
 _COUNT = re.compile(rb'"completion_tokens": ?([0-9]+)')
 _WAIT_SECONDS = 300
-
-
-def greedy_prompts() -> list[list[int]]:
-    """The same each time."""
-    chance = random.Random(1)
-    return [
-        [chance.randrange(1000, VOCABULARY - 1) for _ in range(chance.randrange(1, 60))]
-        for _ in range(GREEDY_PROMPTS)
-    ]
-
-
-def greedy_tokens(port: int) -> list[list[int]]:
-    """What the runner writes after each prompt; one by one, as a GPU's sums depend on what is in a batch."""
-    return [_greedy(port, prompt) for prompt in greedy_prompts()]
-
-
-def _greedy(port: int, prompt: list[int]) -> list[int]:
-    body = _body(GREEDY_TOKENS) | {"prompt": prompt, "temperature": 0, "stream": False}
-    del body["stream_options"]
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/completions",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        text = json.load(answer)["choices"][0]["text"]
-    return [int(number) for number in re.findall(r"t([0-9]+)", text)]
-
-
-def _body(tokens: int) -> dict[str, Any]:
-    return {
-        "model": MODEL_NAME,
-        "prompt": prompt_ids(),
-        "max_tokens": tokens,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
 
 
 @dataclass
@@ -79,9 +38,9 @@ class Stream:
     code: str | None = None
     """Of the error that it ended with."""
 
-    async def follow(self, port: int, tokens: int) -> None:
+    async def follow(self, port: int, body: dict[str, Any]) -> None:
         reader, self.writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-        content = json.dumps(_body(tokens)).encode()
+        content = json.dumps(body).encode()
         head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
         self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         try:
@@ -106,11 +65,11 @@ class Stream:
         return self.task is not None and self.task.done()
 
 
-async def _streams(port: int, count: int, tokens: int) -> list[Stream]:
+async def _streams(port: int, body: dict[str, Any], count: int) -> list[Stream]:
     """So many streams, each of which has got tokens."""
     streams = [Stream() for _ in range(count)]
     for stream in streams:
-        stream.task = asyncio.create_task(stream.follow(port, tokens))
+        stream.task = asyncio.create_task(stream.follow(port, body))
     await _until(lambda: all(stream.has_tokens or stream.ended_early for stream in streams), "first tokens")
     return streams
 
@@ -125,15 +84,16 @@ async def _until(condition: Callable[[], bool], what: str, seconds: float = 60) 
     return time.monotonic() - started
 
 
-async def cancel_half(port: int, count: int, tokens: int) -> dict[str, Any]:
+async def cancel_half(port: int, body: dict[str, Any], count: int) -> dict[str, Any]:
     """Leave half of the streams; when the engine says that their blocks are free, and whether the rest is whole.
 
-    The engine says once a second how many blocks are used: half of the streams is left just after it did.
+    The engine says once a second how many blocks are used: half of the streams is left half-way in between.
     """
-    streams = await _streams(port, count, tokens)
+    streams = await _streams(port, body, count)
     before = await _numbers(port)
     while (now := await _numbers(port)) == before:
         pass
+    await asyncio.sleep(0.4)
     left, rest = streams[::2], streams[1::2]
     for stream in left:
         assert stream.writer is not None
@@ -144,7 +104,7 @@ async def cancel_half(port: int, count: int, tokens: int) -> dict[str, Any]:
             raise RuntimeError("the cancelled streams are not ended")
     seconds = time.monotonic() - cancelled
     await asyncio.wait([stream.task for stream in streams if stream.task], timeout=_WAIT_SECONDS)
-    whole = sum(stream.tokens == tokens for stream in rest)
+    whole = sum(stream.tokens == body["max_tokens"] for stream in rest)
     end = await _numbers(port)
     for _ in range(50):  # it is told once a second
         if end == (0, 0):
@@ -166,17 +126,17 @@ async def _numbers(port: int) -> tuple[int, int]:
 
     def read() -> tuple[int, int]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
         told = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
         return int(told[f"{_ENGINE}_active_requests"]), int(told[f"{_ENGINE}_kv_cache_blocks_used"])
 
     return await asyncio.to_thread(read)
 
 
-async def kill(port: int, pid: int, count: int, tokens: int) -> dict[str, Any]:
+async def kill(port: int, pid: int, body: dict[str, Any], count: int) -> dict[str, Any]:
     """Kill a process under load; what its streams are told, and when there is service again."""
     memory = gpu_memory()
-    streams = await _streams(port, count, tokens)
+    streams = await _streams(port, body, count)
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
     tasks = [stream.task for stream in streams if stream.task]
@@ -187,7 +147,7 @@ async def kill(port: int, pid: int, count: int, tokens: int) -> dict[str, Any]:
         least = min(least, await asyncio.to_thread(gpu_memory))
         one = Stream()
         try:
-            await asyncio.wait_for(one.follow(port, 8), 30)
+            await asyncio.wait_for(one.follow(port, {**body, "max_tokens": 8}), 30)
         except (OSError, TimeoutError):
             pass
         if one.tokens == 8:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
-from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
+from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL, VOCABULARY
 
 PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
 # Several engines share the cores of the machine.
@@ -64,6 +65,21 @@ def engine(engine_directory, tmp_path_factory):
     """One engine for all tests that leave it as it is."""
     with serving(engine_directory, tmp_path_factory.mktemp("log") / "log") as (process, driver):
         yield process, driver
+
+
+@pytest.fixture(scope="session")
+def prompts():
+    """Fifty, as token ids."""
+    chance = random.Random(1)
+    return [[chance.randrange(3, VOCABULARY) for _ in range(chance.randrange(1, 60))] for _ in range(50)]
+
+
+@pytest.fixture(scope="session")
+def greedy_reference(prompts, tmp_path_factory):
+    """What vLLM's own LLM class writes after each of them."""
+    scratch = tmp_path_factory.mktemp("reference")
+    (scratch / "prompts.json").write_text(json.dumps(prompts))
+    return run_script("tests/vllm/reference.py", scratch, str(scratch / "prompts.json"))
 
 
 def run_script(script: str, scratch: Path, *arguments: str) -> Any:

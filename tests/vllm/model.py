@@ -7,3 +7,5 @@ from shared.layout import PROJECT_ROOT
 MODEL = PROJECT_ROOT / "demo/model"
 ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_prefix_caching": False}
 MAX_SEQ_LEN = 256
+VOCABULARY = 1024
+GREEDY_TOKENS = 24

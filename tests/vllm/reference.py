@@ -1,4 +1,4 @@
-"""Greedy tokens of vLLM's own LLM class, written as JSON: `reference.py RESULT MODEL PROMPTS`, in vLLM's environment."""
+"""Greedy tokens of vLLM's own LLM class, written as JSON: `reference.py RESULT PROMPTS`, in vLLM's environment."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import os
 import sys
 from pathlib import Path
 
+from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL
+
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
 
 
 def main() -> None:
     from vllm import LLM, SamplingParams
 
-    result, model, file = sys.argv[1:]
+    result, file = sys.argv[1:]
     prompts = json.loads(Path(file).read_bytes())
     llm = LLM(
-        model=model,
+        model=str(MODEL),
         skip_tokenizer_init=True,
-        enforce_eager=True,
-        max_model_len=256,
-        kv_cache_memory_bytes=256 << 20,
-        enable_prefix_caching=False,
+        max_model_len=MAX_SEQ_LEN,
+        **ARGUMENTS,
     )
     outputs = llm.generate(
         [{"prompt_token_ids": prompt} for prompt in prompts],
-        SamplingParams(temperature=0, max_tokens=24, detokenize=False, ignore_eos=True),
+        SamplingParams(temperature=0, max_tokens=GREEDY_TOKENS, detokenize=False, ignore_eos=True),
         use_tqdm=False,
     )
     Path(result).write_text(json.dumps([list(output.outputs[0].token_ids) for output in outputs]))

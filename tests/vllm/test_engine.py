@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import time
 
 import pytest
@@ -12,10 +10,8 @@ from hypothesis import strategies as st
 
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.frames import CancelFrame, StatisticsFrame, StepFrame
-from tests.vllm.conftest import run_script
-from tests.vllm.model import MAX_SEQ_LEN, MODEL
+from tests.vllm.model import GREEDY_TOKENS, MAX_SEQ_LEN, VOCABULARY
 
-VOCABULARY = 1024
 IDS = iter(range(1, 1 << 30))
 GREEDY = SamplingParameters()
 
@@ -60,15 +56,12 @@ def greedy(engine):
     return answer(engine[1])[0]
 
 
-def test_greedy_tokens_are_those_of_vllms_own_class(engine, tmp_path):
-    random.seed(1)
-    prompts = [[random.randrange(3, VOCABULARY) for _ in range(random.randrange(1, 60))] for _ in range(50)]
-    (tmp_path / "prompts.json").write_text(json.dumps(prompts))
-    expected = run_script("tests/vllm/reference.py", tmp_path, str(MODEL), str(tmp_path / "prompts.json"))
-    requests = [ask(prompt, 24) for prompt in prompts]
+def test_greedy_tokens_are_those_of_vllms_own_class(engine, prompts, greedy_reference):
+    requests = [ask(prompt, GREEDY_TOKENS) for prompt in prompts]
     got = outputs(engine[1], *requests)
-    tokens = [[token for output in got[r.request_id] for token in output.tokens] for r in requests]
-    assert tokens == expected
+    assert [
+        [token for output in got[r.request_id] for token in output.tokens] for r in requests
+    ] == greedy_reference
 
 
 def test_one_frame_for_each_step(engine):

@@ -3,7 +3,7 @@
 DIR is where the payload was unpacked. Sides: `runner` (our front, both APIs), `async_llm` (vLLM's engine without
 a server), `serve` and `serve_rust` (`vllm serve` with either front). Each is given every number of streams, all
 at once, of the same 128 tokens in and 256 out; every token is counted. `--check` looks at what else has to hold of
-the runner (behaviour.py). Writes a JSON report after each figure.
+the runner (tests/support/under_load.py). Writes a JSON report after each figure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.gpu.serving import behaviour
+from tests.gpu.serving.greedy import greedy_tokens
 from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
     MODEL_NAME,
@@ -35,6 +35,7 @@ from tests.gpu.serving.model import (
     write_engine,
     write_model,
 )
+from tests.support.under_load import cancel_half, gpu_memory, kill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,16 +231,17 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
             for name, (path, body) in bodies.items():
                 report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
         if "greedy" in options.check:
-            (scratch / "greedy.json").write_text(json.dumps(behaviour.greedy_tokens(port)))
+            (scratch / "greedy.json").write_text(json.dumps(greedy_tokens(port)))
         count, tokens = (32, 300) if options.rehearse else (256, 600)
+        body = openai_body() | {"max_tokens": tokens, "ignore_eos": True}
         if "cancel" in options.check:
-            report.add("half cancelled", **asyncio.run(behaviour.cancel_half(port, count, tokens)))
+            report.add("half cancelled", **asyncio.run(cancel_half(port, body, count)))
         for part in options.kill:
             victim = next(pid for pid, name in below(pid).items() if part in name and "/sh" not in name)
-            report.add(f"{part} killed", **asyncio.run(behaviour.kill(port, victim, count // 4, tokens)))
+            report.add(f"{part} killed", **asyncio.run(kill(port, victim, body, count // 4)))
             report.add("runner, openai", **measure(client, port, "/v1/completions", openai_body(), 64, pid))
     time.sleep(2)
-    report.add("after the end", gpu_processes=compute_processes(), gpu_memory_mib=behaviour.gpu_memory())
+    report.add("after the end", gpu_processes=compute_processes(), gpu_memory_mib=gpu_memory())
 
 
 def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:

@@ -10,7 +10,7 @@ import time
 from statistics import median
 from typing import Any
 
-from tests.gpu.serving.behaviour import GREEDY_TOKENS, greedy_prompts
+from tests.gpu.serving.greedy import GREEDY_TOKENS, greedy_prompts
 from tests.gpu.serving.model import OUTPUT_TOKENS, prompt_ids
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from shared.artifact import EngineFacts, PackedFile, write_archive
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -82,6 +80,9 @@ def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
 
 def write_engine(directory: Path, *, rehearsal: bool = False) -> Path:
     """An engine.tar, as a builder would make it."""
+    # Not to be had in the environment of vLLM, which reads this module too.
+    from shared.artifact import EngineFacts, PackedFile, write_archive
+
     model = write_model(directory / "model", rehearsal=rehearsal)
     arguments = REHEARSAL_ARGUMENTS if rehearsal else ENGINE_ARGUMENTS
     config = {"engine": "vllm", "model": MODEL_NAME, "engine_args": arguments}

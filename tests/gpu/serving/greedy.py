@@ -1,0 +1,44 @@
+"""Greedy tokens after fifty prompts, to be the same through the runner as from vLLM itself."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import urllib.request
+
+from tests.gpu.serving.model import MODEL_NAME, VOCABULARY
+
+GREEDY_PROMPTS, GREEDY_TOKENS = 50, 24
+
+
+def greedy_prompts() -> list[list[int]]:
+    """The same each time."""
+    chance = random.Random(1)
+    return [
+        [chance.randrange(1000, VOCABULARY - 1) for _ in range(chance.randrange(1, 60))]
+        for _ in range(GREEDY_PROMPTS)
+    ]
+
+
+def greedy_tokens(port: int) -> list[list[int]]:
+    """What the runner writes after each prompt; one by one, as a GPU's sums depend on what is in a batch."""
+    return [_greedy(port, prompt) for prompt in greedy_prompts()]
+
+
+def _greedy(port: int, prompt: list[int]) -> list[int]:
+    body = {
+        "model": MODEL_NAME,
+        "prompt": prompt,
+        "max_tokens": GREEDY_TOKENS,
+        "temperature": 0,
+        "ignore_eos": True,
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = json.load(answer)["choices"][0]["text"]
+    return [int(number) for number in re.findall(r"t([0-9]+)", text)]

@@ -1,0 +1,138 @@
+"""The whole runner with the real vLLM: OpenAI's API in front, and what becomes of it when processes die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from demo.cog_client import PredictionClient
+from runner.text.tokenizer import Tokenizer
+from shared.layout import PROJECT_ROOT, Layout
+from tests.integration.conftest import cog_server, wait_for
+from tests.support.processes import marked
+from tests.support.tensorrt_llm_engine import NVML
+from tests.support.under_load import cancel_half, kill
+from tests.vllm.conftest import ENVIRONMENT, PYTHON
+from tests.vllm.model import GREEDY_TOKENS
+
+STREAM = {"prompt": [5, 6, 7], "temperature": 0, "ignore_eos": True, "stream": True}
+STREAM |= {"stream_options": {"include_usage": True}}
+
+
+@pytest.fixture(scope="module")
+def server(engine_directory, tmp_path_factory):
+    """A runner as an image has it, but for GPUs: vLLM's environment is that of the tests."""
+    scratch = tmp_path_factory.mktemp("stack")
+    home = scratch / "home"
+    (home / "engines").mkdir(parents=True)
+    (home / "engines/vllm").symlink_to(PYTHON.parent.parent)
+    for part in ("triton", "bridge"):
+        (home / part).symlink_to(Layout.current().home / part)
+    settings = {
+        "ENGINE_DIR": str(engine_directory),
+        "COG_TRITON_HOME": str(home),
+        "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
+        "CUDA_VISIBLE_DEVICES": "0",
+        **ENVIRONMENT,
+    }
+    with cog_server("runner", scratch / "log", **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def complete(server):
+    """The answer to a completion."""
+
+    def ask(**parameters):
+        body = {"prompt": [5, 6, 7], "temperature": 0, "max_tokens": 20, **parameters}
+        answer = httpx2.post(f"{server.url}/v1/completions", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
+
+
+def port_of(server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def process(server, part: str) -> int:
+    """The process whose command line holds this."""
+    return next(pid for pid, command in marked(server.mark).items() if part in command)
+
+
+def test_greedy_texts_are_those_of_vllms_own_tokens(server, engine_directory, prompts, greedy_reference):
+    tokenizer = Tokenizer.load(engine_directory / "tokenizer")
+    body = {"prompt": prompts, "temperature": 0, "max_tokens": GREEDY_TOKENS, "ignore_eos": True}
+    answer = httpx2.post(f"{server.url}/v1/completions", json=body, timeout=120).json()
+    assert [choice["text"] for choice in answer["choices"]] == [
+        tokenizer.decode(tokens) for tokens in greedy_reference
+    ]
+    assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+    assert answer["usage"]["completion_tokens"] == len(prompts) * GREEDY_TOKENS
+
+
+def test_an_end_id_of_the_model_ends_the_text(complete, engine_directory):
+    (end, *_) = Tokenizer.load(engine_directory / "tokenizer").end_ids
+    assert complete(logit_bias={str(end): 100})["choices"][0]["finish_reason"] == "stop"
+    assert complete(logit_bias={str(end): 100})["choices"][0]["text"] == ""
+
+
+def test_a_stop_sequence_ends_the_text_before_it(complete):
+    text = complete(ignore_eos=True)["choices"][0]["text"]
+    stop = text[len(text) // 2 :][:3]
+    choice = complete(ignore_eos=True, stop=[stop])["choices"][0]
+    assert choice["text"] == text[: text.index(stop)]
+    assert choice["finish_reason"] == "stop"
+
+
+def test_log_probabilities_are_told(complete):
+    told = complete(max_tokens=5, ignore_eos=True, logprobs=2)["choices"][0]["logprobs"]
+    assert len(told["tokens"]) == len(told["token_logprobs"]) == 5
+    assert all(value <= 0 for value in told["token_logprobs"])
+
+
+def test_what_is_sampled_without_top_p_differs(complete):
+    texts = {complete(temperature=1, max_tokens=40)["choices"][0]["text"] for _ in range(4)}
+    assert len(texts) > 1
+
+
+def test_no_seed_is_chosen_for_it(server):
+    metrics = PredictionClient(server.url).predict({"prompt": "Once upon", "max_tokens": 3})["metrics"]
+    assert "seed" not in metrics
+
+
+def test_the_engine_sees_the_gpus_and_triton_none(server):
+    def environment(part: str) -> list[bytes]:
+        return Path(f"/proc/{process(server, part)}/environ").read_bytes().split(b"\0")
+
+    assert b"CUDA_VISIBLE_DEVICES=" in environment("bin/tritonserver")
+    assert b"CUDA_VISIBLE_DEVICES=0" in environment("VLLM::EngineCor")
+
+
+def test_leaving_half_of_the_streams_frees_their_blocks(server):
+    told = asyncio.run(cancel_half(port_of(server), {**STREAM, "max_tokens": 200}, 16))
+    assert told["rest_whole"] == 8
+    assert told["active_and_blocks_at_the_end"] == (0, 0)
+    assert told["seconds"] < 5  # one, on a machine with time for it
+
+
+@pytest.mark.parametrize(
+    ("part", "codes"),
+    [
+        ("runner.engines.process", {"E2400"}),
+        ("VLLM::EngineCor", {"E2400"}),
+        ("bin/tritonserver", {"E2105"}),
+    ],
+)
+def test_what_is_killed_under_load_is_told_and_started_again(server, part, codes):
+    victim = process(server, part)
+    told = asyncio.run(kill(port_of(server), victim, {**STREAM, "max_tokens": 250}, 8))
+    assert set(told["told"]) <= codes | {"whole"}
+    assert sum(told["told"].values()) == 8
+    assert told["seconds_until_all_were_told"] < 20
+    wait_for(lambda: httpx2.get(f"{server.url}/health/ready").status_code == 200)
