@@ -11,6 +11,7 @@ import pytest
 
 from demo.cog_client import PredictionClient
 from runner.text.tokenizer import Tokenizer
+from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.layout import PROJECT_ROOT, Layout
 from tests.integration.conftest import cog_server, wait_for
 from tests.support.processes import marked
@@ -23,6 +24,14 @@ STREAM = {"prompt": [5, 6, 7], "temperature": 0, "ignore_eos": True, "stream": T
 STREAM |= {"stream_options": {"include_usage": True}}
 
 
+def archive_of(engine_directory: Path, archive: Path) -> Path:
+    """As a builder would make it."""
+    files = sorted(path for path in engine_directory.rglob("*") if path.is_file())
+    packed = [PackedFile(str(path.relative_to(engine_directory)), path) for path in files]
+    write_archive(archive, EngineFacts(engine="vllm", model="demo", cog_triton_version="0"), packed)
+    return archive
+
+
 @pytest.fixture(scope="module")
 def server(engine_directory, tmp_path_factory):
     """A runner as an image has it, but for GPUs: vLLM's environment is that of the tests."""
@@ -33,7 +42,8 @@ def server(engine_directory, tmp_path_factory):
     for part in ("triton", "bridge"):
         (home / part).symlink_to(Layout.current().home / part)
     settings = {
-        "ENGINE_DIR": str(engine_directory),
+        "COG_WEIGHTS": str(archive_of(engine_directory, scratch / "engine.tar")),
+        "WEIGHTS_CACHE": str(scratch / "weights"),
         "COG_TRITON_HOME": str(home),
         "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
         "CUDA_VISIBLE_DEVICES": "0",
