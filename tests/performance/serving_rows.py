@@ -39,6 +39,7 @@ def rows() -> list[Row]:
         directory = Path(temporary)
         cpu, bursts = _costs(directory)
         many, most = _many_streams(directory)
+        bare = _bare_burst(directory)
         with runner(directory, tokens_per_second=1e6) as server:
             load(server, STREAMS, 32)
             flat_out = [load(server, STREAMS, 4 * TOKENS).all_whole() for _ in range(3)]
@@ -67,6 +68,7 @@ def rows() -> list[Row]:
         ),
         Row(f"{at_once}: time to first token, p50", median_run(many), "ms", at_most=150),
         Row(f"{at_once}: time to first token, p95", median_run(many, 0.95), "ms", at_most=400),
+        Row(f"{at_once}: time to first token, p50: a bare server of constant events", median_run(bare), "ms"),
         Row(
             f"{double} streams at {H200_RATE}/s{told}: slowest stream / engine",
             min(most.rates()) / H200_RATE,
@@ -135,3 +137,10 @@ def _many_streams(directory: Path) -> tuple[list[Streams], Streams]:
         many = [load(server, scaled(512), seconds * H200_RATE).all_whole() for _ in range(3)]
         most = load(server, scaled(1024), 2 * seconds * H200_RATE).all_whole()
     return many, most
+
+
+def _bare_burst(directory: Path) -> list[Streams]:
+    """What the machine needs for as many connections at once, and the first events on them."""
+    with bare_server(directory, H200_RATE, H200_RATE) as server:
+        load(server, STREAMS, H200_RATE)
+        return [load(server, scaled(512), H200_RATE) for _ in range(3)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -41,5 +43,17 @@ def rows() -> list[Row]:
             statistics.median(seconds)
             for seconds in zip(*(start(directory) for _ in range(STARTS)), strict=True)
         )
+        interpreter = statistics.median(_interpreter() for _ in range(STARTS))
     name = f"{STARTS} starts with the mock engine, median: process start to"
-    return [Row(f"{name} READY", ready, "s", at_most=1), Row(f"{name} the first token", token, "s")]
+    return [
+        Row(f"{name} READY", ready, "s", at_most=1),
+        Row(f"{name} the first token", token, "s"),
+        Row(f"{STARTS} starts of a Python that imports asyncio, median: start to end", interpreter, "s"),
+    ]
+
+
+def _interpreter() -> float:
+    """The yardstick: seconds that the smallest of a runner's processes takes for its imports."""
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import asyncio"], check=True)
+    return time.monotonic() - started
