@@ -187,7 +187,8 @@ def test_the_texts_of_another_image_are_compared(accepted, machine, tmp_path):
     other = tmp_path / "other.json"
     arguments = ("--only", "other image", "--against", str(other))
     other.write_text(json.dumps(accepted[1]))
-    assert machine.accept(*arguments)[0] == 0
+    status, report = machine.accept(*arguments)
+    assert status == 0, report["checks"]
     texts = {prompt: f"{text}." for prompt, text in accepted[1]["texts"].items()}
     other.write_text(json.dumps(accepted[1] | {"texts": texts}))
     assert machine.accept(*arguments)[0] == 1
