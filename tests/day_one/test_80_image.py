@@ -11,7 +11,8 @@ import pytest
 
 from shared.cog.server import free_port
 from tests.day_one.conftest import DEMO
-from tests.support.replicate import API, TOKEN, bucket, make_certificate, replicate
+from tests.support.replicate import API, TOKEN, make_certificate, replicate
+from tests.support.uploads import Uploads
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("docker")]
 
@@ -35,11 +36,11 @@ def places(user, docker, registry_host, tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicate")
     tls = make_certificate(folder, API)
     program = Path(user.variables["PATH"].partition(":")[0], "docker")
-    with bucket() as files, replicate(registry_host, tls, docker=program) as port:
+    with Uploads() as files, replicate(registry_host, tls, docker=program) as port:
         user.variables |= {
             "REGISTRY": registry_host,
             "REPLICATE_API_TOKEN": TOKEN,
-            "BUCKET_URL": files,
+            "BUCKET_URL": files.url,
             **{name: str(free_port()) for name in ("HTTP", "GRPC")},
         }
         settings = f'connect-to = "{API}:443:127.0.0.1:{port}"\ncacert = "{tls[0]}"\nfail-with-body\n'

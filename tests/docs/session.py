@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from tests.docs.pages import Block, blocks
 from tests.support.hub import Hub, Repository
 from tests.support.images import docker_and_nix
-from tests.support.replicate import API, TOKEN, bucket, make_certificate, replicate
+from tests.support.replicate import API, TOKEN, make_certificate, replicate
+from tests.support.uploads import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def main() -> int:
         registry(Path(folder)) as tls,
         docker_and_nix(Path(folder)) as programs,
         replicate("r8.im", tls, docker=programs / "docker", address=REPLICATE),
-        bucket() as files,
+        Uploads() as files,
     ):
         hub.repositories.update({name: Repository(Path("demo/model").resolve()) for name in HUB_MODELS})
         Path(folder, "auth.json").write_text("{}")
@@ -91,8 +92,8 @@ def main() -> int:
             "HF_HOME": f"{folder}/huggingface",
             "XDG_CACHE_HOME": f"{folder}/cache",
             "REPLICATE_API_TOKEN": TOKEN,
-            "UPLOAD_URL": f"{files}/engine.tar",
-            "WEIGHTS_URL": f"{files}/engine.tar",
+            "UPLOAD_URL": f"{files.url}/engine.tar",
+            "WEIGHTS_URL": f"{files.url}/engine.tar",
             "REGISTRY_AUTH_FILE": f"{folder}/auth.json",
             "SSL_CERT_FILE": str(tls[0]),
             "CURL_CA_BUNDLE": str(tls[0]),

@@ -1,4 +1,4 @@
-"""What docs/replicate.md talks to: Replicate's API, which runs images of a registry here, and a bucket for files."""
+"""Replicate's API, as far as docs/replicate.md talks to it, which runs images of a registry here."""
 
 from __future__ import annotations
 
@@ -54,24 +54,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def answer_json(self, status: int, answer: object) -> None:
         self.answer(status, json.dumps(answer).encode())
-
-
-@contextmanager
-def bucket() -> Iterator[str]:
-    """The URL of a bucket on loopback: what is PUT there can be fetched."""
-    files: dict[str, bytes] = {}
-
-    class Handler(_Handler):
-        def do_PUT(self) -> None:
-            files[self.path] = self.body()
-            self.answer(200, b"")
-
-        def do_GET(self) -> None:
-            found = files.get(self.path)
-            self.answer(404 if found is None else 200, found or b"")
-
-    with _serving(Handler, ("127.0.0.1", 0)) as port:
-        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager

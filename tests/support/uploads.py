@@ -1,4 +1,4 @@
-"""A server on loopback that files are sent to with PUT."""
+"""A server on loopback that files are sent to with PUT, and fetched from again, as from a bucket."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class _TakesFiles(BaseHTTPRequestHandler):
             self.server.received[self.path] = content
             self.send_response(201)
         self.end_headers()
+
+    def do_GET(self) -> None:
+        content = self.server.received.get(self.path)
+        self.send_response(404 if content is None else 200)
+        self.send_header("content-length", str(len(content or b"")))
+        self.end_headers()
+        self.wfile.write(content or b"")
 
     def log_message(self, *_: object) -> None:
         pass
