@@ -110,9 +110,9 @@ def _row(figure: dict[str, Any]) -> tuple[str, str] | None:
         case {"side": "half cancelled", "streams": streams, "seconds": seconds}:
             return f"half of {streams} streams left: blocks free and told so", f"within {seconds:.1f} s"
         case {"side": "gpu processes", "told": told}:
-            return "processes that hold GPU memory while it serves", ", ".join(
-                one.split(",")[1] for one in told
-            )
+            names = ", ".join(one.split(",")[1].split()[0] for one in told)
+            return "processes that hold GPU memory while it serves", names
+
         case {"side": "after the end", "gpu_memory_mib": memory}:
             return "GPU memory in use after the end", f"{memory} MiB"
         case {"side": side, "told": told, "seconds_until_service": seconds, "gpu_memory_mib": memory}:
