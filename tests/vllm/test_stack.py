@@ -46,7 +46,6 @@ def server(engine_directory, tmp_path_factory):
         "WEIGHTS_CACHE": str(scratch / "weights"),
         "COG_TRITON_HOME": str(home),
         "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
-        "CUDA_VISIBLE_DEVICES": "0",
         **ENVIRONMENT,
     }
     with cog_server("runner", scratch / "log", **settings) as running:
@@ -114,14 +113,6 @@ def test_what_is_sampled_without_top_p_differs(complete):
 def test_no_seed_is_chosen_for_it(server):
     metrics = PredictionClient(server.url).predict({"prompt": "Once upon", "max_tokens": 3})["metrics"]
     assert "seed" not in metrics
-
-
-def test_the_engine_sees_the_gpus_and_triton_none(server):
-    def environment(part: str) -> list[bytes]:
-        return Path(f"/proc/{process(server, part)}/environ").read_bytes().split(b"\0")
-
-    assert b"CUDA_VISIBLE_DEVICES=" in environment("bin/tritonserver")
-    assert b"CUDA_VISIBLE_DEVICES=0" in environment("VLLM::EngineCor")
 
 
 def test_leaving_half_of_the_streams_frees_their_blocks(server):
