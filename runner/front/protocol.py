@@ -67,8 +67,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Bytes since there was either: of a head, or of what may stand around a body, as trailers."""
 
     def connection_made(self, transport: Any) -> None:
-        gathering: Any = GatheringTransport(transport, self.writes)
-        super().connection_made(gathering)
+        self._gathering = GatheringTransport(transport, self.writes)
+        super().connection_made(cast("asyncio.Transport", self._gathering))
         self._client = Client()
         over = len(self.connections) - self.bounds.connections
         if over > _REFUSED_POLITELY:
@@ -84,7 +84,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._client.leave()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         if self._refused:
+            self._gathering.has_read_all = False
             self._refuse(TooManyConnections(limit=self.bounds.connections))
             return
         self._data, self._got_on = data, False
@@ -97,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {CLIENT: {"client": self._client}}
-        self._in_head, self._overhead = True, 0
+        self._in_head, self._overhead, self._gathering.has_read_all = True, 0, False
         self._await_part("head", self.bounds.header_seconds)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -120,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._got_on, self._overhead = True, 0
+        self._got_on, self._overhead, self._gathering.has_read_all = True, 0, True
         self._in_time()
         super().on_message_complete()
 

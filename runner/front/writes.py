@@ -1,7 +1,8 @@
-"""What a connection writes in one pass of the event loop goes out together.
+"""What a connection writes in one pass of the event loop goes out together, and its last words arrive.
 
 uvicorn writes the head of an answer, each event and the end one by one; uvloop hands each to the kernel,
-which wakes the client for it.
+which wakes the client for it. And a kernel that closes a socket on which there is something unread resets the
+connection, whereupon the client may lose the answer that said why.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+_LINGER_SECONDS = 5
 _MOST_BYTES = 1 << 16  # more go out at once, so that whoever writes them is told when the client is behind
 
 
@@ -36,6 +38,9 @@ class GatheringTransport:
     def __init__(self, transport: asyncio.Transport, writes: Writes) -> None:
         self._transport = transport
         self._writes = writes
+        self.has_read_all = True
+        """Whether the client has nothing more to send of what it began."""
+        self._lingers = False
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -57,7 +62,18 @@ class GatheringTransport:
         if parts and not self._transport.is_closing():
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
+    def is_closing(self) -> bool:
+        """Whether nothing more is sent, and what still comes is to be passed over."""
+        return self._lingers or self._transport.is_closing()
+
     def close(self) -> None:
-        """Send what has been written, and close."""
+        """Send what has been written, and close: at once, or when the client has had time to read it."""
         self.send()
-        self._transport.close()
+        if self._lingers or self.has_read_all or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._lingers = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.close)

@@ -87,6 +87,24 @@ def test_who_sends_on_after_a_refusal_can_read_it(strict):
     assert answer.status_code == 413
 
 
+def test_who_sends_on_to_a_connection_that_ends_can_read_why(strict, answered):
+    """A kernel that closes a socket with something unread resets it, and the answer may be lost."""
+    size = 8 << 20
+    closing = head(size).replace(b"Host: x", b"Host: x\r\nConnection: close")
+    with connected(strict, closing) as connection:
+        for _ in range(size >> 16):
+            connection.sendall(b" " * (1 << 16))
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while data := connection.recv(1 << 16):
+            received += data
+    answered(text_of(received), BodyTooLarge(limit=LIMIT))
+    deadline = time.monotonic() + 3  # not the time that it may linger
+    while strict.server.server_state.connections:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_headers_that_do_not_come(strict, begin):
     with connected(strict, begin) as connection:
