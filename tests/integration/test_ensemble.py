@@ -101,25 +101,25 @@ class TestHttp:
 
     def test_sampling_parameters_are_taken(self, http):
         answer = generate(
-            http, "ensemble", text_input="x", max_tokens=8, end_id=10, min_tokens=5, temperature=0.7, top_k=5,
+            http, "ensemble", text_input="x", max_tokens=8, end_id=8, min_tokens=5, temperature=0.7, top_k=5,
             top_p=0.9, seed=1, length_penalty=1.0, repetition_penalty=1.1, presence_penalty=0.1,
             frequency_penalty=0.1, pad_id=2, beam_width=1,
         )  # fmt: skip
         assert (answer["text_output"], answer["finish_reason"]) == (counted(8), 3)
 
     def test_an_end_id_ends_the_text(self, http):
-        answer = generate(http, "ensemble", text_input="x", max_tokens=100, end_id=10)
+        answer = generate(http, "ensemble", text_input="x", max_tokens=100, end_id=8)
         assert (answer["text_output"], answer["finish_reason"]) == (counted(3), 1)
 
     def test_tokens(self, http):
         inputs = {"input_ids": [7, 8], "input_lengths": 2, "request_output_len": 4}
-        assert generate(http, "tensorrt_llm", **inputs)["output_ids"] == [7, 8, 9, 10]
+        assert generate(http, "tensorrt_llm", **inputs)["output_ids"] == [5, 6, 7, 8]
 
     def test_tokens_come_as_they_are_made(self, http):
         inputs = {"input_ids": [7, 8], "input_lengths": 2, "request_output_len": 30}
         answers = events(http, "tensorrt_llm", **inputs, streaming=True)
         # Triton writes a tensor of one element as a number.
-        assert [token for one in answers for token in np.atleast_1d(one["output_ids"])] == list(range(7, 37))
+        assert [token for one in answers for token in np.atleast_1d(one["output_ids"])] == list(range(5, 35))
         assert len(answers) > 5
         assert [answer["finish_reason"] for answer in answers] == [0] * (len(answers) - 1) + [3]
 
@@ -131,7 +131,7 @@ class TestHttp:
             ({"beam_width": 4}, TensorNotSupported(tensor="beam_width")),
             ({"exclude_input_in_output": False}, TensorNotSupported(tensor="exclude_input_in_output")),
             ({"guided_decoding_guide": "{}"}, TensorNotSupported(tensor="guided_decoding_guide")),
-            ({"bad_words": ["9"]}, ParameterNotHonoured(engine="mock", parameter="bad_words", value=[[16]])),
+            ({"bad_words": ["9"]}, ParameterNotHonoured(engine="mock", parameter="bad_words", value=[[14]])),
         ],
     )
     def test_a_refusal_has_a_code(self, http, answered, inputs, error):
