@@ -85,8 +85,8 @@ class TestHttp:
         assert (answer["model_name"], answer["text_output"]) == ("ensemble", counted(20))
 
     def test_text_comes_as_it_is_written(self, http):
-        answers = events(http, "ensemble", text_input="x", max_tokens=30, stream=True)
-        assert "".join(answer["text_output"] for answer in answers) == counted(30)
+        answers = events(http, "ensemble", text_input="x", max_tokens=100, stream=True)
+        assert "".join(answer["text_output"] for answer in answers) == counted(100)
         assert len(answers) > 5
         assert {answer["finish_reason"] for answer in answers[:-1]} == {0}
         assert answers[-1]["finish_reason"] == 3
@@ -116,10 +116,10 @@ class TestHttp:
         assert generate(http, "tensorrt_llm", **inputs)["output_ids"] == [5, 6, 7, 8]
 
     def test_tokens_come_as_they_are_made(self, http):
-        inputs = {"input_ids": [7, 8], "input_lengths": 2, "request_output_len": 30}
+        inputs = {"input_ids": [7, 8], "input_lengths": 2, "request_output_len": 100}
         answers = events(http, "tensorrt_llm", **inputs, streaming=True)
         # Triton writes a tensor of one element as a number.
-        assert [token for one in answers for token in np.atleast_1d(one["output_ids"])] == list(range(5, 35))
+        assert [token for one in answers for token in np.atleast_1d(one["output_ids"])] == list(range(5, 105))
         assert len(answers) > 5
         assert [answer["finish_reason"] for answer in answers] == [0] * (len(answers) - 1) + [3]
 
