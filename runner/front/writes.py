@@ -59,7 +59,7 @@ class GatheringTransport:
     def send(self) -> None:
         """Send what has been written."""
         parts, self._parts, self._size = self._parts, [], 0
-        if parts and not self._transport.is_closing():
+        if parts and not self.is_closing():
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def is_closing(self) -> bool:

@@ -8,10 +8,20 @@ from runner.front.writes import GatheringTransport, Writes
 class Transport:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
-        self.closed = False
+        self.closed = self.ended = False
 
     def write(self, data: bytes) -> None:
+        assert not self.ended  # uvloop raises, too
         self.sent.append(data)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def resume_reading(self) -> None:
+        pass
 
     def is_closing(self) -> bool:
         return self.closed
@@ -48,6 +58,19 @@ def test_nothing_is_lost_by_closing():
         first.close()
 
     assert after_a_pass(act) == ([[b"last"], []], [[b"last"], []])
+
+
+def test_nothing_is_written_after_the_last_words_and_others_are_served():
+    def act(first, second):
+        first.has_read_all = False
+        first.write(b"last")
+        first.close()
+        assert first.is_closing()
+        assert not first._transport.closed
+        first.write(b"later")
+        second.write(b"other")
+
+    assert after_a_pass(act) == ([[b"last"], []], [[b"last"], [b"other"]])
 
 
 def test_nothing_is_written_to_a_connection_that_was_lost():
