@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 4 << 20
 _LEVEL = 6
+_LEVEL_OF_THE_LAST = 12  # a second at most, and all there is of the application, which every commit sends
 
 
 class GzipWriter:
@@ -38,12 +39,12 @@ class GzipWriter:
 
     def close(self) -> None:
         if self._chunk:
-            self._submit(bytes(self._chunk))
+            self._submit(bytes(self._chunk), _LEVEL_OF_THE_LAST)
         while self._waiting:
             self._output(self._waiting.popleft().result())
         self._pool.shutdown()
 
-    def _submit(self, chunk: bytes) -> None:
-        self._waiting.append(self._pool.submit(deflate.gzip_compress, chunk, _LEVEL))
+    def _submit(self, chunk: bytes, level: int = _LEVEL) -> None:
+        self._waiting.append(self._pool.submit(deflate.gzip_compress, chunk, level))
         while len(self._waiting) > self._bound:
             self._output(self._waiting.popleft().result())
