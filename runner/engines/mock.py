@@ -227,7 +227,7 @@ class MockEngine:
         end = stream.length // 2 if stream.fails else stream.length
         rate = stream.rate
         due = 1 if rate is None else _due_tokens(rate, now - stream.start) - stream.sent
-        count = min(due, end - stream.sent, _MOST_TOKENS)
+        count = min(due, end - stream.sent, 1 if stream.crashes else _MOST_TOKENS)
         first = stream.sent % self._script.token_count
         tokens = self._cycle[first : first + count]
         stream.sent += count

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runner.engines.mock import MockEngine
 from runner.protocol.engine import FinishReason, LogProbs, Request, SamplingParameters
 from shared.errors import EngineInternalError, EngineStartFailed, InvalidArgument
-from tests.support.mock_engine import COUNT, DELAY_MS, FAIL, FIRST, HANG, RATE, mock_tokens, write_mock
+from tests.support.mock_engine import COUNT, CRASH, DELAY_MS, FAIL, FIRST, HANG, RATE, mock_tokens, write_mock
 
 
 @pytest.fixture
@@ -161,6 +161,22 @@ def test_a_failure_comes_half_way(start):
     tokens, last = run(start(), Request(1, [1, FAIL], 20))
     assert tokens[1] == mock_tokens(10)
     assert isinstance(last[1].error, EngineInternalError)
+
+
+def test_a_crash_comes_after_the_first_token_however_late_its_step(start, monkeypatch):
+    class Ended(Exception):
+        pass
+
+    def end(_status):
+        raise Ended
+
+    monkeypatch.setattr("os._exit", end)
+    engine, tokens = start(tokens_per_second=1e9), []
+    engine.submit(Request(1, [CRASH], 100))
+    with pytest.raises(Ended):
+        for step in engine.steps():
+            tokens += [token for output in step for token in output.tokens]
+    assert tokens == mock_tokens(1)
 
 
 def test_a_request_that_hangs_can_be_cancelled(start):
