@@ -197,7 +197,8 @@ def _(server: Server) -> Transcript:
         cancelled = False
         for piece in answer.iter_text():
             text += piece
-            if not cancelled and "event: output" in text:
+            # Of one token alone no speed is told.
+            if not cancelled and text.count("event: output") > 1:
                 server.cancel("stream")
                 cancelled = True
     server.wait_idle()
