@@ -119,7 +119,8 @@ def test_an_asynchronous_generator_is_collected_before_anything_is_sent(tmp_path
 
 def test_a_server_whose_worker_died_says_nothing_of_it(tmp_path):
     """Else `CogServer.wait_until_broken` of runner/cog/server.py need not look for a worker: see its place there."""
-    (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
+    # It reads first: Cog does notice a worker that is gone before it could be written to.
+    (tmp_path / "python").write_text("#!/bin/sh\nhead -c 1 >/dev/null\ntouch ended\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
     port = free_port()
     environment = {**os.environ, **server_environment(port), "COG_PREDICT_TYPE_STUB": "run.py:Runner"}
@@ -134,6 +135,7 @@ def test_a_server_whose_worker_died_says_nothing_of_it(tmp_path):
     try:
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
             status = wait_for(lambda: _status(client), 30)
+            wait_for((tmp_path / "ended").exists, 30)
             time.sleep(2)
             assert process.poll() is None
             assert _status(client) == status == "STARTING"
