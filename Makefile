@@ -1,6 +1,8 @@
 # `make demo` and `make test` are the two to know; the others are listed by `make help`.
 PYTHON ?= python3
 PORT ?= 5000
+# More than the two cores of a small machine: most tests wait for servers to start and for tokens.
+TEST_PROCESSES ?= 3
 run := .venv/bin/python -m
 
 .PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
@@ -14,8 +16,8 @@ demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<
 serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
 	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)
 
-test: setup-dev lint ## Lint, types, unit and integration tests (COVERAGE=1 counts the lines they run)
-	$(run) $(if $(COVERAGE),coverage run -m) pytest --all-errors-met
+test: setup-dev lint ## Lint, types, unit and integration tests (COVERAGE=1 counts the lines they run, in one process)
+	$(run) $(if $(COVERAGE),coverage run -m pytest,pytest --numprocesses $(TEST_PROCESSES) --dist loadfile) --all-errors-met
 	$(if $(COVERAGE),@$(run) coverage report)
 
 image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and check it there

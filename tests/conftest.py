@@ -5,6 +5,8 @@ process, or when a test hands such a text to the fixture `saw`. An error that a 
 
 A code that a request can meet must also be met over HTTP: in an answer whose whole text a test compared
 (the fixture `answered`).
+
+`make test` spreads the files over several processes: each tells at its end what it met.
 """
 
 from __future__ import annotations
@@ -98,7 +100,17 @@ def _left_out(config) -> dict[str, list[str]]:
     }
 
 
+def pytest_testnodedown(node):
+    said = getattr(node, "workeroutput", {})  # nothing, when the process died: the session has failed
+    MET.update(said.get("met", ()))
+    MET_OVER_HTTP.update(said.get("met_over_http", ()))
+
+
 def pytest_sessionfinish(session, exitstatus):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["met"] = sorted(MET)
+        session.config.workeroutput["met_over_http"] = sorted(MET_OVER_HTTP)
+        return
     if exitstatus == pytest.ExitCode.OK and _left_out(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
