@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ NAMES = {
 LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
 # As a user's own flake has it, except for where it comes from.
 MODEL = """{{
-  inputs.cog-triton.url = "git+file://{root}";
+  inputs.cog-triton.url = "path:{root}";
   inputs.cog-triton.inputs.nixpkgs.url = "path:{root}/nix/host-toolchain";
   outputs = {{ cog-triton, ... }}: {{
     packages.x86_64-linux.default = cog-triton.lib.mkModel {{
@@ -80,6 +81,18 @@ def test_only_what_the_bridge_is_made_of_compiles_it_anew(tmp_path):
     assert bridge() != before
 
 
+def test_a_path_that_is_no_url_gives_the_same_image(cpu, tmp_path):
+    checkout = copy_repository(tmp_path / "100% of it, a copy")
+    git("init", "--quiet", cwd=checkout)
+    git("add", ".", cwd=checkout)
+    before = set(Path("/tmp").glob("cog-triton-flake-*"))
+    known = {"COG_TRITON_REVISION": value} if (value := revision(cpu)) else {}
+    other = build_image(CPU, tmp_path / "an image", root=checkout, **known)
+    assert run(other, "digest").stdout == run(cpu, "digest").stdout
+    run(checkout / "ci/nix", "flake", "show")
+    assert set(Path("/tmp").glob("cog-triton-flake-*")) <= before
+
+
 def test_an_image_says_what_it_was_pruned_for():
     told = 'builtins.mapAttrs (_: image: [ (image.config.Labels."cog-triton.sm" or null) (image.config.Env.COG_TRITON_SM or null) ])'
     images = json.loads(nix("eval", "--json", ".#packages.x86_64-linux", "--apply", told).stdout)
@@ -107,7 +120,7 @@ def test_an_unknown_hash_names_the_command_that_fills_it(tmp_path):
 def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
     flake = tmp_path / "flake/flake.nix"
     flake.parent.mkdir()
-    flake.write_text(MODEL.format(root=ROOT, runner=CPU))
+    flake.write_text(MODEL.format(root=copy_repository(tmp_path / "cog-triton"), runner=CPU))
     model = tmp_path / "model"
     nix("build", f"path:{flake.parent}", "--out-link", model)
     own, base = (json.loads(run(result, "inspect", "--json").stdout) for result in (model, cpu))
@@ -135,10 +148,9 @@ def revision(image):
 def commit(tmp_path):
     """A clone whose commit names a toolchain in the place of nixpkgs, so that nothing needs to be overridden."""
     clone = copy_repository(tmp_path / "clone")
+    toolchain = shutil.copytree(ROOT / "nix/host-toolchain", tmp_path / "toolchain")
     flake = clone / "flake.nix"
-    flake.write_text(
-        flake.read_text().replace("github:NixOS/nixpkgs/nixos-25.11", f"path:{ROOT}/nix/host-toolchain")
-    )
+    flake.write_text(flake.read_text().replace("github:NixOS/nixpkgs/nixos-25.11", f"path:{toolchain}"))
     (clone / "flake.lock").unlink()
     git("init", "--quiet", cwd=clone)
     git("add", ".", cwd=clone)

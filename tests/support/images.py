@@ -141,7 +141,8 @@ def docker_and_nix(folder):
     programs = folder / "bin"
     programs.mkdir()
     docker = DOCKER.format(podman=shlex.join(PODMAN), store=folder, limits=shlex.join(LIMITS))
-    nix = NIX_WITH_GITHUB.format(nixpkgs=ROOT / "nix/host-toolchain")
+    nixpkgs = shutil.copytree(ROOT / "nix/host-toolchain", folder / "nixpkgs")
+    nix = NIX_WITH_GITHUB.format(nixpkgs=nixpkgs)
     for name, text in {"docker": docker, "nix": nix}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
