@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -168,6 +169,21 @@ def test_steps_that_end_by_themselves_end_the_process_with_an_error():
             ReadyFrame(Declaration(ABACUS.name, Engine.limits, ABACUS.honours, ABACUS.seeds))
         ]
         assert status_of(pid) == 1
+
+
+def test_what_the_engine_has_loaded_is_not_collected_while_it_serves():
+    loaded = [[]]
+
+    def steps():
+        yield [Output(1, [any(one is loaded for one in gc.get_objects())], FinishReason.LENGTH)]
+        signal.pause()
+
+    with serving(Engine(steps=steps)) as (pid, driver):
+        next(driver.frames)
+        (output,) = next(driver.frames).outputs
+        driver.connection.close()
+        status_of(pid)
+    assert list(output.tokens) == [False]
 
 
 def test_what_an_engine_does_not_honour_is_refused():
