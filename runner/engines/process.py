@@ -81,7 +81,7 @@ class EngineProcess:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
         kind = self._kind
         declaration = Declaration(kind.name, self._engine.limits, kind.honours, kind.seeds)
-        # What is there now stays. A collection that looks at all that vLLM loads stops every stream for 0.3 s.
+        # What is there now stays. Each full collection of it would stop all streams, with vLLM for 0.3 s.
         gc.collect()
         gc.freeze()
         self._send(encode(ReadyFrame(declaration)))

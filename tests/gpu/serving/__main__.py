@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.gpu.serving.greedy import greedy_tokens
+from tests.gpu.serving.machine import below, compute_processes, cpu_seconds, machine
 from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
     MODEL_NAME,
@@ -32,6 +33,7 @@ from tests.gpu.serving.model import (
     REHEARSAL_ARGUMENTS,
     prompt_ids,
     prompt_text,
+    summary,
     write_engine,
     write_model,
 )
@@ -43,18 +45,6 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parents[3]
 _START_SECONDS = 300
 _RUN_SECONDS = 90
-_TICK = os.sysconf("SC_CLK_TCK")
-# What the CPU's time is told for, by what is in a process's command line.
-_ROLES = (
-    ("tritonserver", "triton"),
-    ("runner.front", "front"),
-    ("runner.engines.process", "engine process"),
-    ("runner.lifecycle", "supervisor"),
-    ("EngineCore", "engine core"),
-    ("vllm-rs", "rust front"),
-    ("APIServer", "python front"),
-    ("vllm", "python front"),
-)
 
 
 def free_port() -> int:
@@ -85,33 +75,6 @@ def openai_body() -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-
-
-def below(pid: int) -> dict[int, str]:
-    """The command lines of the processes of a session."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            session = int(path.read_bytes().rpartition(b")")[2].split()[3])
-            name = (path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if session == pid:
-            found[int(path.parent.name)] = name
-    return found
-
-
-def cpu_seconds(pid: int) -> dict[str, float]:
-    """What the processes of a session have used, by their role."""
-    used: dict[str, float] = {}
-    for child, name in below(pid).items():
-        role = next((role for part, role in _ROLES if part in name), "others")
-        try:
-            fields = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        used[role] = used.get(role, 0) + (int(fields[11]) + int(fields[12])) / _TICK
-    return used
 
 
 @contextmanager
@@ -153,15 +116,21 @@ def answers(url: str) -> bool:
         return False
 
 
-class Report:
-    """Every figure, written as soon as it is known."""
+def engine_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The same for every side."""
+    return (REHEARSAL_ARGUMENTS if options.rehearse else ENGINE_ARGUMENTS) | options.engine_args
 
-    def __init__(self, path: Path) -> None:
+
+class Report:
+    """Every figure, written as soon as it is known; with the arguments that a call has of its own."""
+
+    def __init__(self, path: Path, engine_args: dict[str, Any]) -> None:
         self._path = path
+        self._common = {"engine_args": engine_args} if engine_args else {}
         self.figures: list[dict[str, Any]] = []
 
     def add(self, side: str, **figures: Any) -> None:
-        self.figures.append({"side": side, **figures})
+        self.figures.append({"side": side, **figures, **self._common})
         self._path.write_text(json.dumps(self.figures, indent=1))
         print(side, json.dumps(figures), flush=True)
 
@@ -179,16 +148,14 @@ def measure(
     )
     after = cpu_seconds(pid)
     told = json.loads(done.stdout)
-    first = sorted(told["time_to_first_token"])
+    first = told["time_to_first_token"]
     tokens = told["tokens"]
     return {
         "streams": streams,
         "whole": told["whole"],
         "refused": told["refused"],
         "tokens_per_second": tokens / told["seconds"],
-        "time_to_first_token": {"p50": first[len(first) // 2], "p99": first[int(0.99 * (len(first) - 1))]}
-        if first
-        else None,
+        "time_to_first_token": summary(first) if first else None,
         "gap": told["gap"],
         "chunks_per_token": told["chunks"] / max(tokens, 1),
         "cpu_us_per_token": {
@@ -200,7 +167,7 @@ def measure(
 
 def run_runner(options: argparse.Namespace, report: Report, client: Path, scratch: Path) -> None:
     target = options.target
-    engine = write_engine(scratch / "engine", rehearsal=options.rehearse)
+    engine = write_engine(scratch / "engine", engine_arguments(options), rehearsal=options.rehearse)
     port = free_port()
     environment = {
         "COG_TRITON_HOME": str(target / "home"),
@@ -246,14 +213,13 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
 
 def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:
     model = write_model(scratch / "direct", rehearsal=options.rehearse)
-    arguments = REHEARSAL_ARGUMENTS if options.rehearse else ENGINE_ARGUMENTS
     expected = scratch / "greedy.json"
     done = subprocess.Popen(
         [
             str(options.target / "home/engines/vllm/bin/python"),
             "-m",
             "tests.gpu.serving.direct",
-            *("--model", str(model), "--arguments", json.dumps(arguments)),
+            *("--model", str(model), "--arguments", json.dumps(engine_arguments(options))),
             *("--streams", *map(str, options.streams * options.repeat)),
             *(["--greedy"] if expected.exists() else []),
         ],
@@ -285,7 +251,7 @@ def run_serve(
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--port", str(port)]
     command += ["--host", "127.0.0.1", "--served-model-name", MODEL_NAME]
-    for name, value in ENGINE_ARGUMENTS.items():
+    for name, value in engine_arguments(options).items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             command.append(f"--{flag}" if value else f"--no-{flag}")
@@ -307,15 +273,6 @@ def run_serve(
             report.add(side, **measure(client, port, "/v1/completions", body, streams, pid))
 
 
-def compute_processes() -> list[str]:
-    """Which processes hold memory of the GPU."""
-    command = ["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"]
-    if shutil.which(command[0]) is None:
-        return []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.serving")
     parser.add_argument("--target", type=Path, required=True)
@@ -325,6 +282,9 @@ def main() -> int:
     parser.add_argument("--check", nargs="*", default=[], choices=["greedy", "cancel"])
     parser.add_argument(
         "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring, under load"
+    )
+    parser.add_argument(
+        "--engine-args", type=json.loads, default={}, metavar="JSON", help="further arguments, for every side"
     )
     parser.add_argument("--rehearse", action="store_true", help="a tiny model, for a machine without a GPU")
     parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))
@@ -337,7 +297,8 @@ def main() -> int:
     client = scratch / "streams"
     source = _ROOT / "tests/performance/client/streams.c"
     subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)
-    report = Report(options.log / "report.json")
+    report = Report(options.log / "report.json", options.engine_args)
+    report.add("machine", **machine(options.target))
     for side in options.side:
         try:
             match side:

@@ -7,14 +7,14 @@ import asyncio
 import json
 import os
 import time
-from statistics import median
 from typing import Any
 
 from tests.gpu.serving.greedy import GREEDY_TOKENS, greedy_prompts
-from tests.gpu.serving.model import OUTPUT_TOKENS, prompt_ids
+from tests.gpu.serving.model import OUTPUT_TOKENS, prompt_ids, summary
 
 
-async def _one(llm: Any, number: str) -> tuple[float, float]:
+async def _one(llm: Any, number: str, gaps: list[float]) -> float:
+    """Seconds until the first token; those between the outputs after it go to `gaps`."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -26,13 +26,18 @@ async def _one(llm: Any, number: str) -> tuple[float, float]:
         output_kind=RequestOutputKind.DELTA,
     )
     sent = time.monotonic()
-    first, count = 0.0, 0
+    first, last, count = 0.0, 0.0, 0
     async for output in llm.generate({"prompt_token_ids": prompt_ids()}, parameters, number):
-        first = first or time.monotonic()
+        now = time.monotonic()
+        if count == 0:
+            first = now
+        else:
+            gaps.append(now - last)
+        last = now
         count += len(output.outputs[0].token_ids)
     if count != OUTPUT_TOKENS:
         raise RuntimeError(f"a stream had {count} tokens")
-    return first - sent, time.monotonic() - sent
+    return first - sent
 
 
 async def _greedy(llm: Any) -> list[list[int]]:
@@ -58,13 +63,14 @@ async def _main(options: argparse.Namespace) -> None:
     llm = AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.OPENAI_API_SERVER)
     for run, count in enumerate([8, *options.streams]):  # the first is to warm up
         started = time.monotonic()
-        results = await asyncio.gather(*(_one(llm, f"{run}-{number}") for number in range(count)))
+        gaps: list[float] = []
+        first = await asyncio.gather(*(_one(llm, f"{run}-{number}", gaps) for number in range(count)))
         seconds = time.monotonic() - started
-        first = sorted(result[0] for result in results)
         told = {
             "streams": count,
             "tokens_per_second": count * OUTPUT_TOKENS / seconds,
-            "time_to_first_token": {"p50": median(first), "p99": first[int(0.99 * (len(first) - 1))]},
+            "time_to_first_token": summary(first),
+            "gap": summary(gaps),
         }
         if run:
             print(json.dumps(told), flush=True)

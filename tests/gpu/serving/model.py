@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 MODEL_NAME = "8b-shape"
@@ -65,6 +67,13 @@ def prompt_text() -> str:
     return "".join(f" t{token}" for token in prompt_ids())
 
 
+def summary(seconds: Iterable[float]) -> dict[str, float]:
+    """Of the times of all streams, or of all gaps."""
+    ordered = sorted(seconds)
+    quantiles = {f"p{share}": ordered[share * (len(ordered) - 1) // 100] for share in (50, 99)}
+    return quantiles | {"mean": fmean(ordered)}
+
+
 def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
     """config.json and the tokenizer, in Hugging Face's form."""
     directory.mkdir(parents=True)
@@ -78,13 +87,12 @@ def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
     return directory
 
 
-def write_engine(directory: Path, *, rehearsal: bool = False) -> Path:
-    """An engine.tar, as a builder would make it."""
+def write_engine(directory: Path, arguments: dict[str, Any], *, rehearsal: bool = False) -> Path:
+    """An engine.tar with these arguments of vLLM's, as a builder would make it."""
     # Not to be had in the environment of vLLM, which reads this module too.
     from shared.artifact import EngineFacts, PackedFile, write_archive
 
     model = write_model(directory / "model", rehearsal=rehearsal)
-    arguments = REHEARSAL_ARGUMENTS if rehearsal else ENGINE_ARGUMENTS
     config = {"engine": "vllm", "model": MODEL_NAME, "engine_args": arguments}
     files = [PackedFile("config.json", json.dumps(config).encode())]
     files.append(PackedFile("engine/config.json", model / "config.json"))

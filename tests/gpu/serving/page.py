@@ -7,7 +7,10 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).resolve().parents[3]
 SIDES = {
@@ -22,85 +25,132 @@ _PARTS = {
     "EngineCor": "vLLM's engine core",
     "bin/tritonserver": "Triton",
 }
-INTRO = """\
+_INTRO = """\
 # On a GPU
 
-Made by `python -m tests.gpu.serving.page` from the reports of three calls of `tests.gpu.serving`, one machine each:
-an NVIDIA H200, driver 580.159.04, 16 cores; vLLM 0.26.0, PyTorch 2.11.0+cu130, Python 3.12; 21 November 2026.
+Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of `tests.gpu.serving`, one machine each:
+{gpu_and_driver}, {cores} cores; vLLM {vllm}, PyTorch {torch}, Python {python}; {date}.
 
 A model of the shape of Llama 3 8B with random weights, bf16, 128 tokens in and 256 out, temperature 1, all streams
-at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of two to
-six runs. No request was refused and no token lost on any side. The payload left out FlashAttention 2, FlashInfer and
-what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
+at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of {least}
+to {most} runs; {lost} of all streams were refused or lost a token. The payload left out FlashAttention 2, FlashInfer
+and what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
 
 """
-_ENDS = """
+_BURST = """
+The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
+between chunks hold such a step: the p99 at 512 is its length, whatever the front. The median stream has its first
+token after the fourth, fifth or sixth step: how many requests have come when the first step begins decides which,
+and moves the p50 by up to a step from run to run.
+
+"""
+_CPU = """
+The CPU's time below is of all processes but the engine core: for us front, Triton and engine process.
+
+"""
+_GRAPHS = """
 vLLM captures CUDA graphs for up to 512 sequences. At 1,024 streams the engine core launches each kernel from Python,
 and is slower beside our processes than alone; its figures differ by 10% from run to run.
-`vllm serve` with its Python front was measured on one such machine the same day: 0.97, 0.58 and 0.52 of the engine
+`vllm serve` with its Python front was measured on one such machine on 2026-11-21: 0.97, 0.58 and 0.52 of the engine
 directly at 64, 256 and 512 streams.
 
 """
 
-
-def table(title: str, figures: dict[tuple[str, int], str], streams: list[int]) -> str:
-    head = f"| {title} | " + " | ".join(map(str, streams)) + " |\n|---|" + "---|" * len(streams) + "\n"
-    rows = [
-        f"| {name} | " + " | ".join(figures.get((side, count), "") for count in streams) + " |\n"
-        for side, name in SIDES.items()
-        if any(one == side for one, _ in figures)
-    ]
-    return head + "".join(rows)
+Figure = dict[str, Any]
+Runs = dict[tuple[str, int], list[Figure]]
 
 
-def page(reports: list[list[dict[str, Any]]]) -> str:
-    """The text of the page."""
-    runs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    others = []
-    for figure in (figure for report in reports for figure in report):
-        if figure["side"] in SIDES:
-            runs[figure["side"], figure["streams"]].append(figure)
-        else:
-            others.append(figure)
+def table(title: str, runs: Runs, cell: Callable[[int, list[Figure]], str]) -> str:
     streams = sorted({count for _, count in runs})
-    rate = {key: median(run["tokens_per_second"] for run in found) for key, found in runs.items()}
-    shown = {
-        (side, count): f"{value:,.0f} ({value / rate['async_llm', count]:.2f})"
-        for (side, count), value in rate.items()
-    }
-    first = {
-        key: "{:.0f} / {:.0f}".format(
-            *(1e3 * median(run["time_to_first_token"][name] for run in found) for name in ("p50", "p99"))
-        )
-        for key, found in runs.items()
-    }
-    cpu = {
-        key: f"{median(sum(_fronts(run).values()) for run in found):.0f}"
-        for key, found in runs.items()
-        if "cpu_us_per_token" in found[0]
-    }
+    rows = [[title, *map(str, streams)]]
+    for side, name in SIDES.items():
+        if any(one == side for one, _ in runs):
+            found = (runs.get((side, count)) for count in streams)
+            rows.append(
+                [
+                    name,
+                    *(
+                        "" if one is None else cell(count, one)
+                        for count, one in zip(streams, found, strict=True)
+                    ),
+                ]
+            )
+    head, *body = (f"| {' | '.join(row)} |\n" for row in rows)
+    return "".join([head, "|---" * len(rows[0]) + "|\n", *body])
+
+
+def rates(title: str, runs: Runs) -> str:
+    """Tokens per second, and what share that is of the engine's own."""
+
+    def rate(found: list[Figure]) -> float:
+        return median(run["tokens_per_second"] for run in found)
+
+    def cell(count: int, found: list[Figure]) -> str:
+        direct = runs.get(("async_llm", count))
+        share = f" ({rate(found) / rate(direct):.2f})" if direct else ""
+        return f"{rate(found):,.0f}{share}"
+
+    return table(title, runs, cell)
+
+
+def times(title: str, runs: Runs, key: str, digits: int) -> str:
+    """Two quantiles in milliseconds."""
+
+    def cell(_: int, found: list[Figure]) -> str:
+        both = (1e3 * median(run[key][name] for run in found) for name in ("p50", "p99"))
+        return " / ".join(f"{value:.{digits}f}" for value in both)
+
+    return table(title, {place: found for place, found in runs.items() if found[0].get(key)}, cell)
+
+
+def cpu(runs: Runs) -> str:
+    def cell(_: int, found: list[Figure]) -> str:
+        return f"{median(sum(_fronts(run).values()) for run in found):.0f}"
+
+    told = {place: found for place, found in runs.items() if "cpu_us_per_token" in found[0]}
+    return table("CPU, us per token", told, cell)
+
+
+def page(reports: list[list[Figure]]) -> str:
+    """The text of the page."""
+    figures = [figure for report in reports for figure in report]
+    # By the arguments that a call gave to every side.
+    runs: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
+    for figure in figures:
+        if figure["side"] in SIDES:
+            arguments = json.dumps(figure.get("engine_args", {}))
+            runs[arguments][figure["side"], figure["streams"]].append(figure)
+    plain = runs.pop("{}")
+    counts = [len(found) for found in plain.values()]
+    machines = [figure for figure in figures if figure["side"] == "machine"]
+    facts = {key: "; ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in machines[0]}
+    lost = sum(run["streams"] - run["whole"] for found in plain.values() for run in found if "whole" in run)
     parts = [
-        INTRO,
-        table("output tokens/s (of the engine directly)", shown, streams),
+        _INTRO.format(calls=len(reports), least=min(counts), most=max(counts), lost=lost, **facts),
+        rates("output tokens/s (of the engine directly)", plain),
         "\n",
-        table("time to first token, p50 / p99, ms", first, streams),
-        "\nThe CPU's time below is of all processes but the engine core: for us front, Triton and engine process.\n\n",
-        table("CPU, us per token", cpu, streams),
-        _ENDS,
+        times("time to first token, p50 / p99, ms", plain, "time_to_first_token", 0),
+        "\n",
+        times("gap between chunks, p50 / p99, ms", plain, "gap", 1),
+        _BURST,
+        _CPU.lstrip(),
+        cpu(plain),
+        _GRAPHS,
+        *(rates(f"tokens/s with `{arguments}`", found) + "\n" for arguments, found in runs.items()),
         "| what else has to hold | |\n|---|---|\n",
-        *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(others).items()),
+        *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
     ]
     return "".join(parts)
 
 
-def _rows(figures: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _rows(figures: Iterable[Figure]) -> dict[str, list[str]]:
     rows: dict[str, list[str]] = defaultdict(list)
     for what, told in filter(None, map(_row, figures)):
         rows[what].append(told)
     return rows
 
 
-def _row(figure: dict[str, Any]) -> tuple[str, str] | None:
+def _row(figure: Figure) -> tuple[str, str] | None:
     """What a figure that is none of speed says, in words."""
     match figure:
         case {"side": "start", "seconds": seconds}:
@@ -112,7 +162,6 @@ def _row(figure: dict[str, Any]) -> tuple[str, str] | None:
         case {"side": "gpu processes", "told": told}:
             names = ", ".join(one.split(",")[1].split()[0] for one in told)
             return "processes that hold GPU memory while it serves", names
-
         case {"side": "after the end", "gpu_memory_mib": memory}:
             return "GPU memory in use after the end", f"{memory} MiB"
         case {"side": side, "told": told, "seconds_until_service": seconds, "gpu_memory_mib": memory}:
@@ -127,7 +176,7 @@ def _row(figure: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _fronts(run: dict[str, Any]) -> dict[str, float]:
+def _fronts(run: Figure) -> dict[str, float]:
     return {role: value for role, value in run["cpu_us_per_token"].items() if role != "engine core"}
 
 

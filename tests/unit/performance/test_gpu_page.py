@@ -1,0 +1,74 @@
+"""docs/performance-gpu.md: what the reports of a machine with a GPU say."""
+
+from __future__ import annotations
+
+from tests.gpu.serving.model import summary
+from tests.gpu.serving.page import page
+
+MACHINE = {
+    "side": "machine",
+    "gpu_and_driver": "NVIDIA H200, 580.1",
+    "cores": 16,
+    "python": "3.12.3",
+    "date": "2026-11-21",
+    "vllm": "0.26.0",
+    "torch": "2.11.0",
+}
+
+
+def run(side, rate, gap=None, **others):
+    figures = {"side": side, "streams": 64, "tokens_per_second": rate, "whole": 64}
+    figures["time_to_first_token"] = {"p50": 0.1, "p99": 0.2}
+    return figures | ({"gap": {"p50": 0.01, "p99": gap}} if gap else {}) | others
+
+
+def rows(reports, title):
+    """The cells of one table, by its first column."""
+    text = page(reports)
+    lines = text[text.index(f"| {title}") :].split("\n\n")[0].splitlines()[2:]
+    return dict(line.strip("| ").split(" | ") for line in lines)
+
+
+REPORTS = [
+    [MACHINE, run("async_llm", 1000), run("runner, cog", 900, 0.02), run("runner, cog", 990, 0.03)],
+    [MACHINE | {"date": "2026-11-22"}, run("runner, cog", 980, 0.04)],
+]
+
+
+def test_medians_over_all_calls_beside_the_engine_itself():
+    assert rows(REPORTS, "output tokens/s") == {
+        "vLLM's engine directly": "1,000 (1.00)",
+        "our front, Cog's API": "980 (0.98)",
+    }
+
+
+def test_gaps_of_the_sides_that_told_them():
+    assert rows(REPORTS, "gap between chunks") == {"our front, Cog's API": "10.0 / 30.0"}
+
+
+def test_versions_and_dates_are_those_of_the_calls():
+    text = page(REPORTS)
+    assert (
+        "NVIDIA H200, 580.1, 16 cores; vLLM 0.26.0, PyTorch 2.11.0, Python 3.12.3; 2026-11-21; 2026-11-22."
+        in text
+    )
+
+
+def test_other_arguments_have_a_table_of_their_own():
+    others = {"engine_args": {"max_cudagraph_capture_size": 1024}}
+    report = [MACHINE, run("async_llm", 500, **others), run("runner, cog", 400, 0.02, **others)]
+    assert rows([*REPORTS, report], "output tokens/s") == rows(REPORTS, "output tokens/s")
+    assert rows([*REPORTS, report], 'tokens/s with `{"max_cudagraph_capture_size": 1024}`') == {
+        "vLLM's engine directly": "500 (1.00)",
+        "our front, Cog's API": "400 (0.80)",
+    }
+
+
+def test_lost_streams_are_told():
+    assert "1 of all streams were refused or lost a token" in page(
+        [[MACHINE, run("runner, cog", 9, whole=63)]]
+    )
+
+
+def test_quantiles_and_mean():
+    assert summary([3.0, 1.0, 2.0, 10.0]) == {"p50": 2.0, "p99": 3.0, "mean": 4.0}
