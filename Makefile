@@ -5,7 +5,7 @@ PORT ?= 5000
 TEST_PROCESSES ?= 3
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune lint fix docs lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune lint fix docs vllm-arguments lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -62,6 +62,9 @@ fix: setup-dev ## Format, and mend what the linter can
 
 docs: setup-dev ## Write what is generated: errors.md, config.md, environment.md, the schemas
 	$(run) tools.docs
+
+vllm-arguments: setup-dev ## Write shared/vllm_arguments.json anew, from the wheel in the lock (fetches 0.3 GB), and say what has changed
+	@$(run) tools.vllm_arguments
 
 lock: setup-dev ## Write requirements/ and nix/locks anew; fills unknown hashes (UPGRADE=1 takes what is newer)
 	@ci/lock $(if $(UPGRADE),--upgrade)

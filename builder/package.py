@@ -41,8 +41,8 @@ class Package:
         copied = [name for name in TOKENIZER_FILES if name != GENERATION_CONFIG]
         files = [
             PackedFile("config.json", config),
-            *(_packed("engine", build.engine_dir, path) for path in build.engine_dir.rglob("*")),
-            *(_packed("tokenizer", tokenizer, tokenizer / name) for name in copied),
+            *(PackedFile(name, path) for name, path in _engine_files(build).items()),
+            *(PackedFile(f"tokenizer/{name}", tokenizer / name) for name in copied),
         ]
         if (generation := generation_config(tokenizer)) is not None:
             files.append(PackedFile(f"tokenizer/{GENERATION_CONFIG}", generation))
@@ -51,5 +51,9 @@ class Package:
         build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
 
 
-def _packed(folder: str, root: Path, path: Path) -> PackedFile:
-    return PackedFile(f"{folder}/{path.relative_to(root).as_posix()}", path)
+def _engine_files(build: Build) -> dict[str, Path]:
+    """By their names in the archive."""
+    if build.packed is not None:
+        return build.packed
+    root = build.engine_dir
+    return {f"engine/{path.relative_to(root).as_posix()}": path for path in root.rglob("*")}

@@ -64,8 +64,8 @@ def build(
 
 
 def _check_engine(engine: str) -> None:
-    """Refuse what would fail only after the download."""
-    available = Layout.current().available_engines()
+    """Refuse what would fail only after the download. To pack a model for vLLM, nothing of vLLM is needed."""
+    available = sorted({*Layout.current().available_engines(), "vllm"})
     if engine not in available:
         raise EngineNotInImage(engine=engine, available=", ".join(available))
 

@@ -10,12 +10,19 @@ from builder.engines.mock import MakeMock
 from builder.engines.tensorrt_llm.describe import Describe
 from builder.engines.tensorrt_llm.planning import commands
 from builder.engines.tensorrt_llm.run import ToolStep
+from builder.engines.vllm import FetchDraft, TakeModel, runs_code, vllm_files
 from builder.package import Package
 from builder.sources.download import Download
 from builder.sources.model import model_of
 from builder.tokenizer.step import MakeTokenizer
-from shared.config import BuildConfig, CogTRTLLMConfig, CTranslate2Config, MockConfig, dump_config
-from shared.errors import EngineNotInImage
+from shared.config import (
+    BuildConfig,
+    CogTRTLLMConfig,
+    CTranslate2Config,
+    MockConfig,
+    VLLMConfig,
+    dump_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,31 +43,40 @@ class Plan:
 def make_plan(config: BuildConfig | CogTRTLLMConfig, folder: Path | None = None) -> Plan:
     """The plan for `config`, whose paths count from `folder`.
 
-    Raises E3005 for an engine that nothing builds, E3010 for arguments.
+    Raises E3010 for arguments.
     """
-    steps_for = _ENGINES.get(config.engine)
-    if steps_for is None:
-        raise EngineNotInImage(engine=config.engine, available=", ".join(_ENGINES))
     wanted = model_of(config)
-    model = () if wanted is None else (Download(*wanted[1:], folder), MakeTokenizer())
+    more = vllm_files(config) if isinstance(config, VLLMConfig) else ()
+    model = () if wanted is None else (Download(*wanted[1:], folder, more), MakeTokenizer())
     package = Package(config.engine, dump_config(config))
-    return Plan(config.engine, (*model, *steps_for(config), package))
+    return Plan(config.engine, (*model, *_ENGINES[config.engine](config, folder), package))
 
 
-def _ctranslate2(config: CTranslate2Config) -> tuple[Step, ...]:
+def _ctranslate2(config: CTranslate2Config, _folder: Path | None) -> tuple[Step, ...]:
     return (Convert(config.engine, config.quantization),)
 
 
-def _mock(_config: MockConfig) -> tuple[Step, ...]:
+def _mock(_config: MockConfig, _folder: Path | None) -> tuple[Step, ...]:
     return (MakeMock(),)
 
 
-def _tensorrt_llm(config: TensorRTLLMConfig | CogTRTLLMConfig) -> tuple[Step, ...]:
+def _tensorrt_llm(config: TensorRTLLMConfig | CogTRTLLMConfig, _folder: Path | None) -> tuple[Step, ...]:
     return *[ToolStep(command) for command in commands(config)], Describe()
 
 
-_ENGINES: dict[str, Callable[[Any], tuple[Step, ...]]] = {
+def _vllm(config: VLLMConfig, folder: Path | None) -> tuple[Step, ...]:
+    speculative = config.speculative_config or {}
+    draft, revision = (
+        None if speculative.get(key) is None else str(speculative[key]) for key in ("model", "revision")
+    )
+    fetch = () if draft is None else (FetchDraft(draft, revision, folder),)
+    gpus = config.tensor_parallel_size * config.pipeline_parallel_size
+    return *fetch, TakeModel(gpus, runs_code(config))
+
+
+_ENGINES: dict[str, Callable[[Any, Path | None], tuple[Step, ...]]] = {
     "ctranslate2": _ctranslate2,
     "mock": _mock,
     "tensorrt_llm": _tensorrt_llm,
+    "vllm": _vllm,
 }

@@ -45,10 +45,14 @@ class Build:
     output: Path
     hf_token: str | None = field(repr=False)
     model: Model | None = None
+    draft: Model | None = None
+    """A smaller one, that guesses what `model` will say."""
     built_with: BuiltWith = BuiltWith()
     manifest: Manifest | None = None
+    packed: dict[str, Path] | None = None
+    """The engine's files by their names in the archive, where they are packed from where they lie."""
     engine_dir: Path = field(init=False)
-    """Becomes engine/ of the archive."""
+    """Becomes engine/ of the archive otherwise."""
 
     def __post_init__(self) -> None:
         """A step whose tool chooses another place sets `engine_dir` to that."""

@@ -100,6 +100,9 @@ def check(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
     as_json: Annotated[bool, _JSON] = False,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="For vLLM: the GPU it is to fit on, such as H100; the key `gpu`.")
+    ] = None,
 ) -> None:
     """Say all that is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
 
@@ -107,7 +110,9 @@ def check(
     """
     from cli.check import check as check_config
 
-    raise typer.Exit(check_config(config, as_json=as_json, gpus=gpus, token=os.environ.get("HF_TOKEN")))
+    raise typer.Exit(
+        check_config(config, as_json=as_json, gpus=gpus, gpu=gpu, token=os.environ.get("HF_TOKEN"))
+    )
 
 
 @app.command()

@@ -33,6 +33,7 @@ in
       "(shared|builder|runner|cli)/.*[.]py"
       "(builder|runner)/[.]cog/openapi_schema[.]json"
       "builder/engines/tensorrt_llm/arguments/[^/]+[.]json"
+      "shared/vllm_arguments[.]json"
     ]
   );
 

@@ -173,6 +173,12 @@ class Settings(BaseModel):
         description="names of variables, with commas between them, that Triton and the engine get beside"
         " those of CUDA, MPI and the engines themselves",
     )
+    allow_model_code: bool = Field(
+        False,
+        alias="ALLOW_MODEL_CODE",
+        description="let vLLM's engine arguments name code to be run: `trust_remote_code`, `worker_cls`, ...;"
+        " also read by the builder",
+    )
     response_timeout: float = Field(
         120,
         gt=0,

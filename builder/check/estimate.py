@@ -7,16 +7,17 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import HfApi, get_local_safetensors_metadata
+from huggingface_hub import HfApi, get_local_safetensors_metadata, hf_hub_download
 
+from builder.model_json import read_object
 from builder.sources.hub_limits import limit_the_hub
 from shared.errors import MachineTooSmall
 from shared.sizes import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from builder.engines.tensorrt_llm.call import Call
     from builder.findings import Findings
@@ -65,6 +66,18 @@ def parameters_of(model: Path | str, revision: str | None, token: str | None) ->
     return {str(kind): number for kind, number in found.parameter_count.items()}
 
 
+def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
+    """The checkpoint's config.json, from the same places. Raises E3201, and whatever the hub library does."""
+    if not isinstance(model, Path):
+        model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
+    return read_object(model / "config.json")
+
+
+def bytes_of(parameters: Mapping[str, int]) -> int:
+    """Of so many parameters of each type."""
+    return sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
+
+
 def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
     """What the build by `calls` takes: of the order of magnitude, not a limit.
 
@@ -72,7 +85,7 @@ def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
     the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive.
     """
     count = sum(parameters.values())
-    download = sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
+    download = bytes_of(parameters)
     made = [call for call in calls if call.tool != "trtllm-build"]
     ranks = max(1, _ranks(made))
     workers = min(ranks, max([call.size("workers") for call in calls if call.tool == "trtllm-build"] or [1]))

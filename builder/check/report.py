@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from builder.check.model import check_folder
 from builder.check.server import check_server
+from builder.check.vllm import check_vllm
 from builder.engines.tensorrt_llm.planning import calls
 from builder.findings import Finding, Findings, Severity
 from builder.sources.model import model_of
-from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig
+from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig, VLLMConfig
 from shared.config.document import Document, Position, parse
 from shared.config.load import is_for_an_image, validate, validate_for_an_image
 from shared.config.problems import dotted
@@ -115,6 +116,8 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
     found: Sequence[Call] = ()
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
         found = calls(looked_at, findings, gpus)
+    if isinstance(looked_at, VLLMConfig):
+        check_vllm(looked_at, findings)
     if looked_at is not None:
         others = not isinstance(looked_at, CogTRTLLMConfig | OfficialConfig | TensorRTLLMConfig)
         check_server(looked_at.instantiate, findings, only_decoupled=others)

@@ -19,7 +19,7 @@ from shared.errors import ModelFilesMissing, ModelFolderUnusable, RevisionNotFou
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from shared.progress import StepProgress
@@ -48,12 +48,23 @@ _TOOL_FILES = (
 WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),
+    # Of AutoGPTQ: gptq_model-4bit-128g.safetensors
+    "gptq": ("gptq_model-*.safetensors", "gptq_model-*.safetensors.index.json"),
 }
 
 
 def tokenizer_form(files: Collection[str]) -> tuple[str, ...] | None:
     """The files that the tokenizer of a model with `files` is taken from; None where it has none."""
     return next((form for form in _TOKENIZER_FORMS if set(form) <= set(files)), None)
+
+
+def weights_form(files: Collection[str], forms: Sequence[str]) -> str | None:
+    """The first of `forms`, keys of `WEIGHT_FILES`, in which a model with `files` has its weights."""
+    for form in forms:
+        whole, index, *_ = WEIGHT_FILES[form]
+        if any(fnmatch(file, whole) or fnmatch(file, index) for file in files):
+            return form
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,9 @@ class Download:
     revision: str | None = None
     weights: tuple[str, ...] = ("safetensors",)
     beside: Path | None = None
+    more: tuple[str, ...] = ()
+    """Patterns of further files to take, where the model has them."""
+    needs_tokenizer: bool = True
 
     name: ClassVar[str] = "download"
 
@@ -100,19 +114,17 @@ class Download:
 
     def wanted(self, files: Collection[str]) -> list[str]:
         """Patterns of the files to take, of a model that has these. Raises E3104 when it lacks some."""
-        if tokenizer_form(files) is None:
+        if self.needs_tokenizer and tokenizer_form(files) is None:
             others = " or ".join(" and ".join(form) for form in _TOKENIZER_FORMS[1:])
             missing = f"tokenizer.json, nor what one could be made from ({others})"
             raise ModelFilesMissing(model=self._shown, missing=missing)
-        wanted = [*TOKENIZER_FILES, *_TOOL_FILES]
+        wanted = [*TOKENIZER_FILES, *_TOOL_FILES, *self.more]
         if not self.weights:
             return wanted
         if "config.json" not in files:
             raise ModelFilesMissing(model=self._shown, missing="config.json")
-        for form in self.weights:
-            whole, index, _ = WEIGHT_FILES[form]
-            if {whole, index} & set(files):
-                return [*wanted, *WEIGHT_FILES[form]]
+        if form := weights_form(files, self.weights):
+            return [*wanted, *WEIGHT_FILES[form]]
         names = " or ".join(WEIGHT_FILES[form][0] for form in self.weights)
         raise ModelFilesMissing(
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils._validators import validate_repo_id
 
-from shared.config import CogTRTLLMConfig, CTranslate2Config, MockConfig
+from shared.config import CogTRTLLMConfig, CTranslate2Config, MockConfig, VLLMConfig
 from shared.errors import ModelFolderUnusable, ModelNotFound
 from shared.secrets import public_address
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from shared.config import BuildConfig
 
 _SAFETENSORS_FIRST = ("safetensors", "bin")
+PUBLISHED = ("safetensors", "gptq", "bin")
+"""What vLLM reads."""
 
 
 class ModelSource(NamedTuple):
@@ -40,6 +42,8 @@ def model_of(config: BuildConfig | CogTRTLLMConfig) -> ModelSource | None:
     weights = _SAFETENSORS_FIRST
     if isinstance(config, CTranslate2Config):
         weights = ("safetensors",)
+    elif isinstance(config, VLLMConfig):
+        weights = PUBLISHED
     elif isinstance(config, MockConfig):
         weights = ()  # its tokenizer is enough
     return ModelSource("model", config.model, config.revision, weights)

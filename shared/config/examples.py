@@ -31,8 +31,8 @@ max_seq_len: 8192
     "vllm": """\
 engine: vllm
 model: meta-llama/Llama-3.1-8B-Instruct
-max_seq_len: 8192
-tensor_parallel_size: 2
+max_model_len: 8192
+gpu: H100
 engine_args:
   gpu_memory_utilization: 0.9
 """,

@@ -20,6 +20,8 @@ from pydantic import (
 
 from shared.secrets import public_address
 
+from .vllm import GPUS, arguments_schema, quantization_schema, speculative_schema
+
 
 class Section(BaseModel):
     """A mapping in the config: unknown keys and silent conversions are refused."""
@@ -188,7 +190,7 @@ class TensorRTLLMConfig(EngineConfig):
 
 
 class VLLMConfig(EngineConfig):
-    """vLLM on GPUs, without an engine build. The config is checked; no builder builds it yet."""
+    """vLLM on NVIDIA GPUs: the model as it is published, without an engine build."""
 
     engine: Literal["vllm"] = Field(description="What generates the tokens.")
     model: Source = Field(description=_MODEL)
@@ -197,15 +199,32 @@ class VLLMConfig(EngineConfig):
         description="Type of weights and activations that are not quantized; auto: that of the checkpoint.",
     )
     quantization: Line | None = Field(
-        None, description="vLLM's name of the method; not set: as the checkpoint says."
+        None,
+        description="How vLLM is to quantize the weights while it loads them; not set: as the checkpoint is, "
+        "which says itself how it was quantized (AWQ, GPTQ, FP8, compressed-tensors, ...).",
+        json_schema_extra=quantization_schema(),
     )
-    max_seq_len: SequenceLength | None = Field(
+    max_model_len: SequenceLength | None = Field(
         None, description=f"{_TOTAL} not set: vLLM takes it from the model."
     )
     tensor_parallel_size: Parallelism = Field(1, description="GPUs that share each layer.")
     pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")
+    speculative_config: dict[str, JsonValue] | None = Field(
+        None,
+        description="Speculative decoding: [its keys](#speculative_config) are vLLM's. A draft `model` is"
+        " named as the model is, with a `revision` of its own, and comes into the archive too.",
+        json_schema_extra=speculative_schema(),
+    )
+    gpu: Literal[*GPUS] | None = Field(  # type: ignore[valid-type] # the names are those of the table
+        None,
+        description="The GPU that it is for: `cog-triton check` says whether the model and a context of this "
+        "length fit into its memory.",
+    )
     engine_args: dict[str, JsonValue] = Field(
-        {}, description="Further engine arguments, as in the `model.json` of Triton's vLLM backend."
+        {},
+        description="Further [engine arguments](#engine_args) of vLLM, by the names of its Python API and of "
+        "the `model.json` of Triton's vLLM backend.",
+        json_schema_extra=arguments_schema(),
     )
 
 

@@ -1,4 +1,4 @@
-"""E3006 to E3032: what the check of a config finds. Warnings and errors alike; the check says which."""
+"""E3006 to E3037: what the check of a config finds. Warnings and errors alike; the check says which."""
 
 from __future__ import annotations
 
@@ -192,3 +192,38 @@ class TokenizerWillBeMade(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The model has no tokenizer.json; the build makes one from {files}, and compares the two."
     remedy = "Nothing need be done; a tokenizer.json beside them is taken in its place."
+
+
+class EngineArgumentRefused(CogTritonError):
+    code = "E3033"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine argument {argument} of vLLM cannot be set: {reason}."
+    remedy = "Remove it."
+
+
+class EngineArgumentRemoved(CogTritonError):
+    code = "E3034"
+    fixed_by = FixedBy.OPERATOR
+    message = "vLLM {version} has no engine argument {argument} any more; it is left out."
+    remedy = "{instead}."
+
+
+class ModelTooLargeForGpu(CogTritonError):
+    code = "E3035"
+    fixed_by = FixedBy.OPERATOR
+    message = "The weights take about {weights} of each GPU; one {gpu} has {usable} for them and the cache."
+    remedy = "Raise tensor_parallel_size, or take a larger GPU or a checkpoint that is quantized."
+
+
+class ContextTooLongForGpu(CogTritonError):
+    code = "E3036"
+    fixed_by = FixedBy.OPERATOR
+    message = "The KV cache of {gpus} has room for about {feasible} tokens; one sequence may have {wanted}."
+    remedy = "Set max_model_len to {feasible} or less, or take more or larger GPUs, or kv_cache_dtype: fp8."
+
+
+class ParallelismDoesNotDivide(CogTritonError):
+    code = "E3037"
+    fixed_by = FixedBy.OPERATOR
+    message = "{argument} is {size}, and the model has {count} {what}."
+    remedy = "Choose one that {rule}."

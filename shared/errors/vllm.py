@@ -58,7 +58,7 @@ class VllmContextTooLong(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The context is longer than the model supports: {reason}."
-    remedy = "Lower `max_seq_len`, or leave it unset."
+    remedy = "Lower `max_model_len`, or leave it unset."
 
 
 class VllmParallelismInvalid(CogTritonError):
@@ -90,7 +90,7 @@ class VllmCacheTooSmall(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The GPU memory left for the KV cache is too small: {reason}."
-    remedy = "Lower `max_seq_len`, raise `gpu_memory_utilization`, or use more or larger GPUs."
+    remedy = "Lower `max_model_len`, raise `gpu_memory_utilization`, or use more or larger GPUs."
 
 
 class VllmGpuMemoryInUse(CogTritonError):

@@ -32,7 +32,7 @@ def write_engine(directory: Path, **config) -> Path:
     shutil.copytree(MODEL, directory / "engine")
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.move(directory / "engine" / name, directory / "tokenizer")
-    arguments = {"engine_args": ARGUMENTS, "max_seq_len": MAX_SEQ_LEN} | config
+    arguments = {"engine_args": ARGUMENTS, "max_model_len": MAX_SEQ_LEN} | config
     (directory / "config.json").write_text(json.dumps({"engine": "vllm", "model": "demo"} | arguments))
     return directory
 

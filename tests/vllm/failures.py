@@ -22,7 +22,7 @@ def write(directory: Path, model: dict, drop: str | None, config: dict) -> Path:
     else:
         own = json.loads((MODEL / "config.json").read_text())
         (directory / "engine/config.json").write_text(json.dumps(own | model))
-    own = {"engine": "vllm", "max_seq_len": MAX_SEQ_LEN} | config
+    own = {"engine": "vllm", "max_model_len": MAX_SEQ_LEN} | config
     own["engine_args"] = ARGUMENTS | own.get("engine_args", {})
     (directory / "config.json").write_text(json.dumps(own))
     return directory
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict, str | None, dict]] = {
     "no config": ({}, "config.json", {}),
     "no weights": ({}, "model.safetensors", {}),
     "unknown quantization": ({}, None, {"quantization": "foo"}),
-    "context": ({}, None, {"max_seq_len": 1 << 20}),
+    "context": ({}, None, {"max_model_len": 1 << 20}),
     "parallelism": ({}, None, {"tensor_parallel_size": 3}),
     "argument": ({}, None, {"engine_args": {"gpu_memory_utilisation": 0.5}}),
     "cache": ({}, None, {"engine_args": {"kv_cache_memory_bytes": 1 << 10}}),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.config import ENGINES, CogTRTLLMConfig, MockConfig, OfficialConfig
+from shared import vllm_arguments
+from shared.config import ENGINES, CogTRTLLMConfig, MockConfig, OfficialConfig, VLLMConfig
 from shared.config.examples import EXAMPLES
 from shared.config.schema import schema
 
@@ -95,6 +96,21 @@ Where no `model` is set, a prompt may say how it is answered, in these words amo
 """
 
 
+ARGUMENTS = """\
+### engine_args
+
+The engine arguments of vLLM {version} that may be set, from its own sources by `make vllm-arguments`. What is
+not among them the runner decides, or code would be run that the config names: {code} can be set only where
+the operator of builder and runner has set `ALLOW_MODEL_CODE=1`.
+"""
+
+SPECULATIVE = """\
+### speculative_config
+
+With `model` and its `revision`, the model that drafts is fetched as the model is.
+"""
+
+
 def page() -> str:
     """The text of docs/config.md."""
     definitions = schema()["$defs"]
@@ -103,6 +119,8 @@ def page() -> str:
         more = OF_MOCK if kind is MockConfig else ""
         table = _table(definitions[kind.__name__])
         parts.append(f"## Engine {name}\n\n{table}{more}\n{_indented(EXAMPLES[name])}")
+        if kind is VLLMConfig:
+            parts.append(_of_vllm())
     for old, example in OLD_EXAMPLES.items():
         more = OLD_FORM if old is CogTRTLLMConfig else ""
         table = _table(definitions[old.__name__])
@@ -111,6 +129,31 @@ def page() -> str:
     sections = ("ToolSection", "BuiltConfig", "Instantiate", "Server", "ServerArguments")
     parts += [f"## {name}\n\n{_table(definitions[name])}" for name in sections]
     return "\n".join(parts)
+
+
+def _of_vllm() -> str:
+    known = vllm_arguments.table()
+    removed = [
+        f"`{name}`" + (f" (`{instead}`)" if instead else "") for name, instead in known["removed"].items()
+    ]
+    return "\n".join(
+        [
+            ARGUMENTS.format(version=known["version"], code=", ".join(f"`{name}`" for name in known["code"])),
+            _arguments(known["arguments"]),
+            f"Of earlier versions, and left out with a warning: {', '.join(removed)}.\n",
+            SPECULATIVE,
+            _arguments(known["own"][vllm_arguments.SPECULATIVE]["members"]),
+        ]
+    )
+
+
+def _arguments(specs: dict[str, Any]) -> str:
+    rows = ["| argument | values |", "|---|---|"]
+    for name, spec in specs.items():
+        rows.append(f"| `{name}` | {vllm_arguments.wanted(spec)} |")
+        for member, one in spec.get("members", {}).items():
+            rows.append(f"| `{name}.{member}` | {vllm_arguments.wanted(one)} |")
+    return "\n".join(rows) + "\n"
 
 
 def _indented(example: str) -> str:
@@ -144,8 +187,14 @@ def _type(field: dict[str, Any]) -> str:
             return f"`{value}`"
         case {"enum": values}:
             return " or ".join(f"`{value}`" for value in values)
-        case {"type": "array"}:
+        case {"type": "array", "items": _}:
             return f"list of {_type(field['items'])}"
+        case {"type": "object", "properties": _}:
+            return "mapping"
+        case {"type": "object"} if not field.get("additionalProperties"):
+            return "mapping"
+        case {"type": "array"} if "items" not in field:
+            return "list"
         case {"type": "object"}:
             return f"mapping to {_type(field['additionalProperties'])}"
         case {"type": "string"}:

@@ -1,73 +1,93 @@
 """What a directory says of a vLLM engine: the model in Hugging Face's form, and the engine arguments.
 
-`config.json` is the config of ours in engine.tar, `engine/` holds the model. Standard library only.
+`config.json` is our config, `engine/` holds the model, `draft/` the one that drafts for it. Standard library
+only.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import VllmArgumentInvalid, VllmModelIncomplete
+from shared.vllm_arguments import (
+    INVALID,
+    REMOVED,
+    SPECULATIVE,
+    UNKNOWN,
+    code_is_allowed,
+    table,
+    wrong_arguments,
+    wrong_value,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Keys of our config, by the name of vLLM's argument.
-_OURS = {
-    "dtype": "dtype",
-    "quantization": "quantization",
-    "max_model_len": "max_seq_len",
-    "tensor_parallel_size": "tensor_parallel_size",
-    "pipeline_parallel_size": "pipeline_parallel_size",
-}
-# They name code to be run, or what this adapter decides itself.
-_REFUSED = frozenset(
-    {
-        "model",
-        "tokenizer",
-        "trust_remote_code",
-        "hf_token",
-        "worker_cls",
-        "worker_extension_cls",
-        "scheduler_cls",
-        "logits_processors",
-        "io_processor_plugin",
-        "reasoning_parser_plugin",
-        "tool_parser_plugin",
-        "distributed_executor_backend",
-        "data_parallel_size",
-        "skip_tokenizer_init",
-        "enable_log_requests",
-        "runner",
-        "convert",
-        "headless",
-    }
-)
+    from shared.vllm_arguments import Wrong
+
+# Keys of our config that are arguments of vLLM, by their name there.
+_OURS = ("dtype", "quantization", "max_model_len", "tensor_parallel_size", "pipeline_parallel_size")
 
 
 def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     """The keyword arguments of vLLM's `EngineArgs` for the engine in a directory.
 
-    Raises E2202 for arguments that may not be set here, E2204 for a directory without a model.
+    What earlier versions of vLLM took is left out, with a warning. Raises E2202 for arguments that may not be
+    set here, or not so; E2204 for a directory without a model.
     """
     model = engine_dir / "engine"
     if not (model / "config.json").is_file():
         raise VllmModelIncomplete(reason="there is no config.json in engine/")
     config = _read_object(engine_dir / "config.json")
-    further = config.get("engine_args") or {}
-    if not isinstance(further, dict):
-        raise VllmArgumentInvalid(reason="engine_args is not an object")
-    if refused := sorted(_REFUSED & further.keys()):
-        raise VllmArgumentInvalid(reason=f"{refused[0]} cannot be set")
-    arguments = {name: config[key] for name, key in _OURS.items() if config.get(key) is not None}
+    arguments = {name: config[name] for name in _OURS if config.get(name) is not None}
+    arguments |= _further(config.get("engine_args") or {})
+    if (speculative := config.get(SPECULATIVE)) is not None:
+        arguments[SPECULATIVE] = _speculative(speculative, engine_dir)
     return {
         **arguments,
-        **further,
         "model": str(model),
         # Token ids come in and go out; the text is the runner's.
         "skip_tokenizer_init": True,
     }
+
+
+def _further(given: object) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise VllmArgumentInvalid(reason="engine_args is not an object")
+    dropped = set()
+    for wrong in wrong_arguments(given, code=code_is_allowed(os.environ)):
+        if wrong.kind != REMOVED:
+            raise _invalid(wrong)
+        (name,) = wrong.place
+        dropped.add(name)
+        instead = f"; write {wrong.told} in its place" if wrong.told else ""
+        sys.stderr.write(f"vLLM {table()['version']} has no {name} any more: it is left out{instead}\n")
+    return {name: value for name, value in given.items() if name not in dropped}
+
+
+def _speculative(given: object, engine_dir: Path) -> dict[str, Any]:
+    for wrong in wrong_value((SPECULATIVE,), table()["own"][SPECULATIVE], given):
+        raise _invalid(wrong)
+    assert isinstance(given, dict)
+    made = {name: value for name, value in given.items() if name != "revision" and value is not None}
+    if "model" in made:
+        made["model"] = str(engine_dir / "draft")
+        if not (engine_dir / "draft/config.json").is_file():
+            raise VllmModelIncomplete(reason="there is no config.json in draft/, of the model that drafts")
+    return made
+
+
+def _invalid(wrong: Wrong) -> VllmArgumentInvalid:
+    name = ".".join(wrong.place)
+    if wrong.kind == UNKNOWN:
+        hint = f" (did you mean {wrong.told}?)" if wrong.told else ""
+        return VllmArgumentInvalid(reason=f"there is no {name}{hint}")
+    if wrong.kind == INVALID:
+        return VllmArgumentInvalid(reason=f"{name} must be {wrong.told}")
+    return VllmArgumentInvalid(reason=f"{name} cannot be set: {wrong.told}")
 
 
 def _read_object(path: Path) -> dict[str, Any]:

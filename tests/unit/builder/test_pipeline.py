@@ -85,10 +85,11 @@ def test_time_of_each_step_is_logged(tmp_path):
     ("source", "error"),
     [
         ("data:,{engine: mock, speed: 3}", ConfigInvalid),
-        ("data:,{engine: vllm, model: a/b}", EngineNotInImage),
+        ("data:,{engine: ctranslate2, model: a/b}", EngineNotInImage),
     ],
 )
-def test_a_bad_config_writes_nothing(tmp_path, source, error):
+def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path / "no-engines-here"))
     with pytest.raises(error):
         build(source, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +145,7 @@ def test_an_archive_that_does_not_fit_is_not_begun(tmp_path, monkeypatch):
 
 def test_missing_engine_environment_is_noticed_first(tmp_path, hub, monkeypatch):
     monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
-    with pytest.raises(EngineNotInImage, match=r'"ctranslate2"; it has: mock\.'):
+    with pytest.raises(EngineNotInImage, match=r'"ctranslate2"; it has: mock, vllm\.'):
         build("data:,{engine: ctranslate2, model: someone/tiny}", tmp_path / "engine.tar")
     assert hub.requests == []
 

@@ -1,8 +1,5 @@
-import pytest
-
 from builder.plan import make_plan
 from shared.config import load_config
-from shared.errors import EngineNotInImage
 
 
 def plan(text):
@@ -50,6 +47,24 @@ def test_cog_trt_llm():
     assert steps[-1].engine == "tensorrt_llm"
 
 
-def test_an_engine_that_nothing_builds():
-    with pytest.raises(EngineNotInImage, match="it has: ctranslate2, mock, tensorrt_llm"):
-        plan("{engine: vllm, model: a/b}")
+def test_vllm():
+    download, tokenizer, take, package = plan(
+        "{engine: vllm, model: a/b, tensor_parallel_size: 4, pipeline_parallel_size: 2}"
+    ).steps
+    assert download.weights == ("safetensors", "gptq", "bin")
+    assert "hf_quant_config.json" in download.more
+    assert (tokenizer.name, take.gpus, take.code) == ("tokenizer", 8, False)
+    assert package.config["tensor_parallel_size"] == 4
+
+
+def test_vllm_with_a_model_that_drafts():
+    config = "{engine: vllm, model: a/b, speculative_config: {model: a/draft, revision: v1}}"
+    assert [step.name for step in plan(config).steps] == [
+        "download",
+        "tokenizer",
+        "download draft",
+        "take the model",
+        "package",
+    ]
+    draft = plan(config).steps[2]
+    assert (draft.model, draft.revision) == ("a/draft", "v1")

@@ -39,7 +39,9 @@ def test_every_key_is_described(kind: type[BaseModel]):
 
 def test_links_lead_to_headings():
     page = docs.page()
-    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    headings = {
+        heading.lower().replace(" ", "-") for heading in re.findall(r"^###? (.+)$", page, re.MULTILINE)
+    }
     assert set(re.findall(r"\(#([^)]+)\)", page)) == headings
 
 

@@ -25,7 +25,7 @@ def write(directory, **config):
 def test_our_keys_become_vllms(directory):
     write(
         directory,
-        max_seq_len=512,
+        max_model_len=512,
         tensor_parallel_size=2,
         dtype="float16",
         quantization=None,
@@ -45,6 +45,53 @@ def test_our_keys_become_vllms(directory):
 def test_code_by_name_is_refused(directory, name):
     write(directory, engine_args={name: "x"})
     with pytest.raises(VllmArgumentInvalid, match=f"{name} cannot be set"):
+        engine_arguments(directory)
+
+
+def test_code_by_name_where_the_operator_allows_it(directory, monkeypatch):
+    monkeypatch.setenv("ALLOW_MODEL_CODE", "true")
+    write(directory, engine_args={"trust_remote_code": True})
+    assert engine_arguments(directory)["trust_remote_code"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"max_num_seq": 8}, r"there is no max_num_seq \(did you mean max_num_seqs\?\)"),
+        ({"max_num_seqs": -1}, "max_num_seqs must be a whole number at least 1"),
+        ({"compilation_config": {"inductor_passes": {}}}, "there is no compilation_config.inductor_passes"),
+    ],
+)
+def test_arguments_are_held_against_the_table(directory, arguments, told):
+    write(directory, engine_args=arguments)
+    with pytest.raises(VllmArgumentInvalid, match=told):
+        engine_arguments(directory)
+
+
+def test_what_earlier_versions_took_is_left_out_with_a_warning(directory, capsys):
+    write(directory, engine_args={"swap_space": 4, "disable_log_requests": True, "seed": 1})
+    assert engine_arguments(directory) == {
+        "model": str(directory / "engine"),
+        "skip_tokenizer_init": True,
+        "seed": 1,
+    }
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].endswith("no swap_space any more: it is left out; write kv_offloading_size in its place")
+    assert told[1].endswith("no disable_log_requests any more: it is left out")
+
+
+def test_a_model_that_drafts_has_to_be_there(directory):
+    write(directory, speculative_config={"model": "someone/draft", "revision": "v1"})
+    with pytest.raises(VllmModelIncomplete, match="draft"):
+        engine_arguments(directory)
+    (directory / "draft").mkdir()
+    (directory / "draft/config.json").write_text("{}")
+    assert engine_arguments(directory)["speculative_config"] == {"model": str(directory / "draft")}
+
+
+def test_speculation_is_held_against_the_table(directory):
+    write(directory, speculative_config={"method": "custom_class"})
+    with pytest.raises(VllmArgumentInvalid, match=r"speculative_config.method must be one of"):
         engine_arguments(directory)
 
 

@@ -1,0 +1,165 @@
+"""Roughly what vLLM takes of a GPU's memory: weights, and a KV cache with room for so many tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.check.estimate import bytes_of
+from shared.config.vllm import GPUS
+from shared.errors import ContextTooLongForGpu, ModelTooLargeForGpu, ParallelismDoesNotDivide
+from shared.sizes import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from builder.findings import Findings
+    from shared.config import VLLMConfig
+
+_UTILIZATION = 0.92  # vLLM's default of gpu_memory_utilization
+_BATCHED_TOKENS = 8192  # and of max_num_batched_tokens on a large GPU; on others 2048
+_SEQUENCES = 1024  # of max_num_seqs; on others 256
+_LARGE_GPU = 70 << 30
+_OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB, by experience
+_BLOCK = 16  # tokens
+_CLEARLY = 1.15  # an estimate is not more exact than that
+_KV_BITS = {"float32": 32, "fp8": 8, "int8": 8, "int4": 4, "nvfp4": 4.5, "turboquant_k8v4": 6}
+_OTHER_KV_BITS = {"turboquant_4bit_nc": 4, "turboquant_3bit_nc": 3, "turboquant_k3v4_nc": 3.5}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of each GPU, and tokens; without a GPU nothing is known of the cache and what fits."""
+
+    parameters: int
+    weights: int
+    cache_per_token: int
+    wanted: int | None
+    """Tokens that one sequence may have; None where neither config nor model says it."""
+    gpu: str | None
+    usable: int | None
+    """What vLLM takes of the GPU, less what it needs beside weights and cache."""
+    feasible: int | None
+    """Tokens that the cache has room for."""
+
+    def __str__(self) -> str:
+        """One line for people."""
+        weights = f"roughly {readable(self.weights)} of weights on each GPU"
+        cache = f"{readable(self.cache_per_token)} of KV cache for each token"
+        if self.feasible is None:
+            return f"{weights}, {cache}; `gpu: H100`, or --gpu, says what fits"
+        room = f"{self.gpu} has room for {self.feasible} tokens beside them"
+        longest = f", {self.feasible // self.wanted} sequences of {self.wanted}" if self.wanted else ""
+        return f"{weights}, {cache}; {room}{longest if self.wanted and self.feasible >= self.wanted else ''}"
+
+
+def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[str, Any]) -> Memory:
+    """What the checkpoint with these parameters, by type, takes; `model` is its config.json."""
+    text = _text_config(model)
+    shared = config.tensor_parallel_size * config.pipeline_parallel_size
+    weights = bytes_of(parameters) // shared
+    per_token, bounded = _cache(config, text)
+    usable = feasible = None
+    if config.gpu is not None:
+        total = GPUS[config.gpu].memory
+        share = _number(config.engine_args.get("gpu_memory_utilization"), _UTILIZATION)
+        usable = int(total * share) - _beside(config, text, large=total >= _LARGE_GPU)
+        room = int(_number(config.engine_args.get("kv_cache_memory_bytes"), usable - weights))
+        feasible = max(0, int((room - bounded) / per_token)) // _BLOCK * _BLOCK if per_token else 0
+    wanted = config.max_model_len or text.get("max_position_embeddings")
+    return Memory(
+        sum(parameters.values()),
+        weights,
+        int(per_token),
+        wanted if isinstance(wanted, int) else None,
+        config.gpu,
+        usable,
+        feasible,
+    )
+
+
+def check_memory(config: VLLMConfig, memory: Memory, findings: Findings) -> None:
+    """Report what does not fit: as an error where the estimate leaves no doubt, else as a warning."""
+    if memory.usable is None or memory.feasible is None:
+        return
+    if memory.weights > memory.usable:
+        error = ModelTooLargeForGpu(
+            weights=readable(memory.weights), gpu=memory.gpu, usable=readable(max(0, memory.usable))
+        )
+        findings.error((), error)
+    elif memory.wanted is not None and memory.wanted > memory.feasible:
+        gpus = config.tensor_parallel_size * config.pipeline_parallel_size
+        named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} {memory.gpu}"
+        too_long = ContextTooLongForGpu(gpus=named, feasible=memory.feasible, wanted=memory.wanted)
+        clear = memory.wanted > _CLEARLY * memory.feasible
+        (findings.error if clear else findings.warn)((), too_long)
+
+
+def check_division(config: VLLMConfig, model: Mapping[str, Any], findings: Findings) -> None:
+    """Report a number of GPUs over which the model cannot be spread."""
+    text = _text_config(model)
+    heads, layers = text.get("num_attention_heads"), text.get("num_hidden_layers")
+    tensor, pipeline = config.tensor_parallel_size, config.pipeline_parallel_size
+    if isinstance(heads, int) and heads % tensor:
+        error = ParallelismDoesNotDivide(
+            argument="tensor_parallel_size",
+            size=tensor,
+            count=heads,
+            what="attention heads",
+            rule="divides them",
+        )
+        findings.error(("tensor_parallel_size",), error)
+    if isinstance(layers, int) and layers < pipeline:
+        error = ParallelismDoesNotDivide(
+            argument="pipeline_parallel_size", size=pipeline, count=layers, what="layers", rule="is no larger"
+        )
+        findings.error(("pipeline_parallel_size",), error)
+
+
+def _text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a model that also sees, the part that writes."""
+    nested = model.get("text_config")
+    return nested if isinstance(nested, dict) else model
+
+
+def _cache(config: VLLMConfig, text: Mapping[str, Any]) -> tuple[float, float]:
+    """Bytes of each GPU for each token, and for what has room for a window of them alone."""
+    heads = _number(text.get("num_attention_heads"), 0)
+    layers = int(_number(text.get("num_hidden_layers"), 0))
+    bits = _kv_bits(config, text)
+    if latent := text.get("kv_lora_rank"):  # one vector for all heads, on every GPU
+        per_layer = (_number(latent, 0) + _number(text.get("qk_rope_head_dim"), 0)) * bits / 8
+    else:
+        kv_heads = _number(text.get("num_key_value_heads"), heads)
+        dimension = _number(text.get("head_dim"), _number(text.get("hidden_size"), 0) / max(heads, 1))
+        per_layer = 2 * max(1.0, kv_heads / config.tensor_parallel_size) * dimension * bits / 8
+    kinds = text.get("layer_types")
+    full, windowed = layers, 0
+    if isinstance(kinds, list) and kinds:
+        full, windowed = kinds.count("full_attention"), kinds.count("sliding_attention")
+    window = _number(text.get("sliding_window"), 0)
+    pipeline = config.pipeline_parallel_size
+    return per_layer * full / pipeline, per_layer * windowed * window / pipeline
+
+
+def _kv_bits(config: VLLMConfig, text: Mapping[str, Any]) -> float:
+    kind = str(config.engine_args.get("kv_cache_dtype") or "auto")
+    if kind == "auto":
+        kind = config.dtype if config.dtype != "auto" else str(text.get("dtype") or text.get("torch_dtype"))
+    known = _OTHER_KV_BITS.get(kind)
+    return known or next((bits for start, bits in _KV_BITS.items() if kind.startswith(start)), 16)
+
+
+def _beside(config: VLLMConfig, text: Mapping[str, Any], *, large: bool) -> int:
+    """What one step takes at its largest: activations of its tokens, logits of its sequences."""
+    arguments = config.engine_args
+    tokens = _number(arguments.get("max_num_batched_tokens"), _BATCHED_TOKENS if large else 2048)
+    sequences = _number(arguments.get("max_num_seqs"), _SEQUENCES if large else 256)
+    hidden = _number(text.get("hidden_size"), 0)
+    inner = _number(text.get("intermediate_size"), 4 * hidden) / config.tensor_parallel_size
+    logits = 2 * 4 * sequences * _number(text.get("vocab_size"), 0)
+    return int(2 * tokens * (2 * inner + 4 * hidden) + logits) + _OF_CUDA
+
+
+def _number(value: object, otherwise: float) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise

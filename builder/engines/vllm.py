@@ -1,0 +1,86 @@
+"""A model for vLLM: the files of the checkpoint as they are published, packed from where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, ClassVar
+
+from builder.sources.download import WEIGHT_FILES, Download, weights_form
+from builder.sources.model import PUBLISHED
+from builder.step import Build, BuiltWith
+from shared.vllm_arguments import table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.step import Model
+    from shared.config import VLLMConfig
+    from shared.progress import StepProgress
+
+# Beside the weights, what vLLM reads of a model. Its tokenizer is the runner's, in tokenizer/.
+_READ = (
+    "config.json",
+    "generation_config.json",
+    "hf_quant_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "quant_config.json",
+    "quantize_config.json",
+)
+_CODE = "*.py"  # that a model brings, and the operator lets it run
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDraft:
+    """Get the model that drafts and set `Build.draft`."""
+
+    model: str
+    revision: str | None
+    beside: Path | None
+
+    name: ClassVar[str] = "download draft"
+
+    def run(self, build: Build, progress: StepProgress) -> None:
+        """Raises what `Download` does."""
+        work_dir = build.work_dir / "draft"
+        work_dir.mkdir()
+        own = Build(work_dir, build.output, build.hf_token)
+        download = Download(self.model, self.revision, PUBLISHED, self.beside, _READ, needs_tokenizer=False)
+        download.run(own, progress)
+        build.draft = own.model
+
+
+@dataclass(frozen=True, slots=True)
+class TakeModel:
+    """Choose what of `Build.model` and `Build.draft` the engine is; nothing is copied."""
+
+    gpus: int
+    code: bool
+    """Whether the model's own code comes too."""
+
+    name: ClassVar[str] = "take the model"
+
+    def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - over at once
+        """Set `Build.packed` and `Build.built_with`."""
+        assert build.model is not None
+        build.packed = {f"engine/{path.name}": path for path in self._files(build.model)}
+        if build.draft is not None:
+            build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
+        build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus)
+
+    def _files(self, model: Model) -> list[Path]:
+        names = sorted(path.name for path in model.path.iterdir() if path.is_file())
+        form = weights_form(names, PUBLISHED)
+        patterns = [*_READ, *(WEIGHT_FILES[form] if form else ()), *([_CODE] if self.code else ())]
+        return [model.path / name for name in names if any(fnmatch(name, one) for one in patterns)]
+
+
+def runs_code(config: VLLMConfig) -> bool:
+    """Whether the model's own code is to run; the check of the config has asked the operator."""
+    return bool(config.engine_args.get("trust_remote_code"))
+
+
+def vllm_files(config: VLLMConfig) -> tuple[str, ...]:
+    """Patterns of what to fetch of a model beside its tokenizer and its weights."""
+    return (*_READ, _CODE) if runs_code(config) else _READ

@@ -1,0 +1,156 @@
+"""engine.tar of a model for vLLM: what of the model is in it, and that nothing else is."""
+
+import json
+import tarfile
+
+import pytest
+
+from builder.pipeline import build
+from runner.engines.vllm.settings import engine_arguments
+from shared.artifact import extract_archive, write_archive
+from shared.errors import ConfigCheckFailed, ModelFilesMissing
+from tests.support.hub import Repository
+
+TOKENIZER = {
+    "version": "1.0",
+    "added_tokens": [],
+    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+}
+
+
+@pytest.fixture
+def published(model_dir):
+    """`someone/tiny`, with what models have besides."""
+    (model_dir / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    for name in ("README.md", "consolidated.safetensors", "modeling_tiny.py", "pytorch_model.bin"):
+        (model_dir / name).write_bytes(b"x")
+    return model_dir
+
+
+@pytest.fixture
+def made(tmp_path, hub):
+    """Build a config; the manifest and the archive."""
+
+    def made(config: str):
+        return build(f"data:,{config}", tmp_path / "engine.tar", work_dir=tmp_path), tmp_path / "engine.tar"
+
+    return made
+
+
+def names(archive, folder):
+    with tarfile.open(archive) as tar:
+        return [name.partition("/")[2] for name in tar.getnames() if name.startswith(f"{folder}/")]
+
+
+def test_the_snapshot_is_pinned_and_as_published(made, hub, published):
+    manifest, archive = made("{engine: vllm, model: someone/tiny, tensor_parallel_size: 2}")
+    assert (manifest.engine, manifest.engine_version) == ("vllm", "0.26.0")
+    assert (manifest.model, manifest.revision) == ("someone/tiny", hub.repositories["someone/tiny"].commit)
+    assert (manifest.ranks, manifest.sm) == (2, None)
+    assert names(archive, "engine") == ["config.json", "generation_config.json", "model.safetensors"]
+    assert "tokenizer.json" in names(archive, "tokenizer")
+    with tarfile.open(archive) as tar:
+        weights = tar.extractfile("engine/model.safetensors").read()
+    assert weights == (published / "model.safetensors").read_bytes()
+
+
+def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):
+    _, archive = made(
+        "{engine: vllm, model: someone/tiny, max_model_len: 512, engine_args: {max_num_seqs: 8}}"
+    )
+    with archive.open("rb") as stream:
+        extract_archive(stream, tmp_path / "unpacked", check=lambda _: None, max_bytes=1 << 30)
+    assert engine_arguments(tmp_path / "unpacked") == {
+        "dtype": "auto",
+        "max_model_len": 512,
+        "max_num_seqs": 8,
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 1,
+        "model": str(tmp_path / "unpacked/engine"),
+        "skip_tokenizer_init": True,
+    }
+
+
+def test_two_builds_are_the_same_bytes(made, published, tmp_path):
+    _, archive = made("{engine: vllm, model: someone/tiny}")
+    first = archive.read_bytes()
+    _, archive = made("{engine: vllm, model: someone/tiny}")
+    assert archive.read_bytes() == first
+
+
+def test_nothing_is_copied_on_the_way(made, published, tmp_path, monkeypatch):
+    sizes = []
+
+    def packed(output, facts, files, progress):
+        held = [path for path in tmp_path.glob("cog-triton-build-*/**/*") if path.is_file()]
+        sizes.append(sum(path.stat().st_size for path in held if not path.is_symlink()))
+        return write_archive(output, facts, files, progress)
+
+    monkeypatch.setattr("builder.package.write_archive", packed)
+    made("{engine: vllm, model: someone/tiny}")
+    assert sizes == [0]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["gptq_model-4bit-128g.safetensors", "quantize_config.json"],
+        [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            "model.safetensors.index.json",
+        ],
+        ["model.safetensors", "hf_quant_config.json"],
+        ["model.safetensors", "quant_config.json", "preprocessor_config.json"],
+    ],
+)
+def test_quantized_checkpoints_come_as_they_are(made, published, files):
+    (published / "model.safetensors").unlink()
+    (published / "pytorch_model.bin").unlink()
+    for name in files:
+        (published / name).write_text("{}")
+    _, archive = made("{engine: vllm, model: someone/tiny}")
+    assert names(archive, "engine") == sorted(["config.json", "generation_config.json", *files])
+
+
+def test_a_folder_is_packed_too(made, published, tmp_path):
+    manifest, archive = made(f"{{engine: vllm, model: {published}}}")
+    assert (manifest.model, manifest.revision) == ("published", None)
+    assert names(archive, "engine") == ["config.json", "generation_config.json", "model.safetensors"]
+
+
+def test_a_model_that_drafts_comes_too(made, hub, published, tmp_path):
+    draft = tmp_path / "draft-model"
+    draft.mkdir()
+    (draft / "config.json").write_text("{}")
+    (draft / "pytorch_model.bin").write_bytes(b"draft")
+    hub.repositories["someone/draft"] = Repository(draft)
+    _, archive = made(
+        "{engine: vllm, model: someone/tiny, "
+        "speculative_config: {method: eagle, model: someone/draft, num_speculative_tokens: 3}}"
+    )
+    assert names(archive, "draft") == ["config.json", "pytorch_model.bin"]
+    assert "pytorch_model.bin" not in names(archive, "engine")
+    with archive.open("rb") as stream:
+        extract_archive(stream, tmp_path / "unpacked", check=lambda _: None, max_bytes=1 << 30)
+    assert engine_arguments(tmp_path / "unpacked")["speculative_config"] == {
+        "method": "eagle",
+        "model": str(tmp_path / "unpacked/draft"),
+        "num_speculative_tokens": 3,
+    }
+
+
+def test_code_comes_only_where_the_operator_lets_it_run(made, published, monkeypatch):
+    config = "{engine: vllm, model: someone/tiny, engine_args: {trust_remote_code: true}}"
+    with pytest.raises(ConfigCheckFailed, match=r"E3033 .*trust_remote_code"):
+        made(config)
+    monkeypatch.setenv("ALLOW_MODEL_CODE", "1")
+    _, archive = made(config)
+    assert "modeling_tiny.py" in names(archive, "engine")
+
+
+def test_a_model_without_weights_is_refused(made, published):
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        (published / name).unlink()
+    with pytest.raises(ModelFilesMissing, match="safetensors or gptq or bin"):
+        made("{engine: vllm, model: someone/tiny}")

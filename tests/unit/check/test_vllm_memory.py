@@ -1,0 +1,201 @@
+"""What vLLM takes of a GPU, against models and GPUs that people have."""
+
+import json
+import struct
+
+import pytest
+from typer.testing import CliRunner
+
+from builder.check.report import check
+from builder.check.vllm_memory import check_division, check_memory, memory_of
+from builder.findings import Findings
+from cli.main import app
+from shared.config import load_config
+from shared.layout import PROJECT_ROOT
+
+EXAMPLES = sorted((PROJECT_ROOT / "examples/vllm").glob("*.yaml"))
+LLAMA_70B = {
+    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192,
+    "intermediate_size": 28672, "vocab_size": 128256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+}  # fmt: skip
+LLAMA_8B = LLAMA_70B | {
+    "num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    "max_position_embeddings": 131072,
+}  # fmt: skip
+# Parameters by type, and config.json, as the examples' models are published.
+MODELS = {
+    "llama-3-70b-instruct-4gpu": ({"BF16": 70_553_706_496}, LLAMA_70B),
+    "mixtral-8x7b-instruct-gptq": (
+        {"I32": 5_910_000_000, "F16": 290_000_000},
+        LLAMA_8B | {"vocab_size": 32000, "max_position_embeddings": 32768, "torch_dtype": "bfloat16"},
+    ),
+    "qwen3-32b-fp8-1gpu": (
+        {"F8_E4M3": 31_200_000_000, "BF16": 1_560_000_000},
+        LLAMA_70B
+        | {
+            "num_hidden_layers": 64, "hidden_size": 5120, "head_dim": 128, "intermediate_size": 25600,
+            "vocab_size": 151936, "max_position_embeddings": 40960,
+        },
+    ),
+    "qwen2.5-1.5b-instruct-a10": (
+        {"BF16": 1_543_714_304},
+        LLAMA_70B
+        | {
+            "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2, "hidden_size": 1536,
+            "intermediate_size": 8960, "vocab_size": 151936, "max_position_embeddings": 32768,
+        },
+    ),
+}  # fmt: skip
+
+
+def config(text=""):
+    return load_config(f"engine: vllm\nmodel: a/b\n{text}", "c")
+
+
+def feasible(text, parameters, model) -> int:
+    tokens = memory_of(config(text), parameters, model).feasible
+    assert tokens is not None
+    return tokens
+
+
+def found(text, parameters, model):
+    findings = Findings()
+    made = config(text)
+    check_memory(made, memory_of(made, parameters, model), findings)
+    return [(one.severity.value, one.error.code, str(one.error)) for one in findings.found]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_clean_and_fits(path):
+    report = check(path.read_text(), path.name)
+    assert report.diagnostics == ()
+    findings = Findings()
+    parameters, model = MODELS[path.stem]
+    memory = memory_of(report.config, parameters, model)
+    check_memory(report.config, memory, findings)
+    check_division(report.config, model, findings)
+    assert findings.found == []
+    assert (memory.feasible or 0) >= (memory.wanted or 0) > 0
+
+
+def test_the_cache_of_a_token():
+    """2 x 80 layers x 8 heads x 128 x 2 bytes, over the GPUs that share each layer or the layers."""
+    for text, size in (
+        ("", 327_680),
+        ("tensor_parallel_size: 4", 81_920),
+        ("tensor_parallel_size: 16", 40_960),  # no GPU has less than a head
+        ("pipeline_parallel_size: 2", 163_840),
+        ("engine_args: {kv_cache_dtype: fp8}", 163_840),
+        ("dtype: float32", 655_360),
+    ):
+        assert memory_of(config(text), {}, LLAMA_70B).cache_per_token == size
+
+
+def test_a_latent_cache_is_on_every_gpu():
+    model = LLAMA_70B | {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}
+    assert memory_of(config("tensor_parallel_size: 8"), {}, model).cache_per_token == 61 * 576 * 2
+
+
+def test_layers_with_a_window_have_room_for_that_alone():
+    kinds = ["sliding_attention"] * 40 + ["full_attention"] * 40
+    model = LLAMA_70B | {"layer_types": kinds, "sliding_window": 1024}
+    text = "gpu: H200\nmax_model_len: 4096"
+    half, whole = (memory_of(config(text), {}, one).cache_per_token for one in (model, LLAMA_70B))
+    assert half * 2 == whole
+    half, whole = (feasible(text, {"F8_E4M3": 70 * 10**9}, one) for one in (model, LLAMA_70B))
+    assert half == pytest.approx(2 * whole - 1024, abs=32)
+
+
+def test_a_model_that_also_sees():
+    assert memory_of(config(), {}, {"text_config": LLAMA_70B}).cache_per_token == 327_680
+
+
+def test_weights_that_do_not_fit():
+    ((severity, code, text),) = found("gpu: H100", {"BF16": 70_553_706_496}, LLAMA_70B)
+    assert (severity, code) == ("error", "E3035")
+    assert "one H100 has" in text
+
+
+def test_the_feasible_length_is_told():
+    ((severity, code, text),) = found("gpu: A10", {"BF16": 8_030_261_248}, LLAMA_8B)
+    assert (severity, code) == ("error", "E3036")
+    longest = feasible("gpu: A10", {"BF16": 8_030_261_248}, LLAMA_8B)
+    assert 16384 < longest < 32768
+    assert f"max_model_len to {longest} or less" in text
+    assert found(f"gpu: A10\nmax_model_len: {longest}", {"BF16": 8_030_261_248}, LLAMA_8B) == []
+    ((severity, code, _),) = found(
+        f"gpu: A10\nmax_model_len: {longest + 100}", {"BF16": 8_030_261_248}, LLAMA_8B
+    )
+    assert (severity, code) == ("warning", "E3036")
+
+
+def test_the_operators_own_sizes_count():
+    text = f"gpu: H100\nengine_args: {{kv_cache_memory_bytes: {131072 * 1000}}}"
+    assert feasible(text, {"BF16": 8_030_261_248}, LLAMA_8B) == 1000 // 16 * 16
+    half, most = (
+        feasible(f"gpu: H100\nengine_args: {{gpu_memory_utilization: {share}}}", {"BF16": 10**9}, LLAMA_8B)
+        for share in (0.5, 0.9)
+    )
+    assert half < most
+
+
+def test_without_a_gpu_nothing_is_said_of_what_fits():
+    assert found("", {"BF16": 10**12}, LLAMA_70B) == []
+    assert "--gpu" in str(memory_of(config(), {"BF16": 10**9}, LLAMA_8B))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("tensor_parallel_size: 3", "E3037"),
+        ("pipeline_parallel_size: 81", "E3037"),
+        ("tensor_parallel_size: 8", None),
+    ],
+)
+def test_how_the_model_is_spread(text, code):
+    findings = Findings()
+    check_division(config(text), LLAMA_70B, findings)
+    assert [one.error.code for one in findings.found] == ([code] if code else [])
+
+
+@pytest.mark.parametrize("model", [{}, {"num_hidden_layers": "x", "layer_types": [], "text_config": 3}])
+def test_a_model_that_says_little_is_no_reason_to_fail(model):
+    assert found("gpu: H100", {}, model) == []
+
+
+class TestCommand:
+    @pytest.fixture
+    def run(self, tmp_path):
+        header = json.dumps({"a": {"dtype": "F16", "shape": [1000], "data_offsets": [0, 2000]}}).encode()
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model/model.safetensors").write_bytes(
+            struct.pack("<Q", len(header)) + header + bytes(2000)
+        )
+        (tmp_path / "model/config.json").write_text(json.dumps(LLAMA_8B))
+        (tmp_path / "model/tokenizer.json").write_text("{}")
+
+        def run(more="", *options):
+            (tmp_path / "c.yaml").write_text(f"engine: vllm\nmodel: ./model\n{more}")
+            return CliRunner().invoke(app, ["check", str(tmp_path / "c.yaml"), *options])
+
+        return run
+
+    def test_what_fits_is_told(self, run):
+        result = run("gpu: H100\nmax_model_len: 8192")
+        assert result.exit_code == 0, result.output
+        assert "131.1 kB of KV cache for each token; H100 has room for " in result.output
+        assert "sequences of 8192" in result.output
+
+    def test_the_option_comes_before_the_key(self, run):
+        assert "A10 has room" in run("gpu: H100\nmax_model_len: 8192", "--gpu", "A10").output
+
+    def test_a_gpu_that_is_not_known(self, run):
+        result = run("", "--gpu", "H1000")
+        assert result.exit_code == 1
+        assert result.exception.code == "E3008"
+        assert "did you mean H100" in str(result.exception)
+
+    def test_json(self, run):
+        told = json.loads(run("gpu: A10", "--json").output)
+        assert told["estimate"]["feasible"] > 0
+        assert [one["code"] for one in told["diagnostics"]] == []

@@ -1,0 +1,153 @@
+"""The engine arguments that may be set: how values are checked, and how the table is made from vLLM's sources."""
+
+import json
+
+import pytest
+
+from shared.vllm_arguments import FILE, table, wrong_arguments
+from tools.vllm_arguments.__main__ import changes, rendered
+from tools.vllm_arguments.__main__ import table as made_from
+from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN
+from tools.vllm_arguments.source import Sources
+
+ENGINE_ARGS = """
+class EngineArgs:
+    model: str = ModelConfig.model
+    dtype: ModelDType = ModelConfig.dtype
+    gpu_memory_utilization: float = CacheConfig.gpu_memory_utilization
+    max_num_seqs: int | None = None
+    max_lora_rank: Ranks = 16
+    optimization_level: Level = 2
+    attention_backend: Backend | None = AttentionConfig.backend
+    eplb_config: EPLBConfig = get_field(ParallelConfig, "eplb_config")
+    cudagraph_capture_sizes: "list[int] | None" = None
+    scheduler_cls: str | type[object] | None = None
+    brand_new: int = 3
+"""
+CONFIG = """
+ModelDType = Literal["auto", "half"]
+Ranks: TypeAlias = Literal[8, 16]
+class Level(IntEnum):
+    O0 = 0
+    O1 = 1
+class Backend(Enum):
+    FLASH = "a.b.C"
+class ModelConfig:
+    model: str = "x"
+    dtype: ModelDType | str = "auto"
+class CacheConfig:
+    gpu_memory_utilization: float = Field(default=0.92, gt=0, le=1)
+class SchedulerConfig:
+    max_num_seqs: int = Field(default=128, ge=1)
+class AttentionConfig:
+    backend: Backend | None = None
+class EPLBConfig:
+    window_size: int = Field(default=1000, gt=0)
+    secret_sauce: str = ""
+class ParallelConfig:
+    eplb_config: EPLBConfig = Field(default_factory=EPLBConfig)
+"""
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A vLLM as small as can be, as it lies in site-packages."""
+    for path, text in {
+        "vllm/engine/arg_utils.py": ENGINE_ARGS,
+        "vllm/config/all.py": CONFIG,
+        "vllm-9.9.dist-info/METADATA": "Metadata-Version: 2.4\nName: vllm\nVersion: 9.9\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return Sources.read(tmp_path)
+
+
+def told(**given):
+    return [(".".join(one.place), one.kind, one.told) for one in wrong_arguments(given, code=False)]
+
+
+def test_types_choices_and_ranges_come_from_the_sources(sources):
+    made = made_from(sources)
+    assert made["version"] == "9.9"
+    assert made["arguments"] == {
+        "gpu_memory_utilization": {"type": "float", "above": 0, "maximum": 1},
+        "max_num_seqs": {"null": True, "type": "int", "minimum": 1},
+        "max_lora_rank": {"type": "int", "choices": [8, 16]},
+        "optimization_level": {"type": "int", "choices": [0, 1]},
+        "attention_backend": {"null": True, "type": "str", "choices": ["FLASH"]},
+        "eplb_config": {"type": "object", "members": {"window_size": {"type": "int", "above": 0}}},
+        "cudagraph_capture_sizes": {"null": True, "type": "list"},
+    }
+    assert made["code"] == {"scheduler_cls": {"null": True, "type": "str"}}
+    assert made["own"]["dtype"] == {"type": "str", "choices": ["auto", "half"], "key": "dtype"}
+    assert made["others"] == ["brand_new"]
+
+
+def test_what_nobody_has_looked_at_cannot_be_set(sources):
+    lines = list(changes(table(), made_from(sources)))
+    assert lines[0] == "vLLM 0.26.0 -> 9.9"
+    assert "new: brand_new (cannot be set; see tools/vllm_arguments/policy.py)" in lines
+    assert "gone: watermark (name its successor in policy.py)" in lines
+    assert any(line.startswith('changed: max_lora_rank: {"type": "int", "choices": [1, 8,') for line in lines)
+
+
+def test_the_file_is_as_the_tool_writes_it():
+    assert FILE.read_text() == rendered(json.loads(FILE.read_text()))
+
+
+def test_the_table_has_all_that_the_policy_allows():
+    assert table()["arguments"].keys() == ALLOWED
+    assert table()["code"].keys() == CODE
+    assert table()["own"].keys() == OWN.keys()
+    for name, members in MEMBERS.items():
+        assert (table()["arguments"] | table()["own"])[name]["members"].keys() == members
+
+
+def test_values_that_are_taken():
+    assert (
+        told(
+            gpu_memory_utilization=1,
+            max_num_seqs=None,
+            kv_cache_dtype="fp8",
+            compilation_config={"mode": 3, "cudagraph_mode": "FULL"},
+            trust_remote_code=False,
+            hf_overrides={"rope_parameters": {"factor": 2.0}},
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max_num_seq": 1}, ("max_num_seq", "unknown", "max_num_seqs")),
+        ({"xyzzy": 1}, ("xyzzy", "unknown", "")),
+        ({"max_num_seqs": True}, ("max_num_seqs", "invalid", "a whole number at least 1")),
+        ({"max_num_seqs": 0}, ("max_num_seqs", "invalid", "a whole number at least 1")),
+        ({"gpu_memory_utilization": 0}, ("gpu_memory_utilization", "invalid", "a number above 0, at most 1")),
+        ({"enforce_eager": 1}, ("enforce_eager", "invalid", "true or false")),
+        ({"enforce_eager": None}, ("enforce_eager", "invalid", "true or false")),
+        (
+            {"scheduling_policy": "prioritty"},
+            ("scheduling_policy", "invalid", "one of fcfs, priority (did you mean priority?)"),
+        ),
+        (
+            {"compilation_config": {"mod": 3}},
+            ("compilation_config.mod", "unknown", "mode"),
+        ),
+        ({"swap_space": 4}, ("swap_space", "removed", "kv_offloading_size")),
+    ],
+)
+def test_values_that_are_not(given, expected):
+    assert told(**given) == [expected]
+
+
+@pytest.mark.parametrize("name", sorted(CODE))
+def test_code_by_name_needs_the_operator(name):
+    value = {"bool": True, "str": "my.Class", "list": ["my.Class"], "object": {"a": "b"}}[
+        table()["code"][name]["type"]
+    ]
+    ((_, kind, reason),) = told(**{name: value})
+    assert kind == "refused"
+    assert "ALLOW_MODEL_CODE=1" in reason
+    assert list(wrong_arguments({name: value}, code=True)) == []

@@ -1,0 +1,135 @@
+"""Write shared/vllm_arguments.json anew, and say what has changed.
+
+    python -m tools.vllm_arguments [WHEEL]
+
+WHEEL is vLLM's wheel, or the folder in which it was unpacked; without it, that of the lock is fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from shared.layout import PROJECT_ROOT
+from shared.vllm_arguments import FILE
+from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN, REMOVED, WITHOUT
+from tools.vllm_arguments.source import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.vllm_arguments.source import Field, Spec
+
+
+def main() -> None:
+    """Make the file."""
+    if len(sys.argv) > 2:
+        sys.exit("usage: python -m tools.vllm_arguments [WHEEL]")
+    old = json.loads(FILE.read_text()) if FILE.exists() else {}
+    with TemporaryDirectory(prefix="vllm-") as folder:
+        new = table(Sources.read(Path(sys.argv[1]) if sys.argv[1:] else locked_wheel(Path(folder))))
+    FILE.write_text(rendered(new), encoding="utf-8")
+    for line in changes(old, new):
+        sys.stdout.write(f"{line}\n")
+
+
+def locked_wheel(folder: Path) -> Path:
+    """The wheel that requirements/engine-vllm.txt names, by its hash, fetched into `folder`."""
+    lock = (PROJECT_ROOT / "requirements/engine-vllm.txt").read_text()
+    found = re.search(r"^vllm==(?:.*\\\n)*.*\n", lock, re.MULTILINE)
+    assert found is not None
+    (folder / "vllm.txt").write_text(found[0].partition("    # via")[0].rstrip(" \\\n"))
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        "3.13",
+    ]
+    options += ["--platform", "manylinux_2_28_x86_64", "--dest", str(folder), "-r", str(folder / "vllm.txt")]
+    subprocess.run([sys.executable, "-m", "pip", "download", *options], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def table(sources: Sources) -> dict[str, Any]:
+    """What the file holds."""
+    fields = sources.fields("EngineArgs")
+    specs = {
+        name: _spec(sources, name, one) for name, one in fields.items() if name in ALLOWED | CODE | OWN.keys()
+    }
+    return {
+        "version": sources.version,
+        "arguments": {name: spec for name, spec in specs.items() if name in ALLOWED},
+        "code": {name: spec for name, spec in specs.items() if name in CODE},
+        "own": {name: specs[name] | {"key": key} for name, key in OWN.items() if name in specs},
+        "others": sorted(fields.keys() - specs.keys()),
+        "removed": {name: instead for name, instead in REMOVED.items() if name not in fields},
+    }
+
+
+def _spec(sources: Sources, name: str, one: Field) -> Spec:
+    spec = sources.spec(name, one)
+    if name in MEMBERS:
+        owner = sources.class_of(one.annotation) or _CLASSES[name]
+        members = sources.fields(owner)
+        spec = {"type": "object"} | {k: v for k, v in spec.items() if k == "null"}
+        spec["members"] = {
+            member: _without(f"{name}.{member}", sources.spec(member, members[member]))
+            for member in sorted(MEMBERS[name] & members.keys())
+        }
+    return _without(name, spec)
+
+
+# What a field that is annotated as a dict becomes.
+_CLASSES = {"speculative_config": "SpeculativeConfig"}
+
+
+def _without(name: str, spec: Spec) -> Spec:
+    if name in WITHOUT:
+        spec = spec | {"choices": [one for one in spec["choices"] if one not in WITHOUT[name]]}
+    return spec
+
+
+def rendered(made: dict[str, Any]) -> str:
+    """Its text: an argument a line."""
+    parts = []
+    for key, value in made.items():
+        if isinstance(value, dict):
+            lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value[name])}" for name in sorted(value))
+            parts.append(f"{json.dumps(key)}: {{\n{lines}\n}}")
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """What a change of the version brings, a line each; new arguments are not allowed until policy.py is."""
+    yield f"vLLM {old.get('version', 'none')} -> {new['version']}"
+    before, now = _every(old), _every(new)
+    for name in sorted(now.keys() - before.keys()):
+        yield f"new: {name}" + (
+            " (cannot be set; see tools/vllm_arguments/policy.py)" if now[name] is None else ""
+        )
+    for name in sorted(before.keys() - now.keys()):
+        yield f"gone: {name}" + ("" if name in REMOVED else " (name its successor in policy.py)")
+    for name in sorted(before.keys() & now.keys()):
+        if before[name] != now[name]:
+            yield f"changed: {name}: {json.dumps(before[name])} -> {json.dumps(now[name])}"
+
+
+def _every(made: dict[str, Any]) -> dict[str, Any]:
+    if not made:
+        return {}
+    return {**made["arguments"], **made["code"], **made["own"], **dict.fromkeys(made["others"])}
+
+
+if __name__ == "__main__":
+    main()

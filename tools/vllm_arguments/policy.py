@@ -1,0 +1,123 @@
+"""Which of vLLM's engine arguments people may set. Whatever is not named here cannot be set."""
+
+from __future__ import annotations
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Keys of our config that become an argument: they are not set twice.
+OWN = {
+    "model": "model",
+    "revision": "revision",
+    "dtype": "dtype",
+    "quantization": "quantization",
+    "max_model_len": "max_model_len",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size",
+    "speculative_config": "speculative_config",
+}
+
+ALLOWED = _names("""
+    all2all_backend allow_deprecated_quantization async_scheduling attention_backend attention_config
+    block_size calculate_kv_scales compilation_config cpu_distributed_timeout_seconds cpu_offload_gb
+    cpu_offload_params cudagraph_capture_sizes cudagraph_metrics dbo_decode_token_threshold
+    dbo_prefill_token_threshold decode_context_parallel_size disable_cascade_attn disable_custom_all_reduce
+    disable_hybrid_kv_cache_manager disable_log_stats disable_sliding_window distributed_executor_backend
+    distributed_timeout_seconds enable_chunked_prefill enable_dbo enable_eplb enable_expert_parallel
+    enable_flashinfer_autotune enable_layerwise_nvtx_tracing enable_logging_iteration_details enable_lora
+    enable_mamba_cache_stochastic_rounding enable_mfu_metrics enable_mixed_moe_lora_format
+    enable_moe_shared_loras enable_prefix_caching enforce_eager eplb_config expert_placement_strategy
+    fully_sharded_loras gdn_prefill_backend gpu_memory_utilization hf_overrides ignore_patterns
+    jit_monitor_mode jit_monitor_verbose kernel_config kv_cache_dtype kv_cache_dtype_skip_layers
+    kv_cache_memory_bytes kv_cache_metrics kv_cache_metrics_sample kv_offloading_backend kv_offloading_size
+    kv_sharing_fast_prefill language_model_only limit_mm_per_prompt linear_backend load_format logprobs_mode
+    long_prefill_token_threshold lora_dtype lora_target_modules mamba_backend mamba_block_size
+    mamba_cache_dtype mamba_cache_mode mamba_cache_philox_rounds mamba_ssm_cache_dtype max_cpu_loras
+    max_cudagraph_capture_size max_logprobs max_long_partial_prefills max_lora_rank max_loras
+    max_num_batched_tokens max_num_partial_prefills max_num_scheduled_tokens max_num_seqs
+    max_parallel_loading_workers model_impl moe_backend num_gpu_blocks_override numa_bind numa_bind_cpus
+    numa_bind_nodes offload_backend offload_group_size offload_num_in_group offload_params
+    offload_prefetch_step optimization_level override_attention_dtype performance_mode
+    prefill_schedule_interval prefix_caching_hash_algo prefix_match_unit quantization_config
+    safetensors_load_strategy safetensors_prefetch_block_size safetensors_prefetch_num_threads
+    scheduler_reserve_full_isl scheduling_policy seed skip_mm_profiling specialize_active_lora
+    structured_outputs_config ubatch_size use_fp64_gumbel use_tqdm_on_load watermark
+    """)
+
+# They run code that a config names: only where the operator's ALLOW_MODEL_CODE says so.
+CODE = _names("""
+    additional_config code_revision io_processor_plugin kv_transfer_config logits_processors
+    model_class_overrides reasoning_parser_plugin scheduler_cls trust_remote_code worker_cls
+    worker_extension_cls
+    """)
+
+# Of an argument that is an object: the keys that may be set. The others name code, paths, or what vLLM fills.
+MEMBERS = {
+    "attention_config": _names("""
+        backend flash_attn_max_num_splits_for_cuda_graph flash_attn_version use_prefill_decode_attention
+        """),
+    "compilation_config": _names("""
+        compile_ranges_endpoints compile_sizes cudagraph_capture_sizes cudagraph_mode
+        cudagraph_num_of_warmups cudagraph_specialize_lora custom_ops max_cudagraph_capture_size mode
+        use_inductor_graph_partition
+        """),
+    "kernel_config": _names("enable_cutedsl_warmup enable_flashinfer_autotune linear_backend moe_backend"),
+    "eplb_config": _names(
+        "log_balancedness num_redundant_experts policy step_interval use_async window_size"
+    ),
+    "structured_outputs_config": _names(
+        "backend disable_additional_properties disable_any_whitespace enable_in_reasoning"
+    ),
+    "speculative_config": _names("""
+        draft_sample_method draft_tensor_parallel_size max_model_len method model num_speculative_tokens
+        prompt_lookup_max prompt_lookup_min quantization rejection_sample_method revision
+        suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor
+        suffix_decoding_max_tree_depth suffix_decoding_min_token_prob use_heterogeneous_vocab
+        """),
+}
+
+# Values that would run code, or need what the images do not have.
+WITHOUT = {
+    "attention_backend": frozenset({"CUSTOM"}),
+    "attention_config.backend": frozenset({"CUSTOM"}),
+    "distributed_executor_backend": frozenset({"external_launcher", "ray"}),
+    "load_format": frozenset({"tensorizer", "modelexpress"}),
+    "model_impl": frozenset({"terratorch"}),
+    "speculative_config.method": frozenset({"custom_class", "extract_hidden_states"}),
+}
+
+# Of earlier versions, as people still have them in a model.json, and what took their place.
+REMOVED = {
+    "cuda_graph_sizes": "cudagraph_capture_sizes",
+    "device": None,
+    "disable_async_output_proc": "async_scheduling",
+    "disable_log_requests": None,
+    "enable_lora_bias": None,
+    "enable_prompt_adapter": None,
+    "engine_use_ray": None,
+    "guided_decoding_backend": "structured_outputs_config: {backend: ...}",
+    "long_lora_scaling_factors": None,
+    "lora_extra_vocab_size": None,
+    "max_context_len_to_capture": "max_cudagraph_capture_size",
+    "max_log_len": None,
+    "max_prompt_adapters": None,
+    "max_seq_len_to_capture": "max_cudagraph_capture_size",
+    "multi_step_stream_outputs": None,
+    "num_lookahead_slots": "speculative_config: {num_speculative_tokens: ...}",
+    "num_scheduler_steps": "async_scheduling",
+    "num_speculative_tokens": "speculative_config: {num_speculative_tokens: ...}",
+    "override_neuron_config": None,
+    "preemption_mode": None,
+    "qlora_adapter_name_or_path": "enable_lora",
+    "rope_scaling": "hf_overrides: {rope_parameters: ...}",
+    "rope_theta": "hf_overrides: {rope_parameters: ...}",
+    "scheduler_delay_factor": None,
+    "speculative_model": "speculative_config: {model: ...}",
+    "swap_space": "kv_offloading_size",
+    "task": None,
+    "tokenizer_pool_size": None,
+    "use_v2_block_manager": None,
+    "worker_use_ray": None,
+}
