@@ -29,26 +29,36 @@ class Package:
 
     def run(self, build: Build, progress: StepProgress) -> None:
         """Raises E3105 and E3300."""
-        config = json.dumps(self.config, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-        facts = EngineFacts(
-            engine=self.engine,
-            model=build.model.name if build.model else self.engine,
-            revision=build.model.revision if build.model else None,
-            cog_triton_version=VERSION,
-            **asdict(build.built_with),
-        )
-        tokenizer = build.model.path if build.model else build.tokenizer_dir
-        copied = [name for name in TOKENIZER_FILES if name != GENERATION_CONFIG]
-        files = [
-            PackedFile("config.json", config),
-            *(PackedFile(name, path) for name, path in _engine_files(build).items()),
-            *(PackedFile(f"tokenizer/{name}", tokenizer / name) for name in copied),
-        ]
-        if (generation := generation_config(tokenizer)) is not None:
-            files.append(PackedFile(f"tokenizer/{GENERATION_CONFIG}", generation))
-        present = [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
-        total = sum(file.size() for file in present)
-        build.manifest = write_archive(build.output, facts, present, lambda done: progress(done, total))
+        files = packed_files(build, self.config)
+        total = sum(file.size() for file in files)
+        facts = facts_of(self.engine, build)
+        build.manifest = write_archive(build.output, facts, files, lambda done: progress(done, total))
+
+
+def facts_of(engine: str, build: Build) -> EngineFacts:
+    """What the manifest says of the engine that `build` has made."""
+    return EngineFacts(
+        engine=engine,
+        model=build.model.name if build.model else engine,
+        revision=build.model.revision if build.model else None,
+        cog_triton_version=VERSION,
+        **asdict(build.built_with),
+    )
+
+
+def packed_files(build: Build, config: dict[str, Any]) -> list[PackedFile]:
+    """All files of the archive but its manifest."""
+    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    tokenizer = build.model.path if build.model else build.tokenizer_dir
+    copied = [name for name in TOKENIZER_FILES if name != GENERATION_CONFIG]
+    files = [
+        PackedFile("config.json", text),
+        *(PackedFile(name, path) for name, path in _engine_files(build).items()),
+        *(PackedFile(f"tokenizer/{name}", tokenizer / name) for name in copied),
+    ]
+    if (generation := generation_config(tokenizer)) is not None:
+        files.append(PackedFile(f"tokenizer/{GENERATION_CONFIG}", generation))
+    return [file for file in files if isinstance(file.source, bytes) or file.source.is_file()]
 
 
 def _engine_files(build: Build) -> dict[str, Path]:

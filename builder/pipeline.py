@@ -20,6 +20,8 @@ from shared.logs import register_secret
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.artifact import Manifest
     from shared.progress import Progress, StepProgress
 
@@ -53,14 +55,19 @@ def build(
     with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
         state.log.unlink(missing_ok=True)
-        for step in plan.steps:
-            _log.info("step started", step=step.name)
-            started = time.monotonic()
-            with progress.step(step.name) as show:
-                _run(step, state, show)
-            _log.info("step finished", step=step.name, seconds=round(time.monotonic() - started, 3))
+        run_steps(plan.steps, state, progress)
     assert state.manifest is not None
     return state.manifest
+
+
+def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:
+    """Run them one after the other. Raises E3xxx."""
+    for step in steps:
+        _log.info("step started", step=step.name)
+        started = time.monotonic()
+        with progress.step(step.name) as show:
+            _run(step, state, show)
+        _log.info("step finished", step=step.name, seconds=round(time.monotonic() - started, 3))
 
 
 def _check_engine(engine: str) -> None:

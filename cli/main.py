@@ -19,6 +19,11 @@ from shared.errors import CogTritonError
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
 _JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
 
+_ENGINE = typer.Argument(
+    help="URL or path of an engine.tar, or a directory with one. For vLLM also a model of the hub (owner/name"
+    " or owner/name@revision), a folder with one, a config, or a model repository of Triton's vLLM backend."
+)
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -117,7 +122,7 @@ def check(
 
 @app.command()
 def serve(
-    engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
+    engine: Annotated[str, _ENGINE],
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the HTTP API.")] = 5000,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     concurrency: Annotated[
@@ -130,10 +135,12 @@ def serve(
     Then: curl -N localhost:5000/predictions -H 'Accept: text/event-stream'
     -H 'Content-Type: application/json' -d '{"input": {"prompt": "Hello"}}'
     """
+    from cli.engines import weights_of
     from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
-    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": _weights(engine)}
+    signal.signal(signal.SIGTERM, _end)
+    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights_of(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
@@ -141,7 +148,7 @@ def serve(
 
 @app.command()
 def generate(
-    engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar, or a directory with one.")],
+    engine: Annotated[str, _ENGINE],
     prompt: Annotated[str | None, typer.Option(help="What is asked; without it, all of stdin.")] = None,
     messages: Annotated[
         str | None,
@@ -165,6 +172,7 @@ def generate(
 
     The inputs and their defaults are those of a prediction; nothing is left running.
     """
+    from cli.engines import weights_of
     from cli.generate import generate as print_answer
 
     inputs = {
@@ -179,7 +187,7 @@ def generate(
         "seed": seed,
         "stop_sequences": stop_sequences,
     }
-    print_answer(_weights(engine), inputs, as_json=as_json)
+    print_answer(weights_of(engine), inputs, as_json=as_json)
 
 
 @app.command()
@@ -253,11 +261,6 @@ def inspect(
         say_json({"source": engine, "manifest": manifest and manifest.model_dump(mode="json")})
     else:
         typer.echo(described(manifest))
-
-
-def _weights(engine: str) -> str:
-    """An engine as COG_WEIGHTS names it, wherever that is read."""
-    return engine if "://" in engine else str(Path(engine).resolve())
 
 
 def _end(number: int, _frame: object) -> None:

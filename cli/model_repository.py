@@ -6,6 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from cli.engines import weights_of
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
@@ -26,7 +27,7 @@ def model_repository(engine: str, out: Path) -> str:
     """
     settings = Settings.from_environment(os.environ)
     directory = fetch_weights(
-        engine, settings.weights_cache, check=_take_any, max_bytes=settings.max_engine_bytes
+        weights_of(engine), settings.weights_cache, check=_take_any, max_bytes=settings.max_engine_bytes
     )
     layout = Layout.current()
     kind = "tensorrt_llm" if directory.manifest is None else directory.manifest.engine

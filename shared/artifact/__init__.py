@@ -1,12 +1,14 @@
 """engine.tar: what a builder makes and a runner loads; docs/architecture.md has the format."""
 
 from .directory import EngineDirectory
-from .manifest import Check, EngineFacts, FileEntry, Manifest
+from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
 from .read import extract_archive, read_manifest
 from .tar import Readable
 from .write import PackedFile, write_archive
 
 __all__ = [
+    "CONFIG",
+    "MANIFEST",
     "Check",
     "EngineDirectory",
     "EngineFacts",

@@ -220,6 +220,11 @@ class VLLMConfig(EngineConfig):
         description="The GPU that it is for: `cog-triton check` says whether the model and a context of this "
         "length fit into its memory.",
     )
+    triton_model: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)] = Field(
+        "vllm_model",
+        description="Name of the model with the tensors of Triton's vLLM backend (`text_input`, "
+        "`sampling_parameters`, ...) in the runner's Triton.",
+    )
     engine_args: dict[str, JsonValue] = Field(
         {},
         description="Further [engine arguments](#engine_args) of vLLM, by the names of its Python API and of "

@@ -140,6 +140,13 @@ class EngineArchiveTooLarge(CogTritonError):
     remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it is as large as that."
 
 
+class VllmRepositoryInvalid(CogTritonError):
+    code = "E4107"
+    fixed_by = FixedBy.OPERATOR
+    message = "{path} cannot be served by vLLM: {reason}."
+    remedy = "{fix}."
+
+
 class ModelRepositoryNotServed(CogTritonError):
     code = "E4106"
     fixed_by = FixedBy.OPERATOR

@@ -1,0 +1,82 @@
+"""An engine of vLLM that is served from where its model lies: a folder of links instead of an archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from builder.package import facts_of, packed_files
+from builder.pipeline import run_steps
+from builder.plan import make_plan
+from builder.step import Build
+from shared.artifact import CONFIG, MANIFEST, Manifest
+from shared.config import dump_config
+from shared.errors import WeightsNotStored
+from shared.progress import SilentProgress
+
+if TYPE_CHECKING:
+    from shared.artifact import PackedFile
+    from shared.config import VLLMConfig
+    from shared.progress import Progress
+
+
+def in_place(
+    config: VLLMConfig,
+    cache: Path,
+    *,
+    folder: Path | None = None,
+    hf_token: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """The folder below `cache` that a runner serves as an unpacked engine; its weights are links.
+
+    A model of the hub is in the hub's cache, and is fetched where it is not. The same model with the same
+    config is the same folder. Paths in `config` count from `folder`. Raises E31xx and E32xx, and E4203 when
+    `cache` cannot be written to.
+    """
+    *steps, _package = make_plan(config, folder).steps
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".in-place-", dir=cache) as scratch:
+            state = Build(Path(scratch).absolute(), cache, hf_token)
+            run_steps(steps, state, progress or SilentProgress())
+            files = packed_files(state, dump_config(config))
+            place = cache / f"in-place-{_digest(files)}"
+            if not (place / MANIFEST).is_file():
+                made = state.work_dir / "made"
+                _write(made, files, state, config)
+                shutil.rmtree(place, ignore_errors=True)
+                made.rename(place)
+            return place
+    except OSError as error:
+        raise WeightsNotStored(path=cache, reason=error.strerror) from error
+
+
+def _digest(files: list[PackedFile]) -> str:
+    """Of names, contents that are made here, and what the others are links to."""
+    told = {
+        file.name: file.source.decode() if isinstance(file.source, bytes) else os.path.realpath(file.source)
+        for file in files
+    }
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _write(made: Path, files: list[PackedFile], state: Build, config: VLLMConfig) -> None:
+    for file in files:
+        path = made / file.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(file.source, bytes):
+            path.write_bytes(file.source)
+        elif file.source.resolve().is_relative_to(state.work_dir.resolve()):
+            shutil.copyfile(file.source, path)  # a tokenizer that was made for it
+        else:
+            path.symlink_to(file.source.resolve())
+    facts = facts_of(config.engine, state)
+    digest = sha256((made / CONFIG).read_bytes()).hexdigest()
+    manifest = Manifest(**facts.model_dump(), config_digest=digest, files=())
+    (made / MANIFEST).write_bytes(manifest.to_bytes())

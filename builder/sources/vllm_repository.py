@@ -1,0 +1,107 @@
+"""A model repository as Triton's vLLM backend has it: NAME/config.pbtxt and NAME/1/model.json."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from builder.model_json import read_object
+from shared.config import VLLMConfig
+from shared.errors import CheckpointInvalid, VllmRepositoryInvalid
+from shared.vllm_arguments import table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_IS_VLLM = re.compile(r'^\s*backend\s*:\s*"vllm"', re.MULTILINE)
+_WORDS = {"true": True, "false": False}
+# Names of the same types, as vLLM has them.
+_DTYPES = {"half": "float16", "float": "float32"}
+MODEL_JSON = "model.json"
+
+
+class Repository(NamedTuple):
+    """What is served of one, and where its paths count from."""
+
+    config: VLLMConfig
+    folder: Path
+
+
+def is_vllm_repository(path: Path) -> bool:
+    """Whether there is a model of Triton's vLLM backend in the folder `path`, or whether it is one itself."""
+    return bool(_models(path))
+
+
+def read_repository(path: Path) -> Repository:
+    """The config that stands for the model in it.
+
+    Raises E4107 when there are several, or what its model.json says cannot be served.
+    """
+    model, *others = _models(path)
+    if others:
+        reason = f"it has several models, and one engine serves one: {model.name}, {others[0].name}, ..."
+        raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Name one of them: {model}")
+    file = _model_json(model)
+    try:
+        given = read_object(file)
+    except CheckpointInvalid as error:
+        raise VllmRepositoryInvalid(
+            path=file, reason=str(error.details["reason"]), fix="Correct it"
+        ) from None
+    try:
+        config = VLLMConfig.model_validate(_config(given, model.name))
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it") from None
+    return Repository(config, file.parent)
+
+
+def _models(path: Path) -> list[Path]:
+    found = [path, *sorted(path.iterdir())] if path.is_dir() else []
+    return [one for one in found if _is_vllm(one / "config.pbtxt")]
+
+
+def _is_vllm(config: Path) -> bool:
+    return config.is_file() and _IS_VLLM.search(config.read_text(errors="replace")) is not None
+
+
+def _model_json(model: Path) -> Path:
+    """Of its newest version, as Triton takes it."""
+    versions = [one for one in model.iterdir() if one.name.isdecimal() and (one / MODEL_JSON).is_file()]
+    if not versions:
+        raise VllmRepositoryInvalid(
+            path=model, reason=f"there is no 1/{MODEL_JSON} in it", fix="Write what vLLM is to load there"
+        )
+    return max(versions, key=lambda one: int(one.name)) / MODEL_JSON
+
+
+def _config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """In our form: keys of ours, and the rest as engine arguments."""
+    known = table()
+    own: dict[str, Any] = {
+        key: _value(known["own"][key], value) for key, value in given.items() if key in known["own"]
+    }
+    further = {
+        key: _value(known["arguments"].get(key) or known["code"].get(key) or {}, value)
+        for key, value in given.items()
+        if key not in known["own"] and not _is_own_model(key, value, given)
+    }
+    if own.get("dtype") in _DTYPES:
+        own["dtype"] = _DTYPES[own["dtype"]]
+    return {"engine": "vllm", **own, "engine_args": further, "triton_model": name}
+
+
+def _is_own_model(key: str, value: object, given: Mapping[str, Any]) -> bool:
+    """A tokenizer that is the model's own says nothing."""
+    return key == "tokenizer" and value == given.get("model")
+
+
+def _value(spec: Mapping[str, Any], value: object) -> object:
+    """Triton's examples write truth as text now and then."""
+    if spec.get("type") == "bool" and isinstance(value, str):
+        return _WORDS.get(value.lower(), value)
+    return value

@@ -1,0 +1,111 @@
+"""What people name to have it served: an engine.tar, or for vLLM a model as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from shared.config import VLLMConfig
+
+_CONFIGS = (".yaml", ".yml")
+# Of the hub: owner/name, and behind an @ a revision.
+_OF_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+
+
+def weights_of(engine: str) -> str:
+    """`engine` as COG_WEIGHTS names it, wherever that is read.
+
+    The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
+    Triton's vLLM backend become a folder of links that a runner serves. Raises E3xxx, E4103 and E4107.
+    """
+    if "://" in engine:
+        return engine
+    path = Path(engine)
+    if path.is_dir():
+        return _of_folder(path.resolve())
+    if path.suffix in _CONFIGS and path.is_file():
+        return _of_config(path)
+    if not path.exists() and _OF_THE_HUB.fullmatch(engine) and not engine.endswith(_ARCHIVES):
+        model, _, revision = engine.partition("@")
+        return _served(_config(model, revision or None), None)
+    return str(path.resolve())
+
+
+def _of_folder(path: Path) -> str:
+    from builder.sources.vllm_repository import is_vllm_repository, read_repository
+
+    if is_vllm_repository(path):
+        config, folder = read_repository(path)
+        return _served(config, folder)
+    if _is_checkpoint(path):
+        return _served(_config(str(path), None), None)
+    return str(path)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a model lies there as `transformers` has it; engines have other keys in their config.json."""
+    from builder.model_json import read_object
+    from shared.artifact import CONFIG, MANIFEST
+    from shared.errors import CheckpointInvalid
+
+    if (path / MANIFEST).exists():
+        return False
+    try:
+        return "model_type" in read_object(path / CONFIG)
+    except CheckpointInvalid:
+        return False
+
+
+def _of_config(path: Path) -> str:
+    from builder.check.source import check_source
+    from shared.config import VLLMConfig
+    from shared.errors import ConfigInvalid
+
+    report = check_source(str(path))
+    config = report.build_config()
+    for one in report.diagnostics:
+        typer.echo(str(one), err=True)
+    if not isinstance(config, VLLMConfig):
+        reason = "only a config of vLLM is served as it is; build an engine.tar of this one"
+        raise ConfigInvalid(source=str(path), reason=reason)
+    return _served(config, report.folder)
+
+
+def _config(model: str, revision: str | None) -> VLLMConfig:
+    from shared.config import VLLMConfig
+
+    return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
+
+
+def _served(config: VLLMConfig, folder: Path | None) -> str:
+    from builder.check.vllm import check_vllm
+    from builder.findings import Findings, Severity
+    from builder.in_place import in_place
+    from runner.settings import Settings
+    from shared.errors import EngineKindMismatch, VllmRepositoryInvalid
+    from shared.layout import Layout
+    from shared.logs import configure_logging, register_secret
+    from shared.progress import stderr_progress
+
+    available = Layout.current().available_engines()
+    if config.engine not in available:
+        raise EngineKindMismatch(kind=config.engine, available=", ".join(available))
+    findings = Findings()
+    check_vllm(config, findings)
+    if findings.errors:
+        reason = "; ".join(str(one.error) for one in findings.errors)
+        raise VllmRepositoryInvalid(path=folder or config.model, reason=reason, fix="Correct its arguments")
+    for one in findings.found:
+        if one.severity is Severity.WARNING:
+            typer.echo(f"warning: {one.error}", err=True)
+    token = os.environ.get("HF_TOKEN")
+    register_secret(token or "")
+    configure_logging()
+    cache = Settings.from_environment(os.environ).weights_cache
+    return str(in_place(config, cache, folder=folder, hf_token=token, progress=stderr_progress()))

@@ -1,0 +1,221 @@
+"""What people name to `cog-triton serve`: what a runner is given for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.engines import weights_of
+from runner.engines.vllm.settings import engine_arguments
+from shared.artifact import EngineDirectory
+from shared.errors import (
+    ConfigInvalid,
+    EngineKindMismatch,
+    ModelFilesMissing,
+    ModelNotFound,
+    VllmRepositoryInvalid,
+)
+from tests.unit.builder.conftest import hub, model_dir
+from tests.unit.builder.test_vllm import TOKENIZER
+
+__all__ = ["hub", "model_dir"]
+
+CONFIG_PBTXT = """\
+# Note: You do not need to change any fields in this configuration.
+backend: "vllm"
+instance_group [
+  {
+    count: 1
+    kind: KIND_MODEL
+  }
+]
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """An installation with vLLM, and a cache of its own."""
+    python = tmp_path / "home/engines/vllm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WEIGHTS_CACHE", str(tmp_path / "weights"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def model(model_dir):
+    (model_dir / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    return model_dir
+
+
+@pytest.fixture
+def repository(tmp_path, model):
+    """As in Triton's tutorial."""
+
+    def repository(name="llama3-70b", version="1", **arguments) -> Path:
+        folder = tmp_path / "model_repository" / name
+        (folder / version).mkdir(parents=True)
+        (folder / "config.pbtxt").write_text(CONFIG_PBTXT)
+        text = json.dumps({"model": str(model), **arguments})
+        (folder / version / "model.json").write_text(text)
+        return tmp_path / "model_repository"
+
+    return repository
+
+
+def arguments(weights: str):
+    made = engine_arguments(Path(weights))
+    return {
+        name: value
+        for name, value in made.items()
+        if name not in ("model", "skip_tokenizer_init", "dtype", "pipeline_parallel_size")
+    }
+
+
+def test_a_folder_with_a_model_is_served_where_it_lies(model, tmp_path):
+    weights = Path(weights_of(str(model)))
+    engine = EngineDirectory(weights)
+    assert engine.manifest is not None
+    assert (engine.manifest.engine, engine.manifest.model) == ("vllm", "published")
+    assert (weights / "engine/model.safetensors").resolve() == model / "model.safetensors"
+    assert (weights / "tokenizer/tokenizer.json").resolve() == model / "tokenizer.json"
+    real = [path for path in tmp_path.glob("weights/**/*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in real) < 10_000
+    assert list(tmp_path.glob("weights/.*")) == []
+
+
+def test_a_model_of_the_hub(hub, model):
+    weights = Path(weights_of("someone/tiny"))
+    manifest = EngineDirectory(weights).manifest
+    assert manifest is not None
+    assert (manifest.model, manifest.revision) == ("someone/tiny", hub.repositories["someone/tiny"].commit)
+    assert (weights / "engine/model.safetensors").stat().st_size == (
+        model / "model.safetensors"
+    ).stat().st_size
+    hub.requests.clear()
+    assert weights_of("someone/tiny@main") != str(weights)  # another config
+    assert hub.file_requests() == []
+
+
+def test_the_same_is_the_same_folder(model):
+    assert weights_of(str(model)) == weights_of(str(model))
+    first = weights_of(str(model))
+    (model / "generation_config.json").write_text('{"eos_token_id": 3}')
+    assert weights_of(str(model)) != first
+
+
+def test_a_config_says_how(model, tmp_path):
+    (tmp_path / "c.yaml").write_text(
+        "engine: vllm\nmodel: ./published\nmax_model_len: 512\nengine_args: {max_num_seqs: 4}\n"
+    )
+    assert arguments(weights_of(str(tmp_path / "c.yaml"))) == {
+        "max_model_len": 512,
+        "max_num_seqs": 4,
+        "tensor_parallel_size": 1,
+    }
+
+
+def test_a_config_of_another_engine_needs_a_build(tmp_path):
+    (tmp_path / "c.yaml").write_text("engine: mock\n")
+    with pytest.raises(ConfigInvalid, match=r"build an engine\.tar"):
+        weights_of(str(tmp_path / "c.yaml"))
+
+
+@pytest.mark.parametrize("engine", ["engine.tar", "out/engine.tar", "https://a.example/engine.tar", "a/b/c"])
+def test_all_else_is_for_the_runner_to_find(engine):
+    assert weights_of(engine) in (engine, str(Path(engine).resolve()))
+
+
+def test_an_unpacked_engine_is_left_alone(tmp_path):
+    (tmp_path / "config.json").write_text('{"pretrained_config": {}, "build_config": {}}')
+    assert weights_of(str(tmp_path)) == str(tmp_path)
+
+
+def test_a_model_that_there_is_not(hub):
+    with pytest.raises(ModelNotFound):
+        weights_of("someone/else")
+
+
+def test_a_folder_without_weights(model):
+    (model / "model.safetensors").unlink()
+    with pytest.raises(ModelFilesMissing):
+        weights_of(str(model))
+
+
+def test_an_image_without_vllm_says_so_before_anything_is_fetched(hub, model, home):
+    (home / "engines/vllm/bin/python").unlink()
+    with pytest.raises(EngineKindMismatch):
+        weights_of("someone/tiny")
+    assert hub.requests == []
+
+
+class TestRepositoriesOfTriton:
+    def test_the_tutorials(self, repository):
+        made = repository(gpu_memory_utilization=0.85, tensor_parallel_size=4, disable_log_requests="true")
+        weights = weights_of(str(made))
+        assert arguments(weights) == {"gpu_memory_utilization": 0.85, "tensor_parallel_size": 4}
+        assert EngineDirectory(Path(weights)).config["triton_model"] == "llama3-70b"
+
+    def test_removed_keys_are_warnings_with_their_successors(self, repository, capsys):
+        weights_of(str(repository(swap_space=4, max_seq_len_to_capture=4096, worker_use_ray=False)))
+        told = capsys.readouterr().err
+        assert "no engine argument swap_space any more; it is left out. Write kv_offloading_size in" in told
+        assert "Write max_cudagraph_capture_size in its place." in told
+        assert "worker_use_ray any more; it is left out. Remove it." in told
+
+    def test_truth_as_text_and_old_types(self, repository):
+        made = repository(dtype="half", enforce_eager="true", trust_remote_code="false", max_model_len=512)
+        weights = weights_of(str(made))
+        assert arguments(weights)["enforce_eager"] is True
+        assert engine_arguments(Path(weights))["dtype"] == "float16"
+
+    def test_the_model_itself_may_be_named(self, repository):
+        path = repository(max_num_seqs=4) / "llama3-70b"
+        assert arguments(weights_of(str(path)))["max_num_seqs"] == 4
+
+    def test_the_newest_version_is_served(self, repository):
+        repository(max_num_seqs=4)
+        made = repository(name="llama3-70b", version="2", max_num_seqs=5)
+        assert arguments(weights_of(str(made)))["max_num_seqs"] == 5
+
+    def test_paths_count_from_model_json(self, repository, model):
+        made = repository()
+        (made / "llama3-70b/1/weights").symlink_to(model)
+        (made / "llama3-70b/1/model.json").write_text('{"model": "./weights"}')
+        assert (
+            Path(weights_of(str(made))) / "engine/model.safetensors"
+        ).resolve() == model / "model.safetensors"
+
+    def test_one_of_several_has_to_be_named(self, repository):
+        repository(name="a")
+        made = repository(name="b")
+        with pytest.raises(VllmRepositoryInvalid, match=r"several models.* Name one of them: .*/a\."):
+            weights_of(str(made))
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            ({"trust_remote_code": True}, "E3033 .*ALLOW_MODEL_CODE=1"),
+            ({"worker_cls": "my.Worker"}, "E3033"),
+            ({"max_num_seq": 4}, "E3006 .*Write max_num_seqs"),
+            ({"gpu_memory_utilization": "much"}, "E3008 .*must be a number above 0"),
+            ({"tensor_parallel_size": "4"}, "tensor_parallel_size: Input should be a valid integer"),
+        ],
+    )
+    def test_what_cannot_be_set(self, repository, arguments, told):
+        with pytest.raises(VllmRepositoryInvalid, match=told):
+            weights_of(str(repository(**arguments)))
+
+    @pytest.mark.parametrize("text", ["[]", "{", ""])
+    def test_a_model_json_that_is_none(self, repository, text):
+        made = repository()
+        (made / "llama3-70b/1/model.json").write_text(text)
+        with pytest.raises(VllmRepositoryInvalid, match=r"model\.json"):
+            weights_of(str(made))
+
+    def test_a_model_without_one(self, repository):
+        made = repository()
+        (made / "llama3-70b/1/model.json").unlink()
+        with pytest.raises(VllmRepositoryInvalid, match=r"no 1/model\.json"):
+            weights_of(str(made))
