@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.gpu.serving.greedy import greedy_tokens
-from tests.gpu.serving.machine import below, compute_processes, cpu_seconds, machine
+from tests.gpu.serving.machine import below, compute_processes, cpu_per_token, cpu_seconds, machine
 from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
     MODEL_NAME,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parents[3]
+_NVML = _ROOT / "tests/support/nvml_stand_in"  # shows GPUs where there are none
 _START_SECONDS = 300
 _RUN_SECONDS = 90
 
@@ -158,10 +159,7 @@ def measure(
         "time_to_first_token": summary(first) if first else None,
         "gap": told["gap"],
         "chunks_per_token": told["chunks"] / max(tokens, 1),
-        "cpu_us_per_token": {
-            role: round(1e6 * (seconds - before.get(role, 0)) / max(tokens, 1), 1)
-            for role, seconds in after.items()
-        },
+        "cpu_us_per_token": cpu_per_token(before, after, tokens),
     }
 
 
@@ -171,7 +169,9 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
     port = free_port()
     environment = {
         "COG_TRITON_HOME": str(target / "home"),
-        "PYTHONPATH": f"{_ROOT}:{target / 'site'}",
+        "PYTHONPATH": os.pathsep.join(
+            [*([str(_NVML)] if options.rehearse else []), str(_ROOT), str(target / "site")]
+        ),
         "PYTHONSAFEPATH": "1",
         "COG_WEIGHTS": str(engine),
         "WEIGHTS_CACHE": str(scratch / "weights"),
@@ -228,14 +228,19 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
         stdout=subprocess.PIPE,
         stderr=(options.log / "async_llm.log").open("wb"),
         text=True,
+        start_new_session=True,
     )
     assert done.stdout is not None
+    used: dict[str, float] | None = None
     for line in done.stdout:
         if not line.startswith("{"):
             continue
         told = json.loads(line)
         if (tokens := told.get("greedy")) is None:
-            report.add("async_llm", **told)
+            before, used = used, cpu_seconds(done.pid)
+            if before is not None:
+                made = told["streams"] * OUTPUT_TOKENS
+                report.add("async_llm", **told, cpu_us_per_token=cpu_per_token(before, used, made))
             continue
         ours = json.loads(expected.read_text())
         equal = sum(one == other for one, other in zip(ours, tokens, strict=True))

@@ -1,4 +1,7 @@
-"""vLLM's own engine without a server: prints a JSON object for each number of streams, and its greedy tokens."""
+"""vLLM's own engine without a server: prints a JSON object for each number of streams, and its greedy tokens.
+
+The first object is of the run that warms it up.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +75,7 @@ async def _main(options: argparse.Namespace) -> None:
             "time_to_first_token": summary(first),
             "gap": summary(gaps),
         }
-        if run:
-            print(json.dumps(told), flush=True)
+        print(json.dumps(told), flush=True)
     if options.greedy:
         print(json.dumps({"greedy": await _greedy(llm)}), flush=True)
     llm.shutdown()

@@ -18,6 +18,7 @@ _ROLES = (
     ("runner.engines.process", "engine process"),
     ("runner.lifecycle", "supervisor"),
     ("EngineCore", "engine core"),
+    ("tests.gpu.serving.direct", "direct"),
     ("vllm-rs", "rust front"),
     ("APIServer", "python front"),
     ("vllm", "python front"),
@@ -70,6 +71,14 @@ def cpu_seconds(pid: int) -> dict[str, float]:
             continue
         used[role] = used.get(role, 0) + (int(fields[11]) + int(fields[12])) / _TICK
     return used
+
+
+def cpu_per_token(before: dict[str, float], after: dict[str, float], tokens: int) -> dict[str, float]:
+    """Microseconds, by role, between two answers of `cpu_seconds`."""
+    return {
+        role: round(1e6 * (seconds - before.get(role, 0)) / max(tokens, 1), 1)
+        for role, seconds in after.items()
+    }
 
 
 def compute_processes() -> list[str]:
