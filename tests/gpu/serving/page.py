@@ -39,9 +39,9 @@ and what this model does not load. Cog's API gets text, which is cut into tokens
 """
 _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
-between chunks hold such a step: the p99 at 512 is its length, whatever the front. The median stream has its first
-token after the fourth, fifth or sixth step: how many requests have come when the first step begins decides which,
-and moves the p50 by up to a step from run to run.
+between chunks hold one of them, so that the p99 at 512 is the length of one, whatever the front: of a full one, or at
+times of the last, which is shorter. The median stream has its first token after the fourth, fifth or sixth step: how
+many requests have come when the first step begins decides which, and moves the p50 by up to a step from run to run.
 
 """
 _CPU = """
@@ -81,15 +81,19 @@ def table(title: str, runs: Runs, cell: Callable[[int, list[Figure]], str]) -> s
 
 
 def rates(title: str, runs: Runs) -> str:
-    """Tokens per second, and what share that is of the engine's own."""
+    """Tokens per second, and what share that is of the engine's own in the same call: machines differ."""
 
-    def rate(found: list[Figure]) -> float:
-        return median(run["tokens_per_second"] for run in found)
+    def by_call(found: list[Figure]) -> dict[int, float]:
+        calls: dict[int, list[float]] = defaultdict(list)
+        for run in found:
+            calls[run["call"]].append(run["tokens_per_second"])
+        return {call: median(rates) for call, rates in calls.items()}
 
     def cell(count: int, found: list[Figure]) -> str:
-        direct = runs.get(("async_llm", count))
-        share = f" ({rate(found) / rate(direct):.2f})" if direct else ""
-        return f"{rate(found):,.0f}{share}"
+        direct = by_call(runs.get(("async_llm", count), []))
+        shares = [rate / direct[call] for call, rate in by_call(found).items() if call in direct]
+        share = f" ({median(shares):.2f})" if shares else ""
+        return f"{median(run['tokens_per_second'] for run in found):,.0f}{share}"
 
     return table(title, runs, cell)
 
@@ -120,7 +124,7 @@ def cpu(title: str, runs: Runs, *, core: bool) -> str:
 
 def page(reports: list[list[Figure]]) -> str:
     """The text of the page."""
-    figures = [figure for report in reports for figure in report]
+    figures = [figure | {"call": call} for call, report in enumerate(reports) for figure in report]
     # By the arguments that a call gave to every side.
     runs: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
     for figure in figures:
@@ -134,7 +138,7 @@ def page(reports: list[list[Figure]]) -> str:
     lost = sum(run["streams"] - run["whole"] for found in plain.values() for run in found if "whole" in run)
     parts = [
         _INTRO.format(calls=len(reports), least=min(counts), most=max(counts), lost=lost, **facts),
-        rates("output tokens/s (of the engine directly)", plain),
+        rates("output tokens/s (of the engine directly in the same call)", plain),
         "\n",
         times("time to first token, p50 / p99, ms", plain, "time_to_first_token", 0),
         "\n",
