@@ -4,6 +4,9 @@ DIR is where the payload was unpacked. Sides: `runner` (our front, both APIs), `
 a server), `serve` and `serve_rust` (`vllm serve` with either front). Each is given every number of streams, all
 at once, of the same 128 tokens in and 256 out; every token is counted. `--check` looks at what else has to hold of
 the runner (tests/support/under_load.py). Writes a JSON report after each figure.
+
+Without a GPU the first two sides run from a checkout after `make test-vllm`, without DIR: `--simulate` with steps that
+last as on an H200 and no model in them, `--rehearse` with a tiny one.
 """
 
 from __future__ import annotations
@@ -163,6 +166,22 @@ def measure(
     }
 
 
+def target_of_checkout(place: Path, *, simulate: bool) -> Path:
+    """What `unpack.sh` makes on a machine with a GPU, of this checkout and vLLM's CPU build (`make test-vllm`)."""
+    build = _ROOT / ".build"
+    python = place / "home/engines/vllm/bin/python"
+    python.parent.mkdir(parents=True)
+    for part in ("triton", "bridge"):
+        (place / "home" / part).symlink_to(build / part)
+    real = f"{build}/test-vllm/bin/python"
+    simulated = (
+        f'case $1 in -m) exec {real} -m tests.gpu.serving.simulated "$@" ;; esac\n' if simulate else ""
+    )
+    python.write_text(f'#!/bin/sh\n{simulated}exec {real} "$@"\n')
+    python.chmod(0o755)
+    return place
+
+
 def run_runner(options: argparse.Namespace, report: Report, client: Path, scratch: Path) -> None:
     target = options.target
     engine = write_engine(scratch / "engine", engine_arguments(options), rehearsal=options.rehearse)
@@ -170,7 +189,7 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
     environment = {
         "COG_TRITON_HOME": str(target / "home"),
         "PYTHONPATH": os.pathsep.join(
-            [*([str(_NVML)] if options.rehearse else []), str(_ROOT), str(target / "site")]
+            [*([str(_NVML)] if options.without_gpu else []), str(_ROOT), str(target / "site")]
         ),
         "PYTHONSAFEPATH": "1",
         "COG_WEIGHTS": str(engine),
@@ -280,7 +299,7 @@ def run_serve(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.serving")
-    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--target", type=Path, help="where the payload lies; without it, this checkout")
     parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
     parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
     parser.add_argument("--repeat", type=int, default=2, help="how often each number of streams is run")
@@ -292,13 +311,19 @@ def main() -> int:
         "--engine-args", type=json.loads, default={}, metavar="JSON", help="further arguments, for every side"
     )
     parser.add_argument("--rehearse", action="store_true", help="a tiny model, for a machine without a GPU")
+    parser.add_argument(
+        "--simulate", action="store_true", help="no model: steps that last as on an H200, without a GPU"
+    )
     parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))
     options = parser.parse_args()
-    options.target = options.target.resolve()
+    options.without_gpu = options.rehearse or options.simulate
     options.log.mkdir(parents=True, exist_ok=True)
     scratch = options.log / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
+    if options.target is None:
+        options.target = target_of_checkout(scratch / "target", simulate=options.simulate)
+    options.target = options.target.resolve()
     client = scratch / "streams"
     source = _ROOT / "tests/performance/client/streams.c"
     subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)

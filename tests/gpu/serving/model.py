@@ -93,7 +93,10 @@ def write_engine(directory: Path, arguments: dict[str, Any], *, rehearsal: bool 
     from shared.artifact import EngineFacts, PackedFile, write_archive
 
     model = write_model(directory / "model", rehearsal=rehearsal)
-    config = {"engine": "vllm", "model": MODEL_NAME, "engine_args": arguments}
+    # For some of vLLM's arguments our config has a key of its own.
+    own = {name: arguments[name] for name in ("dtype", "max_model_len") if name in arguments}
+    further = {name: value for name, value in arguments.items() if name not in own}
+    config = {"engine": "vllm", "model": MODEL_NAME, **own, "engine_args": further}
     files = [PackedFile("config.json", json.dumps(config).encode())]
     files.append(PackedFile("engine/config.json", model / "config.json"))
     names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
