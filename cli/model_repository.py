@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from cli.engines import weights_of
+from runner.lifecycle.preparation import backend_model
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
@@ -46,7 +47,7 @@ def model_repository(engine: str, out: Path) -> str:
         "--allow-metrics=false",
     ]
     decoupled = is_decoupled(settings.server_arguments(directory.config))
-    write_model_repository(out, parameters, decoupled=decoupled)
+    write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
 
 

@@ -22,12 +22,14 @@
 #define FEED_STATISTICS 131
 #define INTERFACE_TOKENS 0
 #define INTERFACE_TEXT 1
+#define INTERFACE_VLLM 2
 #define STATE_STARTING 0
 #define STATE_READY 1
 #define STATE_RESTARTING 2
 #define STATE_GIVEN_UP 3
 #define FEED_PARAMETER "feed"
 #define FEED_REQUEST_PARAMETER "feed_request"
+#define PARAMETER_PREFIX "parameter:"
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being started again."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is being started. Try again in a few seconds."
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and is not started again. Look into the log for why it dies, then restart the runner."

@@ -15,7 +15,7 @@
 
 // What the request has gathered becomes an output of the frame that is being made.
 static void flush(struct request *request, int finish) {
-  bool is_text = request->interface == INTERFACE_TEXT;
+  bool is_text = request->interface != INTERFACE_TOKENS;
   struct buffer *output = &request->output;
   size_t count = is_text ? output->length : output->length / sizeof(int32_t);
   feed_add(request->feed, request->feed_request, is_text ? TEXT_FINISH + finish : finish, 0, (uint32_t)count,
@@ -107,7 +107,11 @@ static void take_for_feed(struct delivery *delivery, struct request *request, co
 }
 
 static void take_for_triton(struct delivery *delivery, struct request *request, const struct output *output) {
-  size_t unit = request->interface == INTERFACE_TEXT ? 1 : sizeof(int32_t);
+  size_t unit = request->interface == INTERFACE_TOKENS ? sizeof(int32_t) : 1;
+  // Tensors are not merged: each output is a response.
+  if (request->interface == INTERFACE_VLLM && request->output.length > 0) {
+    request_send_output(request, NOT_FINISHED, false);
+  }
   if (request->output.length == 0) request->held_since = now_ns();
   buffer_append(&request->output, output->data, output->count * unit);
   if (output->finish % TEXT_FINISH != NOT_FINISHED) {
@@ -124,7 +128,7 @@ static bool take_output(struct delivery *delivery, const struct output *output) 
     take_error(delivery, request, output);
     return true;
   }
-  if ((output->finish >= TEXT_FINISH) != (request->interface == INTERFACE_TEXT)) return false;
+  if ((output->finish >= TEXT_FINISH) != (request->interface != INTERFACE_TOKENS)) return false;
   if (request->feed != NULL) {
     take_for_feed(delivery, request, output);
   } else {

@@ -48,12 +48,52 @@ static TRITONSERVER_Error *append_input(struct buffer *frame, TRITONBACKEND_Inpu
   return NULL;
 }
 
+static void append_scalar(struct buffer *frame, const char *name, TRITONSERVER_DataType datatype,
+                          const void *data, uint32_t size) {
+  const char prefix[] = PARAMETER_PREFIX;
+  bool counted = datatype == TRITONSERVER_TYPE_BYTES;  // texts have their length before them
+  buffer_append_u8(frame, (uint8_t)(sizeof prefix - 1 + strlen(name)));
+  buffer_append(frame, prefix, sizeof prefix - 1);
+  buffer_append(frame, name, strlen(name));
+  buffer_append_u8(frame, (uint8_t)datatype);
+  buffer_append_u8(frame, 1);
+  buffer_append_u64(frame, 1);
+  buffer_append_u32(frame, counted ? size + (uint32_t)sizeof size : size);
+  if (counted) buffer_append_u32(frame, size);
+  buffer_append(frame, data, size);
+}
+
+// A parameter of the request as an input of one element, whose name tells it from one.
+static TRITONSERVER_Error *append_parameter(struct buffer *frame, TRITONBACKEND_Request *triton, uint32_t index) {
+  const char *name;
+  TRITONSERVER_ParameterType type;
+  const void *value;
+  TRITONSERVER_Error *error = TRITONBACKEND_RequestParameter(triton, index, &name, &type, &value);
+  if (error != NULL) return error;
+  if (strlen(name) > UINT8_MAX - sizeof PARAMETER_PREFIX) return malformed("the name of a parameter is too long");
+  if (type == TRITONSERVER_PARAMETER_STRING) {
+    append_scalar(frame, name, TRITONSERVER_TYPE_BYTES, value, (uint32_t)strlen(value));
+  } else if (type == TRITONSERVER_PARAMETER_INT) {
+    append_scalar(frame, name, TRITONSERVER_TYPE_INT64, value, sizeof(int64_t));
+  } else if (type == TRITONSERVER_PARAMETER_BOOL) {
+    append_scalar(frame, name, TRITONSERVER_TYPE_BOOL, value, sizeof(bool));
+  } else if (type == TRITONSERVER_PARAMETER_DOUBLE) {
+    append_scalar(frame, name, TRITONSERVER_TYPE_FP64, value, sizeof(double));
+  } else {
+    return malformed("a parameter is neither text nor a number");
+  }
+  return NULL;
+}
+
 static TRITONSERVER_Error *make_frame(struct request *request) {
   struct buffer *frame = &request->frame;
   const char *triton_id;
-  uint32_t input_count;
+  uint32_t input_count, parameter_count = 0;
   TRITONSERVER_Error *error = TRITONBACKEND_RequestId(request->triton, &triton_id);
   if (error == NULL) error = TRITONBACKEND_RequestInputCount(request->triton, &input_count);
+  if (error == NULL && request->interface == INTERFACE_VLLM) {
+    error = TRITONBACKEND_RequestParameterCount(request->triton, &parameter_count);
+  }
   if (error != NULL) return error;
   size_t id_length = strlen(triton_id);
   if (id_length > UINT16_MAX) return malformed("the id of the request is too long");
@@ -63,11 +103,14 @@ static TRITONSERVER_Error *make_frame(struct request *request) {
   buffer_append_u8(frame, (uint8_t)request->interface);
   buffer_append_u16(frame, (uint16_t)id_length);
   buffer_append(frame, triton_id, id_length);
-  buffer_append_u16(frame, (uint16_t)input_count);
+  buffer_append_u16(frame, (uint16_t)(input_count + parameter_count));
   for (uint32_t i = 0; error == NULL && i < input_count; i++) {
     TRITONBACKEND_Input *input;
     error = TRITONBACKEND_RequestInputByIndex(request->triton, i, &input);
     if (error == NULL) error = append_input(frame, input);
+  }
+  for (uint32_t i = 0; error == NULL && i < parameter_count; i++) {
+    error = append_parameter(frame, request->triton, i);
   }
   uint32_t length = (uint32_t)(frame->length - sizeof length);
   memcpy(frame->data, &length, sizeof length);
@@ -113,6 +156,7 @@ static TRITONSERVER_Error *read_parameters(struct request *request) {
   }
   if (error == NULL && numbered != (request->feed_number != 0)) return malformed("feed and feed_request go together");
   if (error == NULL && numbered && !request->decoupled) return malformed("a feed needs a decoupled model");
+  if (error == NULL && numbered && request->interface == INTERFACE_VLLM) return malformed("a feed has no tensors");
   return error;
 }
 
@@ -185,9 +229,47 @@ static TRITONSERVER_Error *add_text(TRITONBACKEND_Response *response, const stru
   return NULL;
 }
 
-bool request_send_output(struct request *request, int finish, bool final) {
-  TRITONBACKEND_Response *response;
-  if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) return false;
+static bool is_asked(struct request *request, const char *wanted) {
+  uint32_t count = 0;
+  if (!log_error(TRITONBACKEND_RequestOutputCount(request->triton, &count))) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    const char *name;
+    if (log_error(TRITONBACKEND_RequestOutputName(request->triton, i, &name)) && strcmp(name, wanted) == 0) return true;
+  }
+  return false;
+}
+
+// The tensors that the engine has made, in the form that a REQUEST has its own.
+static TRITONSERVER_Error *add_tensors(struct request *request, TRITONBACKEND_Response *response) {
+  const uint8_t *at = request->output.data, *end = at + request->output.length;
+  while (at < end) {
+    char name[UINT8_MAX + 1];
+    int64_t shape;
+    uint32_t size;
+    size_t name_length = *at++;
+    if ((size_t)(end - at) < name_length + 2 + sizeof shape + sizeof size) return malformed("an output is cut off");
+    memcpy(name, at, name_length);
+    name[name_length] = '\0';
+    at += name_length;
+    TRITONSERVER_DataType datatype = (TRITONSERVER_DataType)at[0];
+    if (at[1] != 1) return malformed("an output has more than one dimension");
+    memcpy(&shape, at + 2, sizeof shape);
+    memcpy(&size, at + 2 + sizeof shape, sizeof size);
+    at += 2 + sizeof shape + sizeof size;
+    if ((size_t)(end - at) < size) return malformed("an output is cut off");
+    if (is_asked(request, name)) {
+      void *place;
+      TRITONSERVER_Error *error = new_output(response, name, datatype, &shape, 1, size, &place);
+      if (error != NULL) return error;
+      memcpy(place, at, size);
+    }
+    at += size;
+  }
+  return NULL;
+}
+
+static TRITONSERVER_Error *add_outputs(struct request *request, TRITONBACKEND_Response *response, int finish) {
+  if (request->interface == INTERFACE_VLLM) return add_tensors(request, response);
   TRITONSERVER_Error *error = NULL;
   if (request->outputs & OUTPUT_IDS) error = add_tokens(response, &request->output);
   if (error == NULL && request->outputs & SEQUENCE_LENGTH) {
@@ -195,7 +277,13 @@ bool request_send_output(struct request *request, int finish, bool final) {
   }
   if (error == NULL && request->outputs & TEXT_OUTPUT) error = add_text(response, &request->output);
   if (error == NULL && request->outputs & FINISH_REASON) error = add_number(response, "finish_reason", finish);
-  if (!log_error(error)) {
+  return error;
+}
+
+bool request_send_output(struct request *request, int finish, bool final) {
+  TRITONBACKEND_Response *response;
+  if (!log_error(TRITONBACKEND_ResponseNewFromFactory(&response, request->factory))) return false;
+  if (!log_error(add_outputs(request, response, finish))) {
     log_error(TRITONBACKEND_ResponseDelete(response));
     return false;
   }

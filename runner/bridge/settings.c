@@ -21,10 +21,12 @@ static TRITONSERVER_Error *misconfigured(const char *reason) {
 }
 
 static bool read_interface(char *text, int *interface) {
-  bool known = text == NULL || strcmp(text, "tokens") == 0 || strcmp(text, "text") == 0;
-  *interface = text != NULL && strcmp(text, "text") == 0 ? INTERFACE_TEXT : INTERFACE_TOKENS;
+  const char *names[] = {[INTERFACE_TOKENS] = "tokens", [INTERFACE_TEXT] = "text", [INTERFACE_VLLM] = "vllm"};
+  int count = sizeof names / sizeof *names, found = text == NULL ? INTERFACE_TOKENS : 0;
+  while (text != NULL && found < count && strcmp(text, names[found]) != 0) found++;
+  *interface = found;
   free(text);
-  return known;
+  return found < count;
 }
 
 static TRITONSERVER_Error *settings_parse(const char *config, struct settings *settings) {
@@ -48,7 +50,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
   settings->decoupled = is_decoupled(config);
   settings->feed_path = parameter_value(config, "feed_path");
   if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
-    return misconfigured("the parameter interface of the model is neither tokens nor text");
+    return misconfigured("the parameter interface of the model is none of tokens, text and vllm");
   }
 
   char *start_timeout = parameter_value(config, "start_timeout_seconds");

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from runner.protocol.engine import Engine, Request
-    from runner.protocol.outputs import TextOutput
+    from runner.protocol.outputs import TensorsOutput, TextOutput
 
     from .catalogue import EngineKind
 
@@ -138,6 +138,10 @@ class EngineProcess:
         reply: Reply | None
         if frame.interface is Interface.TEXT:
             request, reply = self._text.decode(frame)
+        elif frame.interface is Interface.VLLM:
+            from .backend_replies import decode_for_backend
+
+            request, reply = decode_for_backend(frame, lambda: self._text.tokenizer)
         else:
             request = decode_request(frame)
             reply = None if request.streaming else GatheredTokens()
@@ -146,11 +150,11 @@ class EngineProcess:
             self._replies[request.request_id] = reply
         self._engine.submit(request)
 
-    def _answers(self, step: Iterable[Output]) -> Sequence[Output | TextOutput]:
+    def _answers(self, step: Iterable[Output]) -> Sequence[Output | TextOutput | TensorsOutput]:
         """What can go of a step: all outputs of most requests, and what the replies of the others make."""
         if not self._replies:
             return list(step)
-        answers: list[Output | TextOutput] = []
+        answers: list[Output | TextOutput | TensorsOutput] = []
         for output in step:
             reply = self._replies.get(output.request_id)
             if reply is None:

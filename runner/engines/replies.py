@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runner.protocol.frames import RequestFrame
+    from runner.protocol.outputs import TensorsOutput
     from runner.text.tokenizer import Tokenizer
 
 
@@ -23,7 +24,7 @@ class Reply(Protocol):
     ended: bool
     """Whether the answer is complete; the engine may not know yet."""
 
-    def take(self, output: Output) -> Output | TextOutput | None:
+    def take(self, output: Output) -> Output | TextOutput | TensorsOutput | None:
         """What is sent for this output of the engine; None: nothing yet, or nothing more."""
 
 
@@ -80,7 +81,8 @@ class TextInterface:
         self._engine_dir = engine_dir
 
     @cached_property
-    def _tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> Tokenizer:
+        """That of the model. Raises E2102 when it cannot be used."""
         # Not before it is asked for: most engines are never asked for text here.
         from runner.text.tokenizer import Tokenizer
 
@@ -93,7 +95,7 @@ class TextInterface:
         Raises E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
         """
         asked = decode_text_request(frame)
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         request = Request(
             request_id=asked.request_id,
             input_token_ids=tokenizer.encode(asked.text),

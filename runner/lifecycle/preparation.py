@@ -67,6 +67,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
             feed_path=feed,
         ),
         decoupled=decoupled,
+        backend_model=backend_model(engine),
     )
     grpc = settings.triton_grpc_address or Address(LOOPBACK, free_port())
     metrics = settings.triton_metrics_address or Address(LOOPBACK, free_port())
@@ -91,6 +92,13 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
 def engine_kind(manifest: Manifest | None) -> str:
     """The kind of engine in an archive; those of the time before manifests hold TensorRT-LLM's."""
     return "tensorrt_llm" if manifest is None else manifest.engine
+
+
+def backend_model(engine: EngineDirectory) -> str | None:
+    """The name of the model for clients of Triton's vLLM backend; None for another engine than vLLM."""
+    if engine_kind(engine.manifest) != "vllm":
+        return None
+    return str(engine.config.get("triton_model") or "vllm_model")
 
 
 def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from .engine import Output
-    from .outputs import TextOutput
+    from .outputs import TensorsOutput, TextOutput
 
 PROTOCOL_VERSION = 3
 
@@ -68,6 +68,7 @@ class Interface(IntEnum):
 
     TOKENS = 0
     TEXT = 1
+    VLLM = 2  # what Triton's own vLLM backend takes and gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class StartFailedFrame:
 class StepFrame:
     """What one engine step gave."""
 
-    outputs: Sequence[Output | TextOutput]
+    outputs: Sequence[Output | TextOutput | TensorsOutput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def encode(frame: Frame) -> bytes:
             return framed(FrameType.STATISTICS, _STATISTICS.pack(*astuple(statistics)))
 
 
-def encode_step(outputs: Sequence[Output | TextOutput]) -> bytes:
+def encode_step(outputs: Sequence[Output | TextOutput | TensorsOutput]) -> bytes:
     """The bytes of a STEP frame."""
     return framed(FrameType.STEP, encode_outputs(outputs))
 

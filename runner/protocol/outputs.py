@@ -1,7 +1,7 @@
 """The outputs of an engine step as bytes: what STEP and FEED_STEP frames hold.
 
 `u32 count`, then for each output `u64 request_id`, `u8 finish`, `u8 extras`, `u32 n` and its data: n `i32`
-tokens, or n bytes of UTF-8 for text and errors. Then by the bits of `extras`: CACHED_TOKENS: `u32`;
+tokens, or n bytes: UTF-8 for text and errors, or tensors. Then by the bits of `extras`: CACHED_TOKENS: `u32`;
 LOG_PROBS: `u8 k`, and for each token `f32` of the chosen one and k times `i32` token, `f32`. Little-endian.
 
 Read and written for every engine step, so it is kept cheap. Standard library only.
@@ -42,7 +42,15 @@ class TextOutput(NamedTuple):
     finish_reason: FinishReason = FinishReason.NOT_FINISHED
 
 
-def encode_outputs(outputs: Sequence[Output | TextOutput]) -> bytes:
+class TensorsOutput(NamedTuple):
+    """What an output of the engine is to a request of the interface VLLM: tensors, as a REQUEST has them."""
+
+    request_id: int
+    tensors: bytes
+    finish_reason: FinishReason = FinishReason.NOT_FINISHED
+
+
+def encode_outputs(outputs: Sequence[Output | TextOutput | TensorsOutput]) -> bytes:
     """The bytes of these outputs."""
     parts = [_COUNT.pack(len(outputs))]
     for output in outputs:
@@ -50,6 +58,9 @@ def encode_outputs(outputs: Sequence[Output | TextOutput]) -> bytes:
         bits = 0
         if isinstance(output, TextOutput):
             data = output.text.encode()
+            finish, count = TEXT_FINISH + output.finish_reason, len(data)
+        elif isinstance(output, TensorsOutput):
+            data = output.tensors
             finish, count = TEXT_FINISH + output.finish_reason, len(data)
         elif output.error is not None:
             data = str(output.error).encode()

@@ -28,6 +28,7 @@ _FORMATS = {
     "UINT64": "Q",
     "FP16": "e",
     "FP32": "f",
+    "FP64": "d",
 }
 
 ANY = (-1,)
@@ -74,6 +75,8 @@ class InputTable:
     sampling: Mapping[TensorSpec, tuple[str, Range]]
     unsupported: Mapping[TensorSpec, tuple[float, ...]]
     without_effect: tuple[TensorSpec, ...]
+    batched: bool = True
+    """Whether there is a batch dimension of 1 before the others."""
 
     @cached_property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -88,16 +91,20 @@ class InputTable:
     def _neutral(self) -> dict[str, tuple[float, ...]]:
         return {spec.name: values for spec, values in self.unsupported.items()}
 
-    def read(self, frame: RequestFrame) -> dict[str, tuple[Any, ...]]:
-        """The values of a request's inputs by name: numbers, or texts.
+    def read(self, frame: RequestFrame, skip: str | None = None) -> dict[str, tuple[Any, ...]]:
+        """The values of a request's inputs by name, numbers or texts; without names that begin with `skip`.
 
         Raises E2403 for inputs that do not keep the table, E2404 for ones that ask for what is not supported.
         """
         given = {}
         for tensor in frame.tensors:
+            if skip is not None and tensor.name.startswith(skip):
+                continue
             if tensor.name not in self._by_name:
                 raise MalformedRequest(reason=f"there is no input {tensor.name!r}")
-            given[tensor.name] = values = _values(tensor, self._by_name[tensor.name])
+            given[tensor.name] = values = tensor_values(
+                tensor, self._by_name[tensor.name], batched=self.batched
+            )
             neutral = self._neutral.get(tensor.name)
             if neutral is not None and any(value != "" and value not in neutral for value in values):
                 raise TensorNotSupported(tensor=tensor.name)
@@ -119,16 +126,17 @@ class InputTable:
         return SamplingParameters(**values)
 
 
-def _values(tensor: Tensor, spec: TensorSpec) -> tuple[Any, ...]:
-    """The elements of an input that has the datatype and the dims of its spec."""
+def tensor_values(tensor: Tensor, spec: TensorSpec, *, batched: bool = False) -> tuple[Any, ...]:
+    """The elements of an input that has the datatype and the dims of its spec. Raises E2403 for another."""
     if tensor.datatype != spec.datatype:
         raise MalformedRequest(reason=f"{tensor.name} is {tensor.datatype}, not {spec.datatype}")
-    batch, *dims = tensor.shape or (0,)
+    batch, *dims = (tensor.shape or (0,)) if batched else (1, *tensor.shape)
     fits = len(dims) == len(spec.dims) and all(
         want in (-1, got) for want, got in zip(spec.dims, dims, strict=True)
     )
     if batch != 1 or not fits:
-        reason = f"{tensor.name} has the shape {list(tensor.shape)}, not {[1, *spec.dims]}"
+        wanted = [1, *spec.dims] if batched else [*spec.dims]
+        reason = f"{tensor.name} has the shape {list(tensor.shape)}, not {wanted}"
         raise MalformedRequest(reason=reason)
     count = math.prod(dims)
     if spec.datatype == "BYTES":

@@ -1,6 +1,7 @@
 """Triton's model repository: `tensorrt_llm` takes and gives tokens, `ensemble` text.
 
-The engine bridge serves both, from one engine process.
+For an engine of vLLM, a model for clients of Triton's vLLM backend stands beside them. The engine bridge
+serves all, from one engine process.
 
 The configuration is a protobuf message printed as text, as Triton reads it (model_config.proto).
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import text_format
 
-from runner.protocol import text, tokens
+from runner.protocol import text, tokens, vllm
 from runner.triton.messages import messages
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if not TYPE_CHECKING:
 MODEL_NAME = "tensorrt_llm"
 TEXT_MODEL_NAME = "ensemble"
 BACKEND = "engine_bridge"
+_BACKEND_MODEL = "vllm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,26 +51,40 @@ class _Model:
     interface: str  # of the engine bridge
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    batched: bool = True
 
 
 _MODELS = {
     MODEL_NAME: _Model("tokens", tokens.INPUTS, tokens.OUTPUTS),
     TEXT_MODEL_NAME: _Model("text", text.INPUTS, text.OUTPUTS),
+    _BACKEND_MODEL: _Model("vllm", vllm.INPUTS, vllm.OUTPUTS, batched=False),
 }
 
 
-def write_model_repository(directory: Path, parameters: BridgeParameters, *, decoupled: bool = True) -> None:
+def write_model_repository(
+    directory: Path,
+    parameters: BridgeParameters,
+    *,
+    decoupled: bool = True,
+    backend_model: str | None = None,
+) -> None:
     """Write, for each model, `directory`/NAME/config.pbtxt and its version folder.
 
-    Unless they are to be `decoupled`, both models give one answer to a request, and decoupled ones stand
-    beside them, under the name that `decoupled_name` gives.
+    Unless they are to be `decoupled`, the models of TensorRT-LLM's contract give one answer to a request, and
+    decoupled ones stand beside them, under the name that `decoupled_name` gives. `backend_model` is the name
+    of one more, with the tensors of Triton's vLLM backend, which is always decoupled.
     """
-    for base in _MODELS:
-        names = {base: decoupled, decoupled_name(base, decoupled=decoupled): True}
-        for name, streams in names.items():
-            (directory / name / "1").mkdir(parents=True, exist_ok=True)
-            config = configuration(base, parameters, name=name, decoupled=streams)
-            (directory / name / "config.pbtxt").write_text(text_format.MessageToString(config))
+    models = [
+        (base, name, streams)
+        for base in (MODEL_NAME, TEXT_MODEL_NAME)
+        for name, streams in {base: decoupled, decoupled_name(base, decoupled=decoupled): True}.items()
+    ]
+    if backend_model is not None:
+        models.append((_BACKEND_MODEL, backend_model, True))
+    for base, name, streams in models:
+        (directory / name / "1").mkdir(parents=True, exist_ok=True)
+        config = configuration(base, parameters, name=name, decoupled=streams)
+        (directory / name / "config.pbtxt").write_text(text_format.MessageToString(config))
 
 
 def decoupled_name(name: str, *, decoupled: bool) -> str:
@@ -85,7 +101,7 @@ def configuration(
         name=name or base,
         backend=BACKEND,
         # Triton groups nothing: each prompt is a request of its own, and the engine batches.
-        max_batch_size=1,
+        max_batch_size=1 if model.batched else 0,
         model_transaction_policy=model_config.ModelTransactionPolicy(decoupled=decoupled),
         instance_group=[
             model_config.ModelInstanceGroup(count=1, kind=model_config.ModelInstanceGroup.KIND_CPU)

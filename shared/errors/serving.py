@@ -107,7 +107,7 @@ class MalformedRequest(CogTritonError):
 class TensorNotSupported(CogTritonError):
     code = "E2404"
     fixed_by = FixedBy.USER
-    message = "The input {tensor} is part of the TensorRT-LLM contract, but is not supported here."
+    message = "The input {tensor} is part of the model's contract, but is not supported here."
     remedy = "Leave it away."
 
 

@@ -95,6 +95,7 @@ class Triton:
         self.http_port = parameters.pop("http_port", None)
         unloads = parameters.pop("unloads", False)
         decoupled = parameters.pop("decoupled", True)
+        backend_model = parameters.pop("backend_model", None)
         settings = {
             "engine_python": layout.engine_python("mock"),
             "engine_kind": "mock",
@@ -103,7 +104,10 @@ class Triton:
             "feed_path": self.feed_path,
         }
         write_model_repository(
-            directory / "models", BridgeParameters(**{**settings, **parameters}), decoupled=decoupled
+            directory / "models",
+            BridgeParameters(**{**settings, **parameters}),
+            decoupled=decoupled,
+            backend_model=backend_model,
         )
         port = self.grpc_port = free_port()
         command = [str(layout.tritonserver), f"--model-repository={directory / 'models'}"]

@@ -10,7 +10,7 @@ import re
 import string
 from dataclasses import fields
 
-from runner.protocol import feed, frames, outputs
+from runner.protocol import feed, frames, outputs, vllm
 from runner.protocol.engine import FinishReason, Statistics
 from shared import errors
 
@@ -42,7 +42,11 @@ def header() -> str:
     }
     lines = ["// Written by `make docs` from Python modules: do not edit.", "#pragma once"]
     lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]
-    names = {"FEED_PARAMETER": feed.FEED_PARAMETER, "FEED_REQUEST_PARAMETER": feed.REQUEST_PARAMETER}
+    names = {
+        "FEED_PARAMETER": feed.FEED_PARAMETER,
+        "FEED_REQUEST_PARAMETER": feed.REQUEST_PARAMETER,
+        "PARAMETER_PREFIX": vllm.PARAMETER,
+    }
     lines += [f'#define {name} "{text}"' for name, text in names.items()]
     lines += [f'#define {_macro_name(kind)} "{_printf_format(kind)}"' for kind in _ERRORS]
     return "\n".join(lines) + "\n"
