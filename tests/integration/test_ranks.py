@@ -57,6 +57,13 @@ def test_three_ranks_serve_as_one(server):
     assert "without calling finalize" not in server.log.read_text()
 
 
+def test_with_stages_the_first_rank_leads_from_the_last_one(tmp_path):
+    engine = write_engine(tmp_path / "engine", tp_size=2, pp_size=2, tell_plans=True)
+    with triton(tmp_path, engine, **PARAMETERS) as server:
+        assert server.run(Request(1, [20], 10)).tokens == stand_in_tokens([20], 10)
+    assert [(engine / f"engine/plan{rank}").read_text() for rank in range(4)] == ["2", "3", "0", "1"]
+
+
 def test_when_one_rank_dies_all_are_started_again(server, saw):
     before = ranks(server)
     call = server.open(Request(1, [20], 1_000_000))

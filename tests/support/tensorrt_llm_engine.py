@@ -22,6 +22,7 @@ def write_engine(
     *,
     server: dict | None = None,
     tp_size: int = 1,
+    pp_size: int = 1,
     plugins: dict | None = None,
     eos_id: int | None = None,
     tensorrt_version: str | None = None,
@@ -42,7 +43,7 @@ def write_engine(
         "pretrained_config": {
             "architecture": "LlamaForCausalLM",
             "vocab_size": VOCAB_SIZE,
-            "mapping": {"world_size": tp_size, "tp_size": tp_size, "pp_size": 1},
+            "mapping": {"world_size": tp_size * pp_size, "tp_size": tp_size, "pp_size": pp_size},
         },
         "build_config": {
             "max_input_len": 1000,
@@ -52,7 +53,7 @@ def write_engine(
         },
     }
     (engine / "config.json").write_text(json.dumps(built))
-    for rank in range(tp_size):
+    for rank in range(tp_size * pp_size):
         (engine / f"rank{rank}.engine").write_bytes(b"engine")
     if tensorrt_version is not None:
         (directory / "manifest.json").write_text(json.dumps({"tensorrt_version": tensorrt_version}))

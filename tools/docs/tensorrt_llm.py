@@ -57,9 +57,9 @@ config.
 ## Several GPUs
 
 The ranks are numbered by tensor parallelism first. With pipeline parallelism TensorRT-LLM makes a
-communicator of its own in which the ranks are reversed, so that world rank N need not be on GPU N: do not
-tell by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the GPUs to take, not the order of the
-stages.
+communicator of its own in which the stages are reversed: rank 0, which leads, has the last stage, and world
+rank N need not be on GPU N. Do not tell by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the
+GPUs to take, not the order of the stages.
 
 ## How each claim is known
 
@@ -102,9 +102,9 @@ _UNCHECKED = (
         "run: Open MPI 5.0 and mpi4py 4.1.2, without TensorRT-LLM",
     ),
     (
-        "with pipeline parallelism the ranks of the communicator are reversed",
-        "runtime/worldConfig.cpp, utils/mpiUtils.cpp",
-        "source alone",
+        "with pipeline parallelism the stages of the ranks are reversed, and rank 0 leads from the last one",
+        "executor/executorImpl.cpp: initializeWorkers",
+        "stand-in",
     ),
     (
         "it opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",

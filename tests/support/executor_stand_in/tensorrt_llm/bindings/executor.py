@@ -145,10 +145,15 @@ class Executor:
         if script.get("tell_gpus"):
             visible = json.dumps(os.environ.get("CUDA_VISIBLE_DEVICES"))
             (Path(model_path) / f"gpus{self._rank}.json").write_text(visible)
+        # "Corrections": with pipeline parallelism the stages are reversed, and rank 0 still leads.
+        stage, place = divmod(self._rank, mapping["tp_size"])
+        self._plan = (mapping["pp_size"] - 1 - stage) * mapping["tp_size"] + place
+        if script.get("tell_plans"):
+            (Path(model_path) / f"plan{self._rank}").write_text(f"{self._plan}")
         self._load(script)
         self._model = None
         if source := engine["pretrained_config"].get("stand_in_model"):
-            _deserialize(Path(model_path) / f"rank{self._rank}.engine")
+            _deserialize(Path(model_path) / f"rank{self._plan}.engine")
             # NumPy is not in every environment of a stand-in.
             self._model = import_module("tests.reference.llama").Reference(Path(source))
         check(
