@@ -27,6 +27,9 @@ let
     sha256 = if locked.sha256 == null then "" else locked.sha256;
   };
 
+  publishers = readJSON (locks + "/publishers.json");
+  named = name: rows: builtins.head (filter (row: row.name == name) rows);
+
   # Whom TLS trusts: a distribution that is its own toolchain knows.
   authorities =
     if pkgs ? cacert then { SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt"; } else { };
@@ -132,9 +135,7 @@ in
   publisher =
     name:
     let
-      locked = builtins.head (
-        filter (artifact: artifact.name == name) (readJSON (locks + "/publishers.json")).artifacts
-      );
+      locked = named name publishers.artifacts;
       quoted = builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file;
       url = builtins.replaceStrings [ "{file}" ] [ quoted ] locked.address;
     in
@@ -149,6 +150,31 @@ in
           inherit (locked) sha256;
         }
     );
+
+  # A folder of a publisher's repository. A commit names its content, so that no hash is locked beside it; git
+  # fetches it, when an image that needs it is evaluated.
+  repository =
+    name:
+    let
+      locked = named name publishers.sources;
+      tree = builtins.fetchGit {
+        url = locked.repository;
+        rev = locked.commit;
+        # Nix of before 2.20 fetches a ref with its history, others the commit alone.
+        ref = "refs/tags/${locked.tag}";
+        shallow = true;
+      };
+    in
+    {
+      type = "commit";
+      inherit (locked)
+        name
+        version
+        commit
+        repository
+        ;
+      path = "${tree}/${locked.folder}";
+    };
 
   # The Debian packages of one set.
   debian =

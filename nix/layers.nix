@@ -61,7 +61,6 @@ let
             source = "${cpython.path}";
             inherit into;
             strip = 1;
-            wanted = [ ];
           }
           # TensorRT-LLM asks the loader for both names.
           (link "usr/lib/x86_64-linux-gnu/${library}.1.0" "/${into}/lib/${library}.1.0")
@@ -185,19 +184,13 @@ rec {
   # With the scripts that prepare checkpoints, and TensorRT's resources for engines of the runners' SMs.
   engine-tensorrt-llm-build =
     let
-      examples = fetch.publisher "tensorrt-llm-examples";
+      examples = fetch.repository "tensorrt-llm-examples";
     in
     mkLayer {
       name = "engine-tensorrt-llm-build";
       packages = tensorrt-llm.packages ++ [ examples ];
       steps = tensorrt-llm.steps ++ [
-        {
-          do = "archive";
-          source = "${examples.path}";
-          into = tensorrt-llm.place;
-          strip = 1;
-          wanted = [ "examples" ];
-        }
+        (files examples.path "${tensorrt-llm.place}/examples")
         (prune ([ "--builder" ] ++ map toString sms) tensorrt-llm)
         tensorrt-llm.bytecode
       ];

@@ -14,7 +14,7 @@ rec {
       own ? null,
     }:
     let
-      unknown = builtins.filter (package: package.sha256 == "") packages;
+      unknown = builtins.filter (package: (package.sha256 or null) == "") packages;
     in
     if unknown != [ ] then
       # Before anything else of the layer, which can be gigabytes, is fetched.

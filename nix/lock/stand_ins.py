@@ -3,9 +3,9 @@
     python -m nix.lock.stand_ins DIR
 
 writes DIR/files (small files that say what they stand for, and do nothing), DIR/simple (an index of the
-wheels), and DIR/locks (nix/locks with the hashes and places of these files). Images built from it have the
-shape of the real ones, and whatever is run of a stand-in says so and fails. The same bytes everywhere;
-nix/locks/stand-ins.json lists them.
+wheels), DIR/repositories (of git), and DIR/locks (nix/locks with the hashes, commits and places of these).
+Images built from it have the shape of the real ones, and whatever is run of a stand-in says so and fails. The
+same bytes everywhere; nix/locks/stand-ins.json lists them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import shutil
 import struct
+import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -51,12 +54,20 @@ environment="${{0%/*}}/../lib/python3.12/site-packages"
 PYTHONPATH="$environment${{PYTHONPATH:+:$PYTHONPATH}}" exec /usr/bin/python3.13 "$@"
 """
 _EXAMPLES = ("models/core/llama/convert_checkpoint.py", "quantization/quantize.py")
+# A commit is the same everywhere when who, when and the machine's settings are.
+_GIT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_NAME": "cog-triton" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_DATE": "2026-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")},
+}
 
 
 def artifacts() -> dict[str, bytes]:
     """The stand-ins, by the file names of what they stand for."""
     made = {}
-    for row in _published():
+    for row in _published("artifacts"):
         made[row["file"]] = _MADE[row["name"]](row)
     return made
 
@@ -64,14 +75,23 @@ def artifacts() -> dict[str, bytes]:
 def listing() -> Document:
     """What nix/locks/stand-ins.json holds."""
     made = artifacts()
-    return {"artifacts": [_stood_in(row, made[row["file"]]) for row in _published()]}
+    sources = []
+    for row in _published("sources"):
+        with tempfile.TemporaryDirectory() as scratch:
+            commit = write_repository(Path(scratch, "repository"), row)
+        sources.append({"name": row["name"], "version": row["version"], "commit": commit})
+    return {
+        "artifacts": [_stood_in(row, made[row["file"]]) for row in _published("artifacts")],
+        "sources": sources,
+    }
 
 
 def write_set(directory: Path) -> None:
     """Write the alternative lock set; `directory` is made, or its contents of these names replaced."""
     directory = directory.resolve()
     files, index, locks = directory / "files", directory / "simple", directory / "locks"
-    for part in (files, index, locks):
+    repositories = directory / "repositories"
+    for part in (files, index, locks, repositories):
         shutil.rmtree(part, ignore_errors=True)
     files.mkdir(parents=True)
     index.mkdir()
@@ -80,7 +100,7 @@ def write_set(directory: Path) -> None:
     for name, content in made.items():
         (files / name).write_bytes(content)
     replaced = {}
-    for row in _published():
+    for row in _published("artifacts"):
         stood_in = {**row, **_stood_in(row, made[row["file"]])}
         if row["index"]:
             stood_in["index"] = index.as_uri()
@@ -90,10 +110,38 @@ def write_set(directory: Path) -> None:
         replaced[row["file"]] = stood_in
     for path in (locks / "publishers.json", *locks.glob("wheels/*.json")):
         write(path, _substituted(read(path), replaced))
+    sources = []
+    for row in _published("sources"):
+        place = repositories / row["name"]
+        sources.append({**row, "commit": write_repository(place, row), "repository": place.as_uri()})
+    publishers = locks / "publishers.json"
+    write(publishers, {**read(publishers), "sources": sources})
 
 
-def _published() -> list[Row]:
-    rows: list[Row] = read(LOCKS / "publishers.json")["artifacts"]
+def write_repository(place: Path, row: Row) -> str:
+    """Make a repository of git at `place` that stands in for the one of a row; return its commit."""
+    place.mkdir(parents=True)
+    for name in _EXAMPLES:
+        script = place / row["folder"] / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(_FAILS.format(what=script.name), encoding="utf-8")
+        script.chmod(0o755)
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=place, env=os.environ | _GIT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch=main", "--template=")
+    git("add", ".")
+    git("commit", "--quiet", f"--message={row['name']}: {_WHAT_IT_IS}")
+    git("tag", row["tag"])
+    return git("rev-parse", "HEAD")
+
+
+def _published(key: str) -> list[Row]:
+    rows: list[Row] = read(LOCKS / "publishers.json")[key]
     return rows
 
 
@@ -190,19 +238,12 @@ def _python(_: Row) -> bytes:
     return _tar_gz({"python/bin/python3.12": _PYTHON}, links)
 
 
-def _examples(row: Row) -> bytes:
-    folder = f"TensorRT-LLM-{row['version']}/examples"
-    files = {f"{folder}/{path}": _FAILS.format(what=path.rpartition("/")[2]) for path in _EXAMPLES}
-    return _tar_gz(files, {})
-
-
 _MADE = {
     "cpython": _python,
     "tensorrt-llm": _tensorrt_llm,
     "tensorrt-cu13-libs": _module,
     "torch": _module,
     "torchvision": _module,
-    "tensorrt-llm-examples": _examples,
 }
 
 

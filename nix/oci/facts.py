@@ -28,7 +28,7 @@ def described(package: dict[str, Any]) -> dict[str, Any]:
 
     A Debian package also gets `architecture` and `source` (name and version of its source package).
     """
-    own = {key: value for key, value in package.items() if key not in {"path", "address"}}
+    own = {key: value for key, value in package.items() if key not in {"path", "address", "repository"}}
     path = Path(package["path"])
     match package["type"]:
         case "debian":
@@ -36,7 +36,7 @@ def described(package: dict[str, Any]) -> dict[str, Any]:
         case "wheel":
             return own | _of_wheel(path, package["name"])
         case _:
-            address = urlsplit(package["address"])
+            address = urlsplit(package.get("address") or package["repository"])
             owner = "/".join([address.netloc, *address.path.split("/")[1:2]])
             return own | {"supplier": f"Organization: {owner}", "licence": licences.UNKNOWN}
 

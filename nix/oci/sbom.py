@@ -78,14 +78,17 @@ def _package(identifier: str, package: dict[str, Any]) -> dict[str, Any]:
         "SPDXID": identifier,
         "name": package["name"],
         "versionInfo": package["version"],
-        "packageFileName": package["file"].rpartition("/")[2],
         "supplier": package["supplier"],
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
-        "checksums": [_checksum(package["sha256"])],
         "licenseDeclared": package["licence"],
         "externalRefs": [_reference(_purl(package))],
     }
+    if package["type"] == "commit":  # which names its content
+        described["sourceInfo"] = f"the commit {package['commit']} of its repository"
+    else:
+        described["packageFileName"] = package["file"].rpartition("/")[2]
+        described["checksums"] = [_checksum(package["sha256"])]
     if source := package.get("source"):
         described["originator"] = package["originator"]
         described["sourceInfo"] = f"built from the source package {source['name']} {source['version']}"

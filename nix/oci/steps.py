@@ -57,12 +57,12 @@ def _extract(tree: Tree, place: str, wheels: list[str], wanted: list[str]) -> No
         wheel.extract(tree, Path(path), place, wanted)
 
 
-def _archive(tree: Tree, source: str, into: str, strip: int, wanted: list[str]) -> None:
-    """The files of a tar, without its first `strip` folders; of these, what lies below `wanted`."""
+def _archive(tree: Tree, source: str, into: str, strip: int) -> None:
+    """The files of a tar, without its first `strip` folders."""
     with tarfile.open(source) as archive:
         for member in archive:
             inside = "/".join(member.name.split("/")[strip:])
-            if not inside or (wanted and not any(inside.startswith(f"{folder}/") for folder in wanted)):
+            if not inside:
                 continue
             path = f"{into}/{inside}"
             if member.issym():

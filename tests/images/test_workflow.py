@@ -43,9 +43,6 @@ WHEELS = {
     "tensorrt-cu13-libs": "tensorrt_cu13_libs-10.14.1.48-py2.py3-none-manylinux_2_28_x86_64.whl",
 }
 
-EXAMPLES = "376f7e1bd8ed543f75014309e3fd4b237e9b0e73.tar.gz"
-
-
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
@@ -58,7 +55,6 @@ def publishers(tmp_path_factory):
     for name, file in WHEELS.items():
         (folder / name).mkdir()
         (folder / name / "index.html").write_text(f'<a href="{file}#sha256={"a" * 64}">{file}</a>')
-    (folder / EXAMPLES).write_bytes(b"the examples")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -73,12 +69,7 @@ def repository(folder, publishers):
     copy = copy_repository(folder / "copy")
     for path in copy.glob("nix/locks/**/*.json"):
         text = path.read_text()
-        for address in (
-            "https://pypi.nvidia.com",
-            "https://github.com/NVIDIA/TensorRT-LLM/archive",
-        ):
-            text = text.replace(address, publishers)
-        path.write_text(text)
+        path.write_text(text.replace("https://pypi.nvidia.com", publishers))
     who = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
     for command in (
         ["init", "--quiet", "--initial-branch=main"],

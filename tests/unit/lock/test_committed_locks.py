@@ -78,6 +78,11 @@ def test_every_hash_is_a_sha256_or_said_to_be_unknown():
         assert (row["sha256"] is None) == ("hash unknown" in row["sure"])
 
 
+def test_every_source_is_named_by_a_commit():
+    for row in PUBLISHERS["sources"]:
+        assert re.fullmatch(r"[0-9a-f]{40}", row["commit"])
+
+
 def test_the_debian_lock_was_made_from_the_roots_as_they_are():
     roots = {(row["name"], row["set"]) for row in ROOTS["roots"]}
 

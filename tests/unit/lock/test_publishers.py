@@ -64,7 +64,13 @@ def test_what_is_known_is_trusted_as_before(mirror):
     assert publishers.trusted(document, publishers.check(document)) == []
 
 
-def test_two_hashes_are_unknown():
-    """The wheel of TensorRT-LLM, which NVIDIA's index names, and the archive of a known commit."""
+def test_one_hash_is_unknown():
+    """The wheel of TensorRT-LLM, which NVIDIA's index names."""
     rows = read(LOCKS / "publishers.json")["artifacts"]
-    assert {row["name"] for row in rows if row["sha256"] is None} <= {"tensorrt-llm", "tensorrt-llm-examples"}
+    assert {row["name"] for row in rows if row["sha256"] is None} <= {"tensorrt-llm"}
+
+
+def test_what_a_commit_names_is_kept_as_it_is(mirror):
+    document = {"artifacts": [unknown("tensorrt-llm")], "sources": read(LOCKS / "publishers.json")["sources"]}
+    assert publishers.check(document)["sources"] == document["sources"]
+    assert publishers.fill(document)[0]["sources"] == document["sources"]

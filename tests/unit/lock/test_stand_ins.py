@@ -32,7 +32,8 @@ def alternative(tmp_path_factory):
 
 
 def test_an_alternative_set_differs_from_the_locks_in_the_stand_ins_alone(alternative):
-    published = {row["file"] for row in read(LOCKS / "publishers.json")["artifacts"]}
+    publishers = read(LOCKS / "publishers.json")
+    published = {row.get("file", row["name"]) for rows in publishers.values() for row in rows}
     for original in LOCKS.rglob("*.json"):
         theirs = (alternative / "locks" / original.relative_to(LOCKS)).read_text().splitlines()
         pairs = zip(original.read_text().splitlines(), theirs, strict=True)
@@ -42,10 +43,11 @@ def test_an_alternative_set_differs_from_the_locks_in_the_stand_ins_alone(altern
 
 def test_no_hash_is_unknown_in_an_alternative_set(alternative):
     documents = [read(path) for path in (alternative / "locks").rglob("*.json")]
-    rows = [row for document in documents for key in ("wheels", "artifacts") for row in document.get(key, ())]
+    keys = ("wheels", "artifacts", "sources")
+    rows = [row for document in documents for key in keys for row in document.get(key, ())]
 
     assert rows
-    assert all(row["sha256"] for row in rows)
+    assert all(row.get("sha256") or row["commit"] for row in rows)
 
 
 def test_a_set_can_be_written_over_an_older_one(alternative):
@@ -96,10 +98,11 @@ def test_the_compiler_says_that_it_is_a_stand_in_and_fails(alternative, tmp_path
 
 
 def test_the_examples_hold_both_scripts(alternative):
-    rows = read(alternative / "locks/publishers.json")["artifacts"]
-    (file,) = [row["file"] for row in rows if row["name"] == "tensorrt-llm-examples"]
-    with tarfile.open(alternative / "files" / file) as archive:
-        scripts = [name.rpartition("/")[2] for name in archive.getnames()]
+    (row,) = read(alternative / "locks/publishers.json")["sources"]
+    command = ["git", "ls-tree", "-r", "--name-only", row["commit"]]
+    repository = alternative / "repositories/tensorrt-llm-examples"
+    listed = subprocess.run(command, cwd=repository, check=True, capture_output=True, text=True).stdout
+    scripts = [name.rpartition("/")[2] for name in listed.split()]
 
     assert scripts == ["convert_checkpoint.py", "quantize.py"]
 
