@@ -195,10 +195,18 @@ def acceptance(
     model: Annotated[
         str | None, typer.Argument(help="A small Llama: a folder, or of the hub; default: the demo's model.")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="tensorrt_llm or vllm; default: the one that is installed.")
+    ] = None,
     work_dir: Annotated[
         Path | None, typer.Option(help="Where engines and logs are kept; default: a folder that is removed.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="An engine.tar of MODEL, instead of a build.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL, instead of a build.")
+    ] = None,
+    engine_args: Annotated[
+        str | None, typer.Option(help="vLLM: further engine arguments, a JSON object.")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="What another image printed with --json: the texts must be the same.")
     ] = None,
@@ -206,13 +214,15 @@ def acceptance(
     only: Annotated[list[str] | None, typer.Option(help="Make this check; may be repeated.")] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Hold the real TensorRT-LLM against what was assumed of it, on a machine with a GPU.
+    """Hold the real TensorRT-LLM or vLLM against what was assumed of it, on a machine with a GPU.
 
-    It builds small engines, serves them and asks them; exit status 1 when an assumption is wrong.
+    It makes small engines, serves them and asks them; exit status 1 when an assumption is wrong.
     """
     from cli.acceptance.command import run
 
-    raise typer.Exit(run(model, work_dir, engine, against, report, only or [], as_json=as_json))
+    raise typer.Exit(
+        run(model, work_dir, engine, archive, engine_args, against, report, only or [], as_json=as_json)
+    )
 
 
 @app.command()

@@ -1,24 +1,21 @@
-"""`cog-triton acceptance`: is the real TensorRT-LLM what we took it for? One module per theme.
+"""`cog-triton acceptance`: is the real engine what we took it for? A package per engine, a module per theme.
 
-The sources were read; nothing here was known from a GPU when it was written. Each check names one assumption
-and the source that it comes from, so that a failure says what to change. To add one, write a function from
-`Bench` to `Outcome`, and a `Check` in the CHECKS of its theme.
+Each check names one assumption and the source that it comes from, so that a failure says what to change.
+To add one, write a function from the engine's bench to `Outcome`, and a `Check` in the CHECKS of its theme.
 """
 
 from __future__ import annotations
 
-from . import building, environment, generation, lengths, loading, other_image, ranks, tools
-from .check import Check
+from typing import TYPE_CHECKING
 
-__all__ = ["CHECKS", "Check"]
+from . import tensorrt_llm, vllm
 
-CHECKS: tuple[Check, ...] = (
-    *environment.CHECKS,
-    *tools.CHECKS,
-    *building.CHECKS,
-    *generation.CHECKS,
-    *lengths.CHECKS,
-    *loading.CHECKS,
-    *ranks.CHECKS,
-    *other_image.CHECKS,
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .check import Check
+
+__all__ = ["CHECKS"]
+
+CHECKS: Mapping[str, tuple[Check, ...]] = {"tensorrt_llm": tensorrt_llm.CHECKS, "vllm": vllm.CHECKS}
+"""By the kind of the engine."""

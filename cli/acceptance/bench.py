@@ -1,4 +1,4 @@
-"""What the checks work with: engines that are built once, and a server that is kept while it is asked for."""
+"""What the checks work with: an engine, and a server that is kept while asked for. One class per engine."""
 
 from __future__ import annotations
 
@@ -6,45 +6,51 @@ import json
 import os
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from runner.lifecycle.machine import read_machine
 from runner.text.tokenizer import Tokenizer
-from shared.artifact import EngineDirectory, extract_archive
-from shared.errors import CogTritonError, PartNotInstalled, from_text
+from shared.errors import CogTritonError, PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
 
-from . import inside
 from .check import Skip, Unable
-from .server import COMMAND, Server
+from .server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-_MOST_BYTES = 1 << 40
+    from shared.artifact import EngineDirectory
+
 _INSIDE_SECONDS = 900
-LONGEST_PROMPT = 512
-"""max_num_tokens of the engines that are built: without chunked context no prompt is longer."""
 
 
-class Bench:
+class Likeliest(TypedDict):
+    """The likeliest tokens after a prompt, and by how much each was likelier than the next (in logits)."""
+
+    tokens: list[int]
+    margins: list[float]
+
+
+class Bench(ABC):
     """One run of the checks: for a model, in a directory of its own."""
 
-    def __init__(
-        self, model: Path, directory: Path, engine: str | None = None, other: dict[str, Any] | None = None
-    ) -> None:
-        """`engine` is an engine.tar that is there already, `other` the report of another run."""
+    kind: ClassVar[str]
+    """As configs name the engine."""
+    title: ClassVar[str]
+    """As people do."""
+    sure: ClassVar[float]
+    """By how much (in logits) a token must be likelier than the next one for our engine to choose it too."""
+
+    def __init__(self, model: Path, directory: Path, other: dict[str, Any] | None = None) -> None:
+        """`other` is the report of another run."""
         self.model = model
         self.directory = directory
         self.other = other
         self.texts: dict[str, str] = {}
         """The greedy texts that were served, by prompt: what another image is compared with."""
-        self._given = engine
-        self._engines: dict[str, EngineDirectory | Unable] = {}
         self._variants: set[str] = set()
         self._server: tuple[object, Server] | None = None
 
@@ -52,14 +58,15 @@ class Bench:
 
     @cached_property
     def python(self) -> Path:
-        """The interpreter of TensorRT-LLM's environment. Raises E4000."""
-        return Layout.current().engine_python("tensorrt_llm")
+        """The interpreter of the engine's environment. Raises E4000."""
+        return Layout.current().engine_python(self.kind)
 
     def ask_inside(self, *question: str) -> Any:
-        """What inside.py answers in the engine's environment."""
-        done = self.run([str(self.python), inside.__file__, *question])
+        """What inside.py of the engine's package answers in its environment."""
+        script = Path(__file__).with_name(self.kind) / "inside.py"
+        done = self.run([str(self.python), "-P", str(script), *question])
         if done.returncode:
-            raise Unable(_last_line(done.stderr) or f"it ended with status {done.returncode}")
+            raise Unable(last_line(done.stderr) or f"it ended with status {done.returncode}")
         return json.loads(done.stdout.splitlines()[-1])
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -70,7 +77,7 @@ class Bench:
                 command, capture_output=True, text=True, check=False, env=environment, timeout=_INSIDE_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise Unable(f"{Path(command[1]).name} did not end within {_INSIDE_SECONDS} s") from None
+            raise Unable(f"{' '.join(command[1:4])} did not end within {_INSIDE_SECONDS} s") from None
 
     @cached_property
     def gpus(self) -> int:
@@ -82,59 +89,26 @@ class Bench:
 
     # Engines
 
-    def built(self, name: str, config: Mapping[str, Any]) -> EngineDirectory:
-        """The engine of a config, built by `cog-triton build` and unpacked. Raises Unable and Skip."""
-        if name not in self._engines:
-            try:
-                self._engines[name] = self._build(name, config)
-            except Unable as reason:
-                self._engines[name] = reason
-        engine = self._engines[name]
-        if isinstance(engine, Unable):
-            raise engine
-        return engine
+    @property
+    @abstractmethod
+    def engine(self) -> EngineDirectory:
+        """The one that most checks are about. Raises Unable and Skip."""
 
     @property
-    def short(self) -> EngineDirectory:
-        """The engine of the short form, which most checks are about; the given one, where there is one."""
-        return self.built(
-            "short",
-            {
-                "engine": "tensorrt_llm",
-                "model": str(self.model),
-                "max_batch_size": 8,
-                "max_num_tokens": LONGEST_PROMPT,
-            },
-        )
+    @abstractmethod
+    def places(self) -> int:
+        """How many requests it runs at a time."""
 
-    def _build(self, name: str, config: Mapping[str, Any]) -> EngineDirectory:
-        folder = self.directory / name
-        archive = Path(self._given) if self._given and name == "short" else folder / "engine.tar"
-        if not (folder / "engine").is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            if not archive.is_file():
-                self._make(folder, config, archive)
-            with archive.open("rb") as stream:
-                extract_archive(stream, folder / "engine", check=lambda _: None, max_bytes=_MOST_BYTES)
-        return EngineDirectory(folder / "engine")
-
-    def _make(self, folder: Path, config: Mapping[str, Any], archive: Path) -> None:
-        if not (self.python.parent.parent / "examples").is_dir():
-            raise Skip("TensorRT-LLM's examples are not here: engines are built in the builder's image")
-        (folder / "config.yaml").write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-        command = [*COMMAND, "build", str(folder / "config.yaml"), "-o", str(archive)]
-        with (folder / "build.log").open("w", encoding="utf-8") as log:
-            status = subprocess.run(command, cwd=PROJECT_ROOT, stdout=log, stderr=log, check=False).returncode
-        if status:
-            said = (folder / "build.log").read_text(encoding="utf-8", errors="replace")
-            raise Unable(str(_last_error(said) or _last_line(said)))
+    @abstractmethod
+    def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
+        """What `count` tokens follow each prompt, by somebody else than our engine process."""
 
     def variant(self, name: str, engine: EngineDirectory, change: Callable[[Path], None]) -> Path:
         """A changed copy of an engine. Its files are links: `change` writes others in their place."""
         copy = self.directory / "variants" / name
         if name not in self._variants:
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(engine.path, copy, copy_function=_linked)
+            shutil.copytree(engine.path, copy, copy_function=linked)
             change(copy)
             self._variants.add(name)
         return copy
@@ -146,7 +120,7 @@ class Bench:
         engine: Path | None = None,
         arguments: Mapping[str, object] | None = None,
     ) -> Server:
-        """The server of an engine (the short form's) with these server arguments, ready.
+        """The server of an engine (the usual one) with these server arguments, ready.
 
         The one that was asked for before is ended when this is another.
         """
@@ -154,7 +128,7 @@ class Bench:
             _ = Layout.current().tritonserver
         except PartNotInstalled:
             raise Skip("Triton is not here: engines are served in a runner's image") from None
-        place = engine or self.short.path
+        place = engine or self.engine.path
         wanted = (place, tuple((arguments or {}).items()))
         if self._server is None or self._server[0] != wanted or not self._server[1].is_alive:
             self.end_server()
@@ -174,13 +148,14 @@ class Bench:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's, as the runner reads it."""
-        return Tokenizer.load(self.short.tokenizer_files)
+        return Tokenizer.load(self.engine.tokenizer_files)
 
 
-def _linked(source: str, target: str) -> None:
+def linked(source: str | Path, target: str | Path) -> None:
+    """Have the same file in another place; a copy of it on another file system."""
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:
         shutil.copy2(source, target)
 
 
@@ -190,10 +165,7 @@ def replace(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _last_error(text: str) -> CogTritonError | None:
-    return next((error for line in reversed(text.splitlines()) if (error := from_text(line))), None)
-
-
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """The last one that says something."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import CogTritonError
 
@@ -39,13 +39,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assumption of ours about TensorRT-LLM, and how it is looked at."""
+    """One assumption of ours about an engine, and how it is looked at."""
 
     name: str
     assumes: str
     source: str
-    """Where the assumption comes from: a file of TensorRT-LLM's sources, or of another project's."""
-    look: Callable[[Bench], Outcome]
+    """Where the assumption comes from: a file of the engine's sources, or of another project's."""
+    look: Callable[[Any], Outcome]
+    """Takes the bench of its engine."""
 
 
 @dataclass(frozen=True, slots=True)

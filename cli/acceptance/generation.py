@@ -1,4 +1,6 @@
-"""Tokens: those of the checkpoint, each once, until an end; and cancelled when nobody wants them."""
+"""What is looked at in the same way for every engine: the tokens that it writes, each once, until an end; and
+that it forgets what nobody wants.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from .bench import replace
-from .building import config_of
-from .check import Check, Outcome, Skip, Unable
+from .check import Outcome, Skip, Unable
+from .server import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,33 +24,34 @@ if TYPE_CHECKING:
 
 PROMPTS = ("Once upon a time,", "Tell me a story about a lion.\n", "One rainy morning, the owl")
 _TOKENS = 16
-_SURE = 0.5  # a lead of logits that the rounding of 16 bits does not turn
+SURE = 0.5
+"""A lead of logits that the rounding of 16 bits does not turn."""
 _LONG = 200
+_MORE = 3  # so many tokens after an end id a text goes on
 _MOST_STREAMS = 64
 
 
 class Reference(NamedTuple):
-    """What a prompt leads to by the checkpoint itself, as far as that is sure."""
+    """What a prompt leads to by somebody else than our engine process, as far as that is sure."""
 
     prompt: list[int]
     tokens: list[int]
 
 
 @cache
-def references(bench: Bench) -> list[Reference]:
-    """Of PROMPTS, by transformers in float32, in TensorRT-LLM's environment."""
+def references(bench: Bench, sure: float | None = None) -> list[Reference]:
+    """Of PROMPTS; `sure` takes the place of the bench's."""
+    wanted = bench.sure if sure is None else sure
     tokenizer = bench.tokenizer
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
-    asked = [",".join(map(str, ids)) for ids in prompts]
     kept = bench.directory / "references.json"
     if not kept.is_file():
-        answers = bench.ask_inside("reference", str(bench.model), str(_TOKENS), *asked)
-        kept.write_text(json.dumps(answers), encoding="utf-8")
+        kept.write_text(json.dumps(bench.likeliest(prompts, _TOKENS)), encoding="utf-8")
     answers = json.loads(kept.read_text(encoding="utf-8"))
     found = []
     for prompt, answer in zip(prompts, answers, strict=True):
         pairs = takewhile(
-            lambda pair: pair[1] >= _SURE and pair[0] not in tokenizer.end_ids,
+            lambda pair: pair[1] >= wanted and pair[0] not in tokenizer.end_ids,
             zip(answer["tokens"], answer["margins"], strict=True),
         )
         found.append(Reference(prompt, [token for token, _ in pairs]))
@@ -60,10 +63,10 @@ def text_of(bench: Bench, tokens: Sequence[int]) -> str:
     return bench.tokenizer.decode(tokens)
 
 
-def greedy_texts(bench: Bench, server: Server) -> Outcome:
+def greedy_texts(bench: Bench, server: Server, sure: float | None = None) -> Outcome:
     """What a server writes against the references."""
     expected, found = [], []
-    for prompt, reference in zip(PROMPTS, references(bench), strict=True):
+    for prompt, reference in zip(PROMPTS, references(bench, sure), strict=True):
         text = server.complete(reference.prompt, _TOKENS).text
         bench.texts.setdefault(prompt, text)
         wanted = text_of(bench, reference.tokens)
@@ -72,11 +75,13 @@ def greedy_texts(bench: Bench, server: Server) -> Outcome:
     return Outcome(repr(expected), repr(found))
 
 
-def _greedy(bench: Bench) -> Outcome:
+def greedy(bench: Bench) -> Outcome:
+    """The greedy texts of the usual engine."""
     return greedy_texts(bench, bench.serve())
 
 
-def _streaming(bench: Bench) -> Outcome:
+def streaming(bench: Bench) -> Outcome:
+    """Pieces of a text against the text in one answer."""
     server = bench.serve()
     whole = server.generate(PROMPTS[0], _TOKENS)
     pieces = [piece for piece in server.stream(PROMPTS[0], _TOKENS) if piece]
@@ -84,9 +89,9 @@ def _streaming(bench: Bench) -> Outcome:
     return Outcome(f"{whole!r} in pieces", f"{''.join(pieces)!r} {kind}")
 
 
-def _cancel(bench: Bench) -> Outcome:
+def cancel(bench: Bench) -> Outcome:
     """With a full batch of long requests the next one waits, unless they were cancelled."""
-    places = config_of(bench.short)["build_config"]["max_batch_size"]
+    places = bench.places
     if places > _MOST_STREAMS:
         raise Skip(f"the engine takes {places} requests at a time")
     server, prompt = bench.serve(), references(bench)[0].prompt
@@ -129,41 +134,38 @@ def _ending(bench: Bench, *, alone: bool) -> _End:
     def change(engine: Path) -> None:
         replace(engine / "tokenizer/generation_config.json", json.dumps({"eos_token_id": ids}).encode())
 
-    variant = bench.variant("end-alone" if alone else "end-besides", bench.short, change)
+    variant = bench.variant("end-alone" if alone else "end-besides", bench.engine, change)
     return _End(bench.serve(variant), reference, place)
 
 
-def _ends_before(bench: Bench, end: _End) -> Outcome:
+def ends_before(bench: Bench, *, alone: bool) -> Outcome:
+    """A text against the reference up to an end id, which is `alone` or besides those of the tokenizer."""
+    end = _ending(bench, alone=alone)
     answer = end.server.complete(end.reference.prompt, _TOKENS)
     wanted = text_of(bench, end.reference.tokens[: end.place])
     return Outcome(f"{wanted!r}, stop", f"{answer.text!r}, {answer.reason}")
 
 
-def _end_id(bench: Bench) -> Outcome:
-    return _ends_before(bench, _ending(bench, alone=True))
-
-
-def _other_end_id(bench: Bench) -> Outcome:
-    return _ends_before(bench, _ending(bench, alone=False))
-
-
-def _min_tokens(bench: Bench) -> Outcome:
-    end = _ending(bench, alone=True)
-    least = end.place + 3
+def min_tokens(bench: Bench, *, alone: bool) -> Outcome:
+    """How many tokens there are where fewer than the minimum stand before an end id."""
+    end = _ending(bench, alone=alone)
+    least = end.place + _MORE
     tokens = end.server.complete(end.reference.prompt, _TOKENS, min_tokens=least).tokens
     expected = f"at least {least} tokens"
     return Outcome(expected, expected if tokens >= least else f"{tokens} tokens")
 
 
-def _min_tokens_of_other(bench: Bench) -> Outcome:
+def written_before_minimum(bench: Bench) -> Outcome:
+    """The text up to the minimum, where another end id than the tokenizer's stands before it."""
     end = _ending(bench, alone=False)
-    least = end.place + 3
+    least = end.place + _MORE
     text = end.server.complete(end.reference.prompt, _TOKENS, min_tokens=least).text
     wanted = text_of(bench, end.reference.tokens[:least])
     return Outcome(repr(wanted), repr(text[: len(wanted)]))
 
 
-def _stop(bench: Bench) -> Outcome:
+def stop_word(bench: Bench) -> Outcome:
+    """A text with its last word as a stop word."""
     server, reference = bench.serve(), references(bench)[0]
     text = text_of(bench, reference.tokens)
     word = text.split()[-1]
@@ -173,50 +175,24 @@ def _stop(bench: Bench) -> Outcome:
     )
 
 
-_LLM_REQUEST = "cpp/tensorrt_llm/batch_manager/llmRequest.cpp: createResult"
+def longest_prompt(bench: Bench, longest: int) -> Outcome:
+    """A prompt at the limit, and one more."""
+    server = bench.serve()
 
-CHECKS = (
-    Check(
-        "greedy",
-        "without top_k and top_p the likeliest token is taken: the text is that of the checkpoint",
-        "cpp/tensorrt_llm/kernels/samplingTopKKernels.cu",
-        _greedy,
-    ),
-    Check(
-        "streaming",
-        "streaming gives each token once, and one answer gives them all; neither holds the prompt",
-        _LLM_REQUEST,
-        _streaming,
-    ),
-    Check(
-        "cancel",
-        "cancel_request ends a request at its next step",
-        "cpp/tensorrt_llm/executor/executorImpl.cpp: terminateCancelledRequests",
-        _cancel,
-    ),
-    Check(
-        "end id",
-        "the end id ends a text and is not in the output",
-        "cpp/tensorrt_llm/kernels/stopCriteriaKernels.cu, samplingTopKKernels.cu",
-        _end_id,
-    ),
-    Check(
-        "min_tokens",
-        "the minimum-length penalty keeps end_id from being chosen",
-        "cpp/tensorrt_llm/kernels/penaltyKernels.cu: minLength",
-        _min_tokens,
-    ),
-    Check(
-        "another end id",
-        "a stop word of one token ends with STOP_WORDS, and stays in the output",
-        "cpp/tensorrt_llm/kernels/stopCriteriaKernels.cu",
-        _other_end_id,
-    ),
-    Check(
-        "min_tokens of another end id",
-        "a token that is neither end_id nor a stop word is written, also where we end at it later",
-        "cpp/tensorrt_llm/kernels/penaltyKernels.cu masks end_id alone",
-        _min_tokens_of_other,
-    ),
-    Check("stop word", "a text ends before a stop word", _LLM_REQUEST, _stop),
-)
+    def said(length: int) -> str:
+        try:
+            server.complete(prompt_of(bench, length), 1)
+        except Refused as error:
+            return str(error).partition(" ")[0]
+        return "taken"
+
+    return Outcome(
+        f"{longest}: taken, {longest + 1}: E1002",
+        f"{longest}: {said(longest)}, {longest + 1}: {said(longest + 1)}",
+    )
+
+
+def prompt_of(bench: Bench, length: int) -> list[int]:
+    """A prompt of so many tokens."""
+    tokens = references(bench)[0].prompt
+    return (tokens * (length // len(tokens) + 1))[:length]

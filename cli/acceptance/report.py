@@ -64,6 +64,7 @@ def document(results: Sequence[Result], bench: Bench) -> dict[str, Any]:
     """For programs, and for --against."""
     return {
         "cog_triton": VERSION,
+        "engine": bench.kind,
         "machine": platform.platform(),
         "gpus": bench.gpus,
         "model": str(bench.model),
@@ -86,7 +87,7 @@ def document(results: Sequence[Result], bench: Bench) -> dict[str, Any]:
 def page(results: Sequence[Result], bench: Bench) -> str:
     """For an issue: what failed first, with the assumption that failed."""
     lines = [
-        f"# Acceptance of TensorRT-LLM by cog-triton {VERSION}",
+        f"# Acceptance of {bench.title} by cog-triton {VERSION}",
         "",
         f"{platform.platform()}, {bench.gpus} GPUs, model {bench.model}: {_summary(results)}",
     ]

@@ -3,10 +3,10 @@
     python3 -m oci.layer SPEC RECORD
 
 SPEC is JSON: {"name", "steps" (see steps.py), "attributes" (see tar.py), "packages", "own"}. Packages say
-what is in it: [{"type", "name", "version", "file", "sha256", "path"}], with "commit" in the place of the file and its
-hash where a repository holds it; `own` is what we made ourselves, or null: {"name", "version"}. RECORD is SPEC with "digest", "size" (bytes, compressed), "diff_id" and "tar_size"
-(of the plain tar), "unpacked" (bytes of all files) and "pruned" (see steps.py) of the layer, and packages
-as facts.py describes them.
+what is in it: [{"type", "name", "version", "file", "sha256", "path"}], with "commit" in the place of file and
+sha256 where it comes from a repository; `own` is what we made ourselves, or null: {"name", "version"}. RECORD
+is SPEC with "digest", "size" (bytes, compressed), "diff_id" and "tar_size" (of the plain tar), "unpacked"
+(bytes of all files) and "pruned" (see steps.py) of the layer, and packages as facts.py describes them.
 """
 
 from __future__ import annotations

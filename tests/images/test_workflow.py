@@ -43,6 +43,7 @@ WHEELS = {
     "tensorrt-cu13-libs": "tensorrt_cu13_libs-10.14.1.48-py2.py3-none-manylinux_2_28_x86_64.whl",
 }
 
+
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.acceptance import CHECKS
-from cli.acceptance.bench import Bench
 from cli.acceptance.check import Check, Outcome, Skip, Status, Unable
 from cli.acceptance.report import acceptance
+from cli.acceptance.tensorrt_llm.bench import TensorRTLLMBench
 from cli.main import app
 from shared.errors import PartNotInstalled
 
@@ -34,7 +34,7 @@ MADE = (
 
 @pytest.fixture
 def bench(tmp_path):
-    return Bench(tmp_path, tmp_path)
+    return TensorRTLLMBench(tmp_path, tmp_path)
 
 
 def test_each_check_ends_by_itself(bench, capsys):
@@ -62,9 +62,10 @@ def test_a_failure_names_the_assumption_and_its_source(bench, capsys, tmp_path):
     assert "| two lines \\| more |" in table
 
 
-def test_every_check_has_a_name_of_its_own_an_assumption_and_a_source():
-    assert max(Counter(check.name for check in CHECKS).values()) == 1
-    assert all(check.assumes and check.source for check in CHECKS)
+@pytest.mark.parametrize("engine", CHECKS)
+def test_every_check_has_a_name_of_its_own_an_assumption_and_a_source(engine):
+    assert max(Counter(check.name for check in CHECKS[engine]).values()) == 1
+    assert all(check.assumes and check.source for check in CHECKS[engine])
 
 
 def test_a_check_that_there_is_not_is_refused():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .check import Check, Outcome
+from cli.acceptance.check import Check, Outcome
 
 if TYPE_CHECKING:
-    from .bench import Bench
+    from .bench import TensorRTLLMBench
 
 VERSION = "1.2.1"
 
@@ -16,26 +16,26 @@ def _listed(problems: list[str], none: str) -> Outcome:
     return Outcome(none, "; ".join(problems) or none)
 
 
-def _import(bench: Bench) -> Outcome:
+def _import(bench: TensorRTLLMBench) -> Outcome:
     return Outcome(VERSION, bench.ask_inside("versions")["tensorrt_llm"])
 
 
-def _tensorrt(bench: Bench) -> Outcome:
+def _tensorrt(bench: TensorRTLLMBench) -> Outcome:
     expected = "a version, by the distribution tensorrt_cu13"
     found = bench.ask_inside("versions")["tensorrt_cu13"]
     return Outcome(expected, expected if found[:1].isdigit() else found)
 
 
-def _parameters(bench: Bench) -> Outcome:
+def _parameters(bench: TensorRTLLMBench) -> Outcome:
     return _listed(bench.ask_inside("parameters"), "all are taken")
 
 
-def _refusals(bench: Bench) -> Outcome:
+def _refusals(bench: TensorRTLLMBench) -> Outcome:
     taken = bench.ask_inside("refusals")
     return Outcome("all are refused", f"taken: {', '.join(taken)}" if taken else "all are refused")
 
 
-def _libraries(bench: Bench) -> Outcome:
+def _libraries(bench: TensorRTLLMBench) -> Outcome:
     return _listed(bench.ask_inside("libraries"), "all are loaded")
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .check import Check, Outcome, Skip
+from cli.acceptance.check import Check, Outcome, Skip
+
+from .built import config_of
 
 if TYPE_CHECKING:
-    from shared.artifact import EngineDirectory
-
-    from .bench import Bench
+    from .bench import TensorRTLLMBench
 
 _GROUP = 128  # weights that share a scale
 # What the runner reads of an engine's config.json.
@@ -20,14 +19,8 @@ _READ = {
 }
 
 
-def config_of(engine: EngineDirectory) -> dict[str, Any]:
-    """The config.json that trtllm-build wrote."""
-    content: dict[str, Any] = json.loads((engine.path / "engine/config.json").read_bytes())
-    return content
-
-
-def _short_form(bench: Bench) -> Outcome:
-    config = config_of(bench.short)
+def _short_form(bench: TensorRTLLMBench) -> Outcome:
+    config = config_of(bench.engine)
     missing = [
         f"{section}.{key}"
         for section, keys in _READ.items()
@@ -40,8 +33,8 @@ def _short_form(bench: Bench) -> Outcome:
     return Outcome(expected, f"config.json without {', '.join(missing)}" if missing else expected)
 
 
-def _awq(bench: Bench) -> Outcome:
-    sizes = config_of(bench.short)["pretrained_config"]
+def _awq(bench: TensorRTLLMBench) -> Outcome:
+    sizes = config_of(bench.engine)["pretrained_config"]
     for name in ("hidden_size", "intermediate_size"):
         if sizes[name] % _GROUP:
             raise Skip(f"{name} is {sizes[name]}, no multiple of {_GROUP}: name another model")

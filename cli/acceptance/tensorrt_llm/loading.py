@@ -6,20 +6,20 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
-from .bench import replace
-from .check import Check, Outcome, Skip, Unable
+from cli.acceptance.bench import replace
+from cli.acceptance.check import Check, Outcome, Skip, Unable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .bench import Bench
+    from .bench import TensorRTLLMBench
 
 _OTHER = "10.13.0.35"
 _EXPECTED = "E2502 EngineOfAnotherVersion"
 _HEADER_BYTES = 64
 
 
-def _refused(bench: Bench, engine: Path) -> Outcome:
+def _refused(bench: TensorRTLLMBench, engine: Path) -> Outcome:
     try:
         bench.serve(engine)
     except Unable as reason:
@@ -28,26 +28,26 @@ def _refused(bench: Bench, engine: Path) -> Outcome:
     return Outcome(_EXPECTED, "it is served")
 
 
-def _other_version(bench: Bench) -> Outcome:
-    if bench.short.manifest is None:
+def _other_version(bench: TensorRTLLMBench) -> Outcome:
+    if bench.engine.manifest is None:
         raise Skip("the engine has no manifest")
 
     def change(engine: Path) -> None:
         manifest = json.loads((engine / "manifest.json").read_bytes()) | {"tensorrt_version": _OTHER}
         replace(engine / "manifest.json", json.dumps(manifest).encode())
 
-    return _refused(bench, bench.variant("other-version", bench.short, change))
+    return _refused(bench, bench.variant("other-version", bench.engine, change))
 
 
-def _other_plan(bench: Bench) -> Outcome:
+def _other_plan(bench: TensorRTLLMBench) -> Outcome:
     def change(engine: Path) -> None:
         plan = engine / "engine/rank0.engine"
         plan.unlink()
-        shutil.copyfile(bench.short.path / "engine" / plan.name, plan)
+        shutil.copyfile(bench.engine.path / "engine" / plan.name, plan)
         with plan.open("r+b") as file:
             file.write(bytes(_HEADER_BYTES))
 
-    return _refused(bench, bench.variant("other-plan", bench.short, change))
+    return _refused(bench, bench.variant("other-plan", bench.engine, change))
 
 
 CHECKS = (

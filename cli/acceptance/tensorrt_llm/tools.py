@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from builder.engines.tensorrt_llm.scripts import QUANTIZE, converter
 from builder.engines.tensorrt_llm.tables import Table, table
-
-from .check import Check, Outcome, Skip, Unable
+from cli.acceptance.check import Check, Outcome, Skip, Unable
 
 if TYPE_CHECKING:
-    from .bench import Bench
+    from .bench import TensorRTLLMBench
 
 # Where argparse begins the help of an argument: `  -h, --help`, `  --name NAME, --alias NAME`.
 _OPTIONS = re.compile(r"^ {1,8}(-.*)$", re.MULTILINE)
@@ -20,7 +19,7 @@ _NAME = re.compile(r"(?:^|[\s,])--([A-Za-z][\w-]*)")
 _ALWAYS = {"help"}
 
 
-def _help(script: str | None, known: Table, bench: Bench) -> Outcome:
+def _help(script: str | None, known: Table, bench: TensorRTLLMBench) -> Outcome:
     program = bench.python.with_name("trtllm-build")
     if script:
         program = bench.python.parent.parent / "examples" / script

@@ -1,0 +1,18 @@
+"""TensorRT-LLM: built, loaded and served. Its sources were read; nothing was known from a GPU at first."""
+
+from __future__ import annotations
+
+from cli.acceptance import other_image
+
+from . import building, environment, generation, lengths, loading, ranks, tools
+
+CHECKS = (
+    *environment.CHECKS,
+    *tools.CHECKS,
+    *building.CHECKS,
+    *generation.CHECKS,
+    *lengths.CHECKS,
+    *loading.CHECKS,
+    *ranks.CHECKS,
+    *other_image.CHECKS,
+)

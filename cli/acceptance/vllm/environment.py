@@ -1,0 +1,59 @@
+"""vLLM itself: what is imported, what it sees of the machine, and the libraries it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.acceptance.check import Check, Outcome, Skip
+
+if TYPE_CHECKING:
+    from .bench import VLLMBench
+
+VERSION = "0.26.0"
+
+
+def _import(bench: VLLMBench) -> Outcome:
+    return Outcome(VERSION, bench.ask_inside("versions")["vllm"])
+
+
+def _gpus(bench: VLLMBench) -> Outcome:
+    seen = bench.ask_inside("gpus")
+    if not seen["cuda"] or not bench.gpus:
+        raise Skip("this PyTorch is for CPUs" if not seen["cuda"] else "the driver tells of no GPU")
+    return Outcome(f"{bench.gpus} GPUs", f"{seen['gpus']} GPUs")
+
+
+def _interface(bench: VLLMBench) -> Outcome:
+    return Outcome("all is there", "; ".join(bench.ask_inside("interface")) or "all is there")
+
+
+def _libraries(bench: VLLMBench) -> Outcome:
+    return Outcome("all are loaded", "; ".join(bench.ask_inside("libraries")) or "all are loaded")
+
+
+CHECKS = (
+    Check(
+        "import",
+        f"vllm can be imported, and is of {VERSION}",
+        "requirements/engine-vllm.txt",
+        _import,
+    ),
+    Check(
+        "GPU and driver",
+        "PyTorch sees as many GPUs as the driver tells of",
+        "torch 2.11.0 is built for CUDA 13, which needs a driver of 580 or newer",
+        _gpus,
+    ),
+    Check(
+        "interface",
+        "the engine core's client, its requests and its outputs have what the engine uses of them",
+        "vllm/v1/engine/core_client.py, vllm/v1/engine/__init__.py, vllm/sampling_params.py",
+        _interface,
+    ),
+    Check(
+        "libraries",
+        "every shared library of the package can be loaded",
+        "the wheel's libraries need PyTorch's and CUDA's, of which pruning leaves out some",
+        _libraries,
+    ),
+)

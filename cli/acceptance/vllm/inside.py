@@ -1,0 +1,117 @@
+"""What is asked inside vLLM's environment: run by its interpreter, prints one line of JSON.
+
+    python -P inside.py versions|gpus|interface|libraries
+    python -P inside.py max_model_len ENGINE_DIR
+    python -P inside.py reference ENGINE_DIR COUNT ID,ID,... ...
+
+Besides the standard library it imports vLLM and PyTorch, and of ours what the engine process does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from runner.engines.vllm.environment import vllm_environment
+from runner.engines.vllm.settings import engine_arguments
+
+_ATTRIBUTES = {
+    "vllm.v1.engine.core_client:SyncMPClient": "add_request abort_requests shutdown",
+    "vllm.v1.engine:EngineCoreOutput": "request_id new_token_ids finish_reason stop_reason new_logprobs",
+    "vllm.v1.engine:EngineCoreOutputs": "outputs scheduler_stats",
+    "vllm.v1.engine:FinishReason": "STOP LENGTH ABORT ERROR",
+    "vllm.v1.metrics.stats:SchedulerStats": "num_running_reqs num_waiting_reqs kv_cache_usage",
+    "vllm.usage.usage_lib:UsageContext": "OPENAI_API_SERVER",
+    "vllm.v1.executor.abstract:Executor": "get_class",
+    "vllm.engine.arg_utils:EngineArgs": "create_engine_config",
+}
+_CLIENT = {"multiprocess_mode", "asyncio_mode", "vllm_config", "executor_class", "log_stats"}
+
+
+def versions() -> dict[str, str]:
+    """Of what is imported."""
+    return {name: import_module(name).__version__ for name in ("vllm", "torch", "transformers")}
+
+
+def gpus() -> dict[str, Any]:
+    """What PyTorch sees."""
+    torch = import_module("torch")
+    return {"gpus": torch.cuda.device_count(), "cuda": torch.version.cuda or ""}
+
+
+def interface() -> list[str]:
+    """What vLLM lacks of what the engine uses; nothing when all is well."""
+    problems = []
+    for place, names in _ATTRIBUTES.items():
+        module, _, name = place.partition(":")
+        there = getattr(import_module(module), name)
+        known = {*dir(there), *getattr(there, "__annotations__", ())}
+        problems += [f"{name} has no {one}" for one in names.split() if one not in known]
+    client = import_module("vllm.v1.engine.core_client").EngineCoreClient
+    missing = _CLIENT - inspect.signature(client.make_client).parameters.keys()
+    problems += [f"make_client takes no {name}" for name in sorted(missing)]
+    from runner.engines.vllm.requests import core_request
+    from runner.protocol.engine import Limits, Request, SamplingParameters
+
+    sampling = SamplingParameters(4, 0.5, 0.5, 3, 7, None, 1.1, 0.1, 0.1, 0.1)
+    request = Request(1, [1, 2], 3, stop_words=[[3]], bad_words=[[4]], sampling=sampling)
+    try:
+        core_request(request, Limits(sequence=9, prompt=8, vocabulary=9), 0)
+    except Exception as error:
+        problems.append(f"a request: {type(error).__name__}: {str(error).splitlines()[0]}")
+    return problems
+
+
+def libraries() -> list[str]:
+    """The shared libraries of vLLM that cannot be loaded, and why."""
+    import_module("torch")
+    folder = Path(import_module("vllm").__file__ or "").parent
+    problems = []
+    for library in sorted(folder.rglob("*.so")):
+        try:
+            ctypes.CDLL(str(library))
+        except OSError as error:
+            problems.append(f"{library.name}: {error}")
+    return problems
+
+
+def max_model_len(engine_dir: str) -> int:
+    """The longest sequence, prompt and answer, that an engine takes."""
+    with vllm_environment():
+        arguments = import_module("vllm.engine.arg_utils").EngineArgs(**engine_arguments(Path(engine_dir)))
+        longest: int = arguments.create_engine_config().model_config.max_model_len
+    return longest
+
+
+def reference(engine_dir: str, count: str, *prompts: str) -> list[dict[str, list[float]]]:
+    """The tokens of vLLM's LLM class, prompt by prompt, and by how much each was likelier than the next."""
+    with vllm_environment():
+        vllm = import_module("vllm")
+        llm = vllm.LLM(**engine_arguments(Path(engine_dir)))
+        sampling = vllm.SamplingParams(
+            temperature=0, max_tokens=int(count), detokenize=False, ignore_eos=True, logprobs=2
+        )
+        answers = []
+        for prompt in prompts:
+            asked = {"prompt_token_ids": [int(token) for token in prompt.split(",")]}
+            (output,) = llm.generate([asked], sampling, use_tqdm=False)
+            written = output.outputs[0]
+            margins = []
+            for choices in written.logprobs:
+                first, second = sorted((choice.logprob for choice in choices.values()), reverse=True)[:2]
+                margins.append(first - second)
+            answers.append({"tokens": list(written.token_ids), "margins": margins})
+    return answers
+
+
+if __name__ == "__main__":
+    told = globals()[sys.argv[1]](*sys.argv[2:])
+    sys.stdout.write(f"\n{json.dumps(told)}\n")
+    sys.stdout.flush()
+    os._exit(0)  # vLLM says good-bye on stdout

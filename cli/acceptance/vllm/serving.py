@@ -1,0 +1,68 @@
+"""Tokens: those of vLLM's own front end, each once, until an end; and cancelled when nobody wants them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cli.acceptance.check import Check, Outcome
+from cli.acceptance.generation import (
+    cancel,
+    ends_before,
+    greedy,
+    longest_prompt,
+    min_tokens,
+    stop_word,
+    streaming,
+)
+
+if TYPE_CHECKING:
+    from .bench import VLLMBench
+
+
+def _longest_prompt(bench: VLLMBench) -> Outcome:
+    bench.end_server()  # vLLM is asked for the limit, and looks at the GPU for it
+    return longest_prompt(bench, bench.max_model_len - 1)
+
+
+_SCHEDULER = "vllm/v1/core/sched/utils.py: check_stop"
+
+CHECKS = (
+    Check(
+        "two end ids",
+        "each id in stop_token_ids ends a text; it is the last new token, which we leave out",
+        _SCHEDULER,
+        partial(ends_before, alone=False),
+    ),
+    Check(
+        "min_tokens of two end ids",
+        "until min_tokens no id in stop_token_ids is chosen",
+        "vllm/v1/sample/logits_processor/builtin.py: MinTokensLogitsProcessor",
+        partial(min_tokens, alone=False),
+    ),
+    Check(
+        "greedy",
+        "the engine core writes the tokens of vLLM's LLM class with the same arguments",
+        "vllm/v1/engine/core.py; vllm/entrypoints/llm.py",
+        greedy,
+    ),
+    Check(
+        "streaming",
+        "an output holds what is new since the last one",
+        "vllm/v1/engine/__init__.py: EngineCoreOutput",
+        streaming,
+    ),
+    Check(
+        "cancel",
+        "abort_requests ends a request at once, and no output follows",
+        "vllm/v1/engine/core.py: abort_requests",
+        cancel,
+    ),
+    Check("stop word", "a text ends before a stop word, which is matched by us", _SCHEDULER, stop_word),
+    Check(
+        "longest prompt",
+        "a prompt leaves room for one token; one that does not ends the core, and is refused before",
+        "vllm/v1/engine/input_processor.py, which is not on our way",
+        _longest_prompt,
+    ),
+)
