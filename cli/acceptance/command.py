@@ -84,7 +84,8 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _fetched(model: str, work_dir: Path) -> Path:
-    """The folder of a model, fetched as a build does it."""
+    """The folder of a model, fetched as a build does it; a relative path counts from here."""
+    model = str(Path(model).resolve()) if Path(model).is_dir() else model
     build = Build(work_dir, work_dir / "engine.tar", os.environ.get("HF_TOKEN"))
     with stderr_progress().step("model") as progress:
         Download(model).run(build, progress)

@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 from cli.acceptance import CHECKS
 from cli.acceptance.server import COMMAND
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.driver import stand_in_driver
 from tests.support.processes import MARK, wait_gone
 from tests.support.tensorrt_llm.environments import install_all
 from tests.support.tensorrt_llm.faults import FILE
@@ -84,21 +85,6 @@ def stand_in_libpython(directory: Path) -> None:
             shutil.copyfile(_ctypes.__file__, directory / one)
 
 
-def stand_in_gpus(directory: Path) -> None:
-    """The driver's library, and the limit of locked memory that several GPUs need."""
-    zig = directory / "zig"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Layout.current().home / "zig"),
-        "ZIG_LOCAL_CACHE_DIR": str(zig),
-        "ZIG_GLOBAL_CACHE_DIR": str(zig),
-    }
-    for source, library in (("nvml.c", "libnvidia-ml.so.1"), ("limits.c", "limits.so")):
-        command = [sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-o", library]
-        path = str(SUPPORT / "nvml_stand_in" / source)
-        subprocess.run([*command, path], cwd=directory, env=environment, check=True)
-
-
 class Machine:
     """One with two GPUs and TensorRT-LLM, as far as the stand-ins go."""
 
@@ -110,7 +96,7 @@ class Machine:
         (self.environment / "broken/libbroken.so").write_text("no library")
         self.libraries = directory / "libraries"
         stand_in_libpython(self.libraries)
-        stand_in_gpus(self.libraries)
+        stand_in_driver(self.libraries)
         self.model = padded_model(directory / "model")
         self.work_dir = directory / "work"
         self.report = directory / "report.md"

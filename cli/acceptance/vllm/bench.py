@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cli.acceptance.bench import Bench, linked
+from cli.acceptance.generation import references
 from shared import VERSION
 from shared.artifact import EngineDirectory, Manifest
 
@@ -45,6 +46,7 @@ class VLLMBench(Bench):
         """`arguments` are further engine arguments."""
         super().__init__(model, directory, other)
         self._arguments = _ARGUMENTS | dict(arguments or {})
+        self._longest = directory / "max_model_len"
 
     @cached_property
     def engine(self) -> EngineDirectory:
@@ -60,17 +62,19 @@ class VLLMBench(Bench):
     def places(self) -> int:
         return int(self._arguments["max_num_seqs"])
 
-    @cached_property
+    @property
     def max_model_len(self) -> int:
         """The longest sequence, by vLLM itself."""
-        longest: int = self.ask_inside("max_model_len", str(self.engine.path))
-        return longest
+        references(self)
+        return int(self._longest.read_text(encoding="utf-8"))
 
     def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
         """Of vLLM's own LLM class, with the same engine arguments."""
         self.end_server()  # which holds the GPU's memory
         asked = [",".join(map(str, prompt)) for prompt in prompts]
-        answers: list[Likeliest] = self.ask_inside("reference", str(self.engine.path), str(count), *asked)
+        told = self.ask_inside("reference", str(self.engine.path), str(count), *asked)
+        self._longest.write_text(str(told["max_model_len"]), encoding="utf-8")
+        answers: list[Likeliest] = told["answers"]
         return answers
 
     def written(self, name: str, **config: Any) -> EngineDirectory:

@@ -1,7 +1,6 @@
 """What is asked inside vLLM's environment: run by its interpreter, prints one line of JSON.
 
     python -P inside.py versions|gpus|interface|libraries
-    python -P inside.py max_model_len ENGINE_DIR
     python -P inside.py reference ENGINE_DIR COUNT ID,ID,... ...
 
 Besides the standard library it imports vLLM and PyTorch, and of ours what the engine process does.
@@ -10,6 +9,7 @@ Besides the standard library it imports vLLM and PyTorch, and of ours what the e
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import inspect
 import json
 import os
@@ -71,26 +71,32 @@ def interface() -> list[str]:
 def libraries() -> list[str]:
     """The shared libraries of vLLM that cannot be loaded, and why."""
     import_module("torch")
-    folder = Path(import_module("vllm").__file__ or "").parent
-    problems = []
-    for library in sorted(folder.rglob("*.so")):
+    spec = importlib.util.find_spec("vllm")
+    folder = Path((spec and spec.origin) or "").parent
+    return [problem for path in sorted(folder.rglob("*.so")) if (problem := _not_loaded(path))]
+
+
+def _not_loaded(library: Path) -> str:
+    """Why it cannot be loaded, by a process of its own: some register what others do, for other CPUs."""
+    read, write = os.pipe()
+    if not (child := os.fork()):
         try:
             ctypes.CDLL(str(library))
         except OSError as error:
-            problems.append(f"{library.name}: {error}")
-    return problems
+            os.write(write, f"{library.name}: {error}".encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as said:  # noqa: PTH123 - it is no file
+        problem = said.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return problem or (f"{library.name}: it ends the process" if status else "")
 
 
-def max_model_len(engine_dir: str) -> int:
-    """The longest sequence, prompt and answer, that an engine takes."""
-    with vllm_environment():
-        arguments = import_module("vllm.engine.arg_utils").EngineArgs(**engine_arguments(Path(engine_dir)))
-        longest: int = arguments.create_engine_config().model_config.max_model_len
-    return longest
+def reference(engine_dir: str, count: str, *prompts: str) -> dict[str, Any]:
+    """The tokens of vLLM's LLM class, prompt by prompt, and by how much each was likelier than the next.
 
-
-def reference(engine_dir: str, count: str, *prompts: str) -> list[dict[str, list[float]]]:
-    """The tokens of vLLM's LLM class, prompt by prompt, and by how much each was likelier than the next."""
+    Also the longest sequence, prompt and answer, that this engine takes.
+    """
     with vllm_environment():
         vllm = import_module("vllm")
         llm = vllm.LLM(**engine_arguments(Path(engine_dir)))
@@ -107,7 +113,7 @@ def reference(engine_dir: str, count: str, *prompts: str) -> list[dict[str, list
                 first, second = sorted((choice.logprob for choice in choices.values()), reverse=True)[:2]
                 margins.append(first - second)
             answers.append({"tokens": list(written.token_ids), "margins": margins})
-    return answers
+        return {"answers": answers, "max_model_len": llm.llm_engine.model_config.max_model_len}
 
 
 if __name__ == "__main__":

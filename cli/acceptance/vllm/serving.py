@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def _longest_prompt(bench: VLLMBench) -> Outcome:
-    bench.end_server()  # vLLM is asked for the limit, and looks at the GPU for it
     return longest_prompt(bench, bench.max_model_len - 1)
 
 
