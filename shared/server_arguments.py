@@ -124,6 +124,7 @@ EFFECTIVE: Mapping[str, Effective] = {
     "max_queue_size": Effective(
         "ExecutorConfig.max_queue_size", "a number of requests; 0: without a limit", _count
     ),
+    "enable_trt_overlap": Effective("ExecutorConfig.enable_trt_overlap", _FLAG, _boolean),
     "gpu_weights_percent": Effective("ExecutorConfig.gpu_weights_percent", "a number from 0 to 1", _fraction),
     "gpu_device_ids": Effective(
         "ParallelConfig.device_ids", "the numbers of different GPUs, with commas", _devices
@@ -170,7 +171,6 @@ IGNORED: Mapping[str, str] = {
     "normalize_log_probs": _NOT_RETURNED,
     "logits_datatype": _NOT_RETURNED,
     "prompt_embedding_table_data_type": "prompt tables are not served",
-    "enable_trt_overlap": "TensorRT-LLM no longer follows it",
     "cancellation_check_period_ms": "a cancelled request is seen at its next token, or within 10 ms",
     "stats_check_period_ms": "statistics are read once in a second",
     "iter_stats_max_iterations": "only the latest iteration is read",

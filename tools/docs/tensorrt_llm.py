@@ -18,7 +18,7 @@ leads them. `WORLD_SIZE` is not needed; when it is set, it must be that number.
 | of a request | is honoured |
 |---|---|
 | top_k | up to 1024 |
-| top_p, temperature | yes; 0 is the likeliest token |
+| top_p, min_p, temperature | yes; a temperature of 0 is the likeliest token |
 | min_tokens, seed, length_penalty | yes |
 | repetition_penalty, presence_penalty, frequency_penalty | yes |
 | end ids | all of them; none is output |
@@ -59,7 +59,7 @@ config.
 The ranks are numbered by tensor parallelism first. With pipeline parallelism TensorRT-LLM makes a
 communicator of its own in which the stages are reversed: rank 0, which leads, has the last stage, and world
 rank N need not be on GPU N. Do not tell by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the
-GPUs to take, not the order of the stages.
+GPUs in the order of the stages.
 
 ## How each claim is known
 
@@ -75,7 +75,22 @@ _UNCHECKED = (
         "llmRequest.cpp: createResult",
         "stand-in",
     ),
-    ("await_responses takes a timedelta, to the millisecond", "nanobind chrono caster", "stand-in"),
+    ("await_responses takes a timedelta, and an int is an id", "nanobind chrono caster", "stand-in"),
+    (
+        "with chunked context a prompt has at most max_seq_len - 1 tokens",
+        "batch_manager/trtGptModel.h: getMaxInputLen",
+        "stand-in",
+    ),
+    (
+        "quantize.py takes the architectures named above, and says so of others",
+        "the wheel of modelopt 0.37.0: torch/export/tensorrt_llm_utils.py",
+        "stand-in",
+    ),
+    (
+        "nothing can be run after an error of CUDA: the engine process is started again",
+        "executorImpl.cpp: forwardAsync; CUDA's programming guide on sticky errors",
+        "stand-in",
+    ),
     (
         "a stop word of several tokens may match across prompt and output",
         "kernels/stopCriteriaKernels.cu",
@@ -105,6 +120,11 @@ _UNCHECKED = (
         "with pipeline parallelism the stages of the ranks are reversed, and rank 0 leads from the last one",
         "executor/executorImpl.cpp: initializeWorkers",
         "stand-in",
+    ),
+    (
+        "gpu_device_ids are those of the ranks of that communicator, stage after stage",
+        "runtime/worldConfig.cpp: WorldConfig::mpi",
+        "source alone",
     ),
     (
         "it opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",

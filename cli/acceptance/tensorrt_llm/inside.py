@@ -35,6 +35,7 @@ _VALUES: dict[str, Any] = {
     "enable_kv_cache_reuse": False,
     "enable_chunked_context": True,
     "max_queue_size": 8,
+    "enable_trt_overlap": True,
     "gpu_weights_percent": 0.25,
     "gpu_device_ids": "0,1",
     "decoding_mode": "top_k_top_p",

@@ -45,7 +45,7 @@ def executor_config(executor: ModuleType, values: dict[str, Any]) -> Any:
     if "decoding_mode" in values:
         mode = getattr(executor.DecodingMode, _MODES[values["decoding_mode"]])()
         options["decoding_config"] = executor.DecodingConfig(decoding_mode=mode)
-    for name in ("gpu_weights_percent", "max_queue_size"):
+    for name in ("gpu_weights_percent", "max_queue_size", "enable_trt_overlap"):
         if name in values:
             options[name] = values[name]
     if any(name in values for name in (*_KNOBS, *_KNOB_ATTRIBUTES)):

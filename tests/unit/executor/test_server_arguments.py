@@ -59,6 +59,7 @@ CASES = [
     ("enable_kv_cache_reuse", False, "kv_cache_config.enable_block_reuse", False),
     ("enable_chunked_context", True, "enable_chunked_context", True),
     ("max_queue_size", "0", "max_queue_size", 0),
+    ("enable_trt_overlap", "true", "enable_trt_overlap", True),
     ("gpu_weights_percent", 0.25, "gpu_weights_percent", 0.25),
     ("gpu_device_ids", "0,1", "parallel_config.device_ids", [0, 1]),
     ("decoding_mode", "top_k_top_p", "decoding_config.decoding_mode.name", "TopKTopP"),

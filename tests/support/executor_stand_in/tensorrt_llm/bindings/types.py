@@ -243,6 +243,7 @@ class ExecutorConfig:
     extended_runtime_perf_knob_config: ExtendedRuntimePerfKnobConfig = field(
         default_factory=ExtendedRuntimePerfKnobConfig
     )
+    enable_trt_overlap: bool = False
     fail_fast_on_attention_window_too_large: bool = False
 
     def __post_init__(self) -> None:
