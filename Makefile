@@ -35,7 +35,7 @@ test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 
 	@$(PYTHON) ci/setup.py --dev --vllm
 	$(run) pytest tests/vllm --timeout 600
 
-acceptance: setup ## The real TensorRT-LLM against what was assumed of it (needs a GPU; MODEL=<folder or name on the hub>)
+acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
 bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)

@@ -193,7 +193,10 @@ def generate(
 @app.command()
 def acceptance(
     model: Annotated[
-        str | None, typer.Argument(help="A small Llama: a folder, or of the hub; default: the demo's model.")
+        str | None,
+        typer.Argument(
+            help="A small Llama: a folder, or of the hub, or a config of vLLM; default: the demo's model."
+        ),
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="tensorrt_llm or vllm; default: the one that is installed.")
@@ -203,9 +206,6 @@ def acceptance(
     ] = None,
     archive: Annotated[
         str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL, instead of a build.")
-    ] = None,
-    engine_args: Annotated[
-        str | None, typer.Option(help="vLLM: further engine arguments, a JSON object.")
     ] = None,
     against: Annotated[
         Path | None, typer.Option(help="What another image printed with --json: the texts must be the same.")
@@ -220,9 +220,7 @@ def acceptance(
     """
     from cli.acceptance.command import run
 
-    raise typer.Exit(
-        run(model, work_dir, engine, archive, engine_args, against, report, only or [], as_json=as_json)
-    )
+    raise typer.Exit(run(model, work_dir, engine, archive, against, report, only or [], as_json=as_json))
 
 
 @app.command()

@@ -108,7 +108,7 @@ class Bench(ABC):
         copy = self.directory / "variants" / name
         if name not in self._variants:
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(engine.path, copy, copy_function=linked)
+            shutil.copytree(engine.path, copy, copy_function=_linked)
             change(copy)
             self._variants.add(name)
         return copy
@@ -151,11 +151,10 @@ class Bench(ABC):
         return Tokenizer.load(self.engine.tokenizer_files)
 
 
-def linked(source: str | Path, target: str | Path) -> None:
-    """Have the same file in another place; a copy of it on another file system."""
+def _linked(source: str, target: str) -> None:
     try:
-        os.link(source, target)
-    except OSError:
+        os.link(Path(source).resolve(), target)
+    except OSError:  # another file system
         shutil.copy2(source, target)
 
 

@@ -7,12 +7,14 @@ import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from builder.check.source import check_source
 from builder.sources.download import Download
 from builder.step import Build
+from shared.config import VLLMConfig
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, register_secret
 from shared.progress import stderr_progress
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from .bench import Bench
 
-_FIRST = next(iter(CHECKS))
+_CONFIGS = (".yaml", ".yml")
 
 
 def run(
@@ -35,7 +37,6 @@ def run(
     work_dir: Path | None,
     engine: str | None,
     archive: str | None,
-    engine_args: str | None,
     against: Path | None,
     report: Path | None,
     only: Sequence[str],
@@ -44,17 +45,20 @@ def run(
 ) -> int:
     """Make the checks of an engine; the exit status.
 
-    Raises E4000 where it is not installed, and E31xx for a model that cannot be had.
+    Raises E4000 where it is not installed, E30xx for a config that is not right, and E31xx for a model that
+    cannot be had.
     """
-    kind = engine or next((kind for kind in CHECKS if kind in Layout.current().available_engines()), _FIRST)
+    layout = Layout.current()
+    model = model or str(PROJECT_ROOT / "demo/model")
+    config, folder = _config(model)
+    kind = engine or (config and config.engine) or _installed(layout)
     if kind not in CHECKS:
         raise typer.BadParameter(f"there is no engine {kind!r} to look at, only {', '.join(CHECKS)}")
-    arguments = _object(engine_args)
     names = [check.name for check in CHECKS[kind]]
     for name in only:
         if name not in names:
             raise typer.BadParameter(f"there is no check {name!r}; there are {', '.join(names)}")
-    Layout.current().engine_python(kind)
+    layout.engine_python(kind)
     register_secret(os.environ.get("HF_TOKEN", ""))
     configure_logging()
     checks = [check for check in CHECKS[kind] if not only or check.name in only]
@@ -64,28 +68,35 @@ def run(
         work_dir.mkdir(parents=True, exist_ok=True)
         other = json.loads(against.read_text(encoding="utf-8")) if against else None
         work_dir = work_dir.resolve()
-        place = _fetched(model or str(PROJECT_ROOT / "demo/model"), work_dir)
+        if Path(model).is_dir():  # a relative path counts from here
+            model = str(Path(model).resolve())
         bench: Bench
         if kind == VLLMBench.kind:
-            bench = VLLMBench(place, work_dir, other, arguments)
+            config = config or VLLMConfig.model_validate({"engine": kind, "model": model})
+            bench = VLLMBench(config, work_dir, other, folder)
         else:
-            bench = TensorRTLLMBench(place, work_dir, other, archive)
+            bench = TensorRTLLMBench(_fetched(model, work_dir), work_dir, other, archive)
         return acceptance(checks, bench, as_json=as_json, report=report)
 
 
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise typer.BadParameter(f"the engine arguments are no JSON object: {text}")
-    return found
+def _config(model: str) -> tuple[VLLMConfig | None, Path | None]:
+    """The config of vLLM that is named in the place of a model, and where its paths count from."""
+    if Path(model).suffix not in _CONFIGS:
+        return None, None
+    found = check_source(model)
+    config = found.build_config()
+    if not isinstance(config, VLLMConfig):
+        raise typer.BadParameter("only a config of vLLM takes the place of a model")
+    return config, found.folder
+
+
+def _installed(layout: Layout) -> str:
+    there = layout.available_engines()
+    return next((kind for kind in CHECKS if kind in there), next(iter(CHECKS)))
 
 
 def _fetched(model: str, work_dir: Path) -> Path:
-    """The folder of a model, fetched as a build does it; a relative path counts from here."""
-    model = str(Path(model).resolve()) if Path(model).is_dir() else model
+    """The folder of a model, fetched as a build does it."""
     build = Build(work_dir, work_dir / "engine.tar", os.environ.get("HF_TOKEN"))
     with stderr_progress().step("model") as progress:
         Download(model).run(build, progress)

@@ -45,6 +45,9 @@ class Machine:
         self.libraries = directory / "libraries"
         self.libraries.mkdir()
         stand_in_driver(self.libraries)
+        self.config = directory / "config.yaml"
+        config = {"engine": "vllm", "model": str(MODEL), "max_seq_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
+        self.config.write_text(json.dumps(config))
         self.work_dir = directory / "work"
         self.report = directory / "report.md"
 
@@ -61,8 +64,7 @@ class Machine:
             "VLLM_FAULT": fault,
             MARK: mark,
         }
-        always = ["acceptance", str(MODEL), "--work-dir", str(self.work_dir), "--json"]
-        always += ["--engine-args", json.dumps(ARGUMENTS | {"max_model_len": MAX_SEQ_LEN})]
+        always = ["acceptance", str(self.config), "--work-dir", str(self.work_dir), "--json"]
         done = subprocess.run(
             [*COMMAND, *always, *arguments],
             cwd=PROJECT_ROOT,

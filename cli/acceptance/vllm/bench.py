@@ -1,23 +1,23 @@
-"""Engines of vLLM: the model's files as they are, and the engine arguments beside them."""
+"""Engines of vLLM: the model where it lies, and engine arguments."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
+import os
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.acceptance.bench import Bench, linked
+from builder.in_place import in_place
+from cli.acceptance.bench import Bench
 from cli.acceptance.generation import references
-from shared import VERSION
-from shared.artifact import EngineDirectory, Manifest
+from shared.artifact import EngineDirectory
+from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from cli.acceptance.bench import Likeliest
+    from shared.config import VLLMConfig
 
 _PLACES = 8
 _ARGUMENTS = {
@@ -26,7 +26,6 @@ _ARGUMENTS = {
     # What is computed together decides over the last bits of logits, and the same prompts are sent again.
     "enable_prefix_caching": False,
 }
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
 class VLLMBench(Bench):
@@ -38,29 +37,30 @@ class VLLMBench(Bench):
 
     def __init__(
         self,
-        model: Path,
+        config: VLLMConfig,
         directory: Path,
         other: dict[str, Any] | None = None,
-        arguments: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """`arguments` are further engine arguments."""
-        super().__init__(model, directory, other)
-        self._arguments = _ARGUMENTS | dict(arguments or {})
+        """Paths in `config` count from `folder`."""
+        super().__init__(Path(config.model), directory, other)
+        self._config = config.model_copy(update={"engine_args": _ARGUMENTS | config.engine_args})
+        self._folder = folder
         self._longest = directory / "max_model_len"
 
     @cached_property
     def engine(self) -> EngineDirectory:
         """Of the model on one GPU."""
-        return self.written("engine")
+        return self._served()
 
     @cached_property
     def on_two_gpus(self) -> EngineDirectory:
         """The same on two."""
-        return self.written("two-gpus", tensor_parallel_size=2)
+        return self._served(tensor_parallel_size=2)
 
     @property
     def places(self) -> int:
-        return int(self._arguments["max_num_seqs"])
+        return int(str(self._config.engine_args["max_num_seqs"]))
 
     @property
     def max_model_len(self) -> int:
@@ -77,32 +77,15 @@ class VLLMBench(Bench):
         answers: list[Likeliest] = told["answers"]
         return answers
 
-    def written(self, name: str, **config: Any) -> EngineDirectory:
-        """An engine of that name, as an archive of it would be unpacked."""
-        place = self.directory / name
-        shutil.rmtree(place, ignore_errors=True)
-        for folder in ("engine", "tokenizer"):
-            (place / folder).mkdir(parents=True)
-        for file in self.model.iterdir():
-            if file.is_file():
-                linked(file.resolve(), place / "engine" / file.name)
-        for file_name in _TOKENIZER:
-            if (self.model / file_name).is_file():
-                linked((self.model / file_name).resolve(), place / "tokenizer" / file_name)
-        config = {
-            "engine": "vllm",
-            "model": self.model.name,
-            "engine_args": self._arguments,
-            **config,
-        }
-        text = json.dumps(config).encode()
-        (place / "config.json").write_bytes(text)
-        manifest = Manifest(
-            engine="vllm",
-            model=self.model.name,
-            cog_triton_version=VERSION,
-            config_digest=hashlib.sha256(text).hexdigest(),
-            files=(),
+    def _served(self, **more: object) -> EngineDirectory:
+        """An engine of the model, in place."""
+        config = self._config.model_copy(update=more)
+        return EngineDirectory(
+            in_place(
+                config,
+                self.directory / "engines",
+                folder=self._folder,
+                hf_token=os.environ.get("HF_TOKEN"),
+                progress=stderr_progress(),
+            )
         )
-        (place / "manifest.json").write_bytes(manifest.to_bytes())
-        return EngineDirectory(place)

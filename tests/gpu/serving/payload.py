@@ -6,7 +6,12 @@ The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: thos
 (one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
 architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge and
 this checkout, all in DIR/payload. The machine runs `sh unpack.sh TARGET` where the files are, then
-`python3 -m tests.gpu.serving`. `--only-code` writes just this checkout and the bridge anew.
+`python3 -m tests.gpu.serving`, or holds vLLM against what was assumed of it:
+
+    COG_TRITON_HOME=TARGET/home PYTHONPATH=TARGET/code:TARGET/site \\
+        python3 -c "from cli.main import main; main()" acceptance TARGET/code/demo/model --work-dir DIR
+
+`--only-code` writes just this checkout and the bridge anew.
 """
 
 from __future__ import annotations
@@ -98,7 +103,7 @@ def _packed(folder: Path, archive: Path, *names: str) -> None:
 
 
 def _pack_code(payload: Path) -> None:
-    _packed(ROOT, payload / "code.tar.xz", "runner", "shared", "tests", "pyproject.toml")
+    _packed(ROOT, payload / "code.tar.xz", "builder", "cli", "demo", "runner", "shared", "tests", "pyproject.toml")
     _packed(ROOT / ".build", payload / "bridge.tar.xz", "bridge")
 
 
