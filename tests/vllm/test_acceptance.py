@@ -46,7 +46,12 @@ class Machine:
         self.libraries.mkdir()
         stand_in_driver(self.libraries)
         self.config = directory / "config.yaml"
-        config = {"engine": "vllm", "model": str(MODEL), "max_seq_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
+        config = {
+            "engine": "vllm",
+            "model": str(MODEL),
+            "max_model_len": MAX_SEQ_LEN,
+            "engine_args": ARGUMENTS,
+        }
         self.config.write_text(json.dumps(config))
         self.work_dir = directory / "work"
         self.report = directory / "report.md"
