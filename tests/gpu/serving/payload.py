@@ -103,7 +103,9 @@ def _packed(folder: Path, archive: Path, *names: str) -> None:
 
 
 def _pack_code(payload: Path) -> None:
-    _packed(ROOT, payload / "code.tar.xz", "builder", "cli", "demo", "runner", "shared", "tests", "pyproject.toml")
+    _packed(
+        ROOT, payload / "code.tar.xz", "builder", "cli", "demo", "runner", "shared", "tests", "pyproject.toml"
+    )
     _packed(ROOT / ".build", payload / "bridge.tar.xz", "bridge")
 
 
