@@ -82,6 +82,11 @@ class Runner(BaseRunner):
             default=None,
             description="Seed of the random choice. Default: a random one, which the metric `seed` tells.",
         ),
+        structured_output: str | None = Input(
+            default=None,
+            description="What the answer is held to: a JSON object with one of json (a schema),"
+            " json_object (true), regex, choice (a list) and grammar.",
+        ),
         prompt_template: str | None = Input(
             default=None,
             description='Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
@@ -113,6 +118,7 @@ class Runner(BaseRunner):
             length_penalty=length_penalty,
             presence_penalty=presence_penalty,
             seed=seed,
+            structured_output=structured_output,
             prompt_template=prompt_template,
             log_performance_metrics=log_performance_metrics,
             max_new_tokens=max_new_tokens,

@@ -10,12 +10,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from runner.engines.tensorrt_llm.settings import rank_count
-from runner.protocol.engine import SamplingParameters
+from runner.protocol.engine import Declaration, Narrower, SamplingParameters
 from shared.errors import EngineStartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from runner.protocol.engine import Engine
 
 _EVERY_PARAMETER = frozenset(field.name for field in fields(SamplingParameters))
 
@@ -46,6 +48,11 @@ class EngineKind:
         """As `Declaration` has it."""
         return "seed" in self.honours and self.seed_is_free
 
+    def declaration(self, engine: Engine) -> Declaration:
+        """What a loaded engine of this kind says of itself."""
+        lacks = engine.lacks if isinstance(engine, Narrower) else frozenset[str]()
+        return Declaration(self.name, engine.limits, self.honours - lacks, self.seeds)
+
 
 ENGINES = {
     kind.name: kind
@@ -72,7 +79,8 @@ ENGINES = {
             name="vllm",
             implementation="runner.engines.vllm.engine:VLLMEngine",
             # It has no beams, whose lengths could be weighed.
-            honours=_EVERY_PARAMETER - {"length_penalty"} | {"bad_words", "logit_bias", "log_probs"},
+            honours=_EVERY_PARAMETER - {"length_penalty"}
+            | {"bad_words", "logit_bias", "log_probs", "structured_output"},
             # One of its two model runners samples requests with seeds one by one.
             seed_is_free=False,
             needs_cuda=(13, 0),

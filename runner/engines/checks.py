@@ -17,9 +17,7 @@ from shared.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runner.protocol.engine import Limits, Request
-
-    from .catalogue import EngineKind
+    from runner.protocol.engine import Declaration, Request
 
 # The values of each parameter that leave the engine's choice as it is.
 _NEUTRAL: dict[str, tuple[float, ...]] = {
@@ -35,15 +33,16 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "min_p": (0.0,),
 }
 # Parts of a request that not every engine can follow, and what they are when they ask for nothing.
-_OPTIONAL_PARTS = ("bad_words", "logit_bias", "log_probs")
+_OPTIONAL_PARTS = ("bad_words", "logit_bias", "log_probs", "structured_output")
 
 
-def check_request(kind: EngineKind, limits: Limits, request: Request) -> None:
+def check_request(declared: Declaration, request: Request) -> None:
     """Refuse a request that the engine cannot follow, or would not survive.
 
     Raises E1001, E1002, E1103, E1104 and E2403.
     """
-    _check_honoured(kind, request)
+    _check_honoured(declared, request)
+    limits = declared.limits
     prompt_tokens = len(request.input_token_ids)
     if prompt_tokens == 0:
         raise PromptRequired
@@ -58,16 +57,16 @@ def check_request(kind: EngineKind, limits: Limits, request: Request) -> None:
         _check_ids("logit_bias", request.logit_bias, limits.vocabulary)
 
 
-def _check_honoured(kind: EngineKind, request: Request) -> None:
+def _check_honoured(declared: Declaration, request: Request) -> None:
     for name in _OPTIONAL_PARTS:
         value = getattr(request, name)
-        if value not in (None, {}, (), []) and name not in kind.honours:
-            raise ParameterNotHonoured(engine=kind.name, parameter=name, value=value)
+        if value not in (None, {}, (), []) and name not in declared.honours:
+            raise ParameterNotHonoured(engine=declared.kind, parameter=name, value=value)
     for field in fields(request.sampling):
         value = getattr(request.sampling, field.name)
-        if value is None or field.name in kind.honours or value in _NEUTRAL[field.name]:
+        if value is None or field.name in declared.honours or value in _NEUTRAL[field.name]:
             continue
-        raise ParameterNotHonoured(engine=kind.name, parameter=field.name, value=value)
+        raise ParameterNotHonoured(engine=declared.kind, parameter=field.name, value=value)
 
 
 def _check_ids(name: str, ids: Iterable[int], vocabulary: int) -> None:

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import Declaration, HasStatistics, Output
+from runner.protocol.engine import HasStatistics, Output
 from runner.protocol.frames import (
     CancelFrame,
     Frame,
@@ -69,8 +69,8 @@ class EngineProcess:
     """One engine on one socket."""
 
     def __init__(self, kind: EngineKind, engine: Engine, engine_dir: Path, connection: socket.socket) -> None:
-        self._kind = kind
         self._engine = engine
+        self._declaration = kind.declaration(engine)
         self._text = TextInterface(engine_dir)
         self._connection = connection
         self._send_lock = threading.Lock()
@@ -79,12 +79,10 @@ class EngineProcess:
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
-        kind = self._kind
-        declaration = Declaration(kind.name, self._engine.limits, kind.honours, kind.seeds)
         # What is there now stays. Each full collection of it would stop all streams, with vLLM for 0.3 s.
         gc.collect()
         gc.freeze()
-        self._send(encode(ReadyFrame(declaration)))
+        self._send(encode(ReadyFrame(self._declaration)))
         threading.Thread(target=self._read, name="bridge", daemon=True).start()
         if isinstance(self._engine, HasStatistics):
             tell = threading.Thread(target=self._tell, args=(self._engine,), name="statistics", daemon=True)
@@ -145,7 +143,7 @@ class EngineProcess:
         else:
             request = decode_request(frame)
             reply = None if request.streaming else GatheredTokens()
-        check_request(self._kind, self._engine.limits, request)
+        check_request(self._declaration, request)
         if reply is not None:
             self._replies[request.request_id] = reply
         self._engine.submit(request)

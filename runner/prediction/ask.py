@@ -10,6 +10,8 @@ from runner.protocol.engine import SamplingParameters
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runner.protocol.engine import StructuredOutput
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
@@ -34,4 +36,6 @@ class Ask:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     log_probs: int | None = None
     """How many of the likeliest tokens are told beside each; None: nothing is told."""
+    structured_output: StructuredOutput | None = None
+    """What the text is held to."""
     log_performance: bool = False

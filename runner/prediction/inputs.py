@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.prediction.ask import Ask
+from runner.prediction.structured_output import structured_output_of_text
 from runner.protocol.engine import SamplingParameters
 from runner.text.messages import parse_messages
 from runner.text.stop import parse_stop_sequences
@@ -45,6 +46,7 @@ class Inputs:
     length_penalty: float = _NEUTRAL_LENGTH_PENALTY
     presence_penalty: float = 0.0
     seed: int | None = None
+    structured_output: str | None = None
     prompt_template: str | None = None
     log_performance_metrics: bool = False
     max_new_tokens: int | None = None
@@ -57,7 +59,7 @@ class Inputs:
                 object.__setattr__(self, name, int(value))
 
     def ask(self) -> Ask:
-        """What they ask for. Raises E1005, E1101 and E1102."""
+        """What they ask for. Raises E1005, E1101, E1102 and E1105."""
         if self.messages is not None and (self.prompt or self.prompt_template is not None):
             raise MessagesInvalid(reason="a prompt or a prompt_template was sent beside them")
         return Ask(
@@ -77,6 +79,9 @@ class Inputs:
             ),
             stop_sequences=(
                 None if self.stop_sequences is None else parse_stop_sequences(self.stop_sequences)
+            ),
+            structured_output=(
+                None if self.structured_output is None else structured_output_of_text(self.structured_output)
             ),
             log_performance=self.log_performance_metrics,
         )

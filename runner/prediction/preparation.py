@@ -76,6 +76,7 @@ class Preparation:
             end_ids=frozenset() if ask.ignore_end else self.defaults.end_ids,
             logit_bias=ask.logit_bias,
             log_probs=ask.log_probs,
+            structured_output=ask.structured_output,
             sampling=settle(ask.sampling, max_tokens, random_seed=self.defaults.random_seed),
         )
         return Prepared(request, stops)

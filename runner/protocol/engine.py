@@ -54,6 +54,23 @@ class SamplingParameters:
 
 
 @dataclass(frozen=True, slots=True)
+class StructuredOutput:
+    """What a text is held to. A class of its own, so that nobody prints a whole schema by chance."""
+
+    kind: str
+    """`json_schema`, `regex`, `ebnf_grammar` (TensorRT-LLM's words) or `choice`."""
+    text: str
+    """That schema, that expression, that grammar, or a JSON list of texts."""
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+STRUCTURES = ("json_schema", "regex", "ebnf_grammar", "choice")
+"""The kinds of `StructuredOutput`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One prompt, as token ids."""
 
@@ -65,6 +82,7 @@ class Request:
     bad_words: Sequence[Sequence[int]] = ()  # never written; not every engine can
     logit_bias: Mapping[int, float] = field(default_factory=dict)  # by token; not every engine can
     log_probs: int | None = None  # how many alternatives are told beside the choice; not every engine can
+    structured_output: StructuredOutput | None = None  # not every engine can
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     streaming: bool = True
 
@@ -158,6 +176,14 @@ class Engine(Protocol):
 
     def shutdown(self) -> None:
         """Cancel everything and let `steps` end."""
+
+
+@runtime_checkable
+class Narrower(Protocol):
+    """An engine that, as it is configured, does not do all that its kind can."""
+
+    lacks: frozenset[str]
+    """Of what the catalogue says is honoured."""
 
 
 @dataclass(frozen=True, slots=True)

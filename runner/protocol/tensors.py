@@ -173,6 +173,12 @@ def raw_tensor(spec: TensorSpec, numbers: Sequence[float]) -> RawTensor:
     return RawTensor(spec.name, spec.datatype, shape, data)
 
 
+def text_tensor(spec: TensorSpec, text: str) -> RawTensor:
+    """The input that holds one text, with the leading batch dimension of 1."""
+    data = text.encode()
+    return RawTensor(spec.name, spec.datatype, (1, 1), struct.pack("<I", len(data)) + data)
+
+
 def flatten_words(words: Iterable[Sequence[int]]) -> list[int]:
     """TensorRT-LLM's word lists: a row of all ids, and one of where each word ends (filled with -1)."""
     words = [word for word in words if word]

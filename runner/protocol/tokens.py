@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import Request
+from runner.protocol.engine import STRUCTURES, Request, StructuredOutput
 from runner.protocol.tensors import (
     ANY,
     ONE,
@@ -21,13 +21,17 @@ from runner.protocol.tensors import (
     flatten_words,
     raw_tensor,
     split_words,
+    text_tensor,
 )
-from shared.errors import MalformedRequest
+from shared.errors import MalformedRequest, TensorNotSupported
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from runner.protocol.frames import RequestFrame
+
+_MOST_SHOWN = 40
 
 SAMPLING = {
     TensorSpec("runtime_top_k", "INT32", ONE): ("top_k", Range(-1, math.inf, -1)),
@@ -41,6 +45,8 @@ SAMPLING = {
     TensorSpec("frequency_penalty", "FP32", ONE): ("frequency_penalty", Range(-math.inf, math.inf)),
     TensorSpec("min_p", "FP32", ONE): ("min_p", Range(0, 1)),  # not in TensorRT-LLM's contract
 }
+
+_STRUCTURE_KIND, _STRUCTURE = "guided_decoding_guide_type", "guided_decoding_guide"
 
 _SUPPORTED = (
     TensorSpec("input_ids", "INT32", ANY, optional=False),
@@ -56,6 +62,9 @@ _SUPPORTED = (
     TensorSpec("logit_bias_values", "FP32", ANY),
     # Ours too: how many alternatives are told beside each token; over a feed alone.
     TensorSpec("log_probs", "INT32", ONE),
+    # The kinds are `STRUCTURES`: without TensorRT-LLM's structural_tag, and with choices.
+    TensorSpec(_STRUCTURE_KIND, "BYTES", ONE),
+    TensorSpec(_STRUCTURE, "BYTES", ONE),
 )
 
 UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
@@ -138,7 +147,11 @@ def request_tensors(request: Request) -> list[RawTensor]:
         value = getattr(request.sampling, field)
         if value is not None:
             values.append((spec.name, (value,)))
-    return [raw_tensor(_SPECS[name], numbers) for name, numbers in values]
+    tensors = [raw_tensor(_SPECS[name], numbers) for name, numbers in values]
+    if request.structured_output is not None:
+        tensors.append(text_tensor(_SPECS[_STRUCTURE_KIND], request.structured_output.kind))
+        tensors.append(text_tensor(_SPECS[_STRUCTURE], request.structured_output.text))
+    return tensors
 
 
 def decode_request(frame: RequestFrame) -> Request:
@@ -174,4 +187,16 @@ def decode_request(frame: RequestFrame) -> Request:
         streaming=given.get("streaming") == (True,),
         logit_bias=dict(zip(biased, biases, strict=True)),
         log_probs=log_probs,
+        structured_output=_structured_output(given),
     )
+
+
+def _structured_output(given: Mapping[str, tuple[Any, ...]]) -> StructuredOutput | None:
+    (kind,), (text,) = given.get(_STRUCTURE_KIND) or ("",), given.get(_STRUCTURE) or ("",)
+    if not kind and not text:
+        return None
+    if not kind or not text:
+        raise MalformedRequest(reason=f"one of {_STRUCTURE_KIND} and {_STRUCTURE} is missing")
+    if kind not in STRUCTURES:
+        raise TensorNotSupported(tensor=f"{_STRUCTURE_KIND} {kind[:_MOST_SHOWN]!r}")
+    return StructuredOutput(kind, text)

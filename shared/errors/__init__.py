@@ -102,6 +102,7 @@ from .prompt import (
     PromptRequired,
     PromptTemplateError,
     PromptTooLong,
+    StructuredOutputInvalid,
 )
 from .serving import (
     BridgeMisconfigured,
@@ -306,6 +307,7 @@ __all__ = [
     "ShuttingDown",
     "State",
     "StepInputMissing",
+    "StructuredOutputInvalid",
     "TensorNotSupported",
     "TensorRTLLMError",
     "TensorRTLLMNotLoaded",

@@ -89,3 +89,10 @@ class InvalidArgument(CogTritonError):
     fixed_by = FixedBy.USER
     message = "{argument} is {value}, but {reason}."
     remedy = "Send a value in that range."
+
+
+class StructuredOutputInvalid(CogTritonError):
+    code = "E1105"
+    fixed_by = FixedBy.USER
+    message = "The text cannot be held to that structure: {reason}."
+    remedy = "Send a JSON schema, a regular expression, choices or a grammar that says less."

@@ -23,6 +23,7 @@ from shared.errors import (
     PromptRequired,
     PromptTemplateError,
     PromptTooLong,
+    StructuredOutputInvalid,
     TritonTimeout,
     from_text,
 )
@@ -50,6 +51,11 @@ TABLE = [
         {"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"},
         "",
         BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}"),
+    ),
+    (
+        {"prompt": "x", "structured_output": "x"},
+        "",
+        StructuredOutputInvalid(reason="it is not JSON: unexpected character: line 1 column 1 (char 0)"),
     ),
     ({"messages": "[]"}, "", MessagesInvalid(reason="the list is empty")),
     (

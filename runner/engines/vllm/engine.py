@@ -6,23 +6,29 @@ The core is driven through `SyncMPClient`: requests in, one `EngineCoreOutputs` 
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
-from shared.errors import CogTritonError, VllmUnknownError
+from shared.errors import CogTritonError, EngineInternalError, VllmUnknownError
 
 from .environment import vllm_environment
 from .errors import coded, not_loaded
+from .grammars import Grammars
 from .settings import engine_arguments
-from .warm_up import warm_up_requests
+from .tokenizer import core_tokenizer
+from .warm_up import STRUCTURED, structured_warm_up, warm_up_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from runner.protocol.engine import Request
+    from runner.protocol.engine import Request, StructuredOutput
 
     from .sequences import SequenceOutputs
 
@@ -30,6 +36,8 @@ _LOOK_SECONDS = 0.5  # between two looks at the processes while no step comes
 _SILENT_SECONDS = 60.0  # with work to do and without a step: the core hangs
 _WARM_UP_SECONDS = 600.0
 _END_SECONDS = 0.5  # for the core to end by itself
+_PREPARED_AT_ONCE = 4
+_STRUCTURED = "structured_output"  # as the catalogue calls it
 
 
 class CoreDied(RuntimeError):
@@ -46,10 +54,19 @@ class VLLMEngine:
         """
         arguments = engine_arguments(engine_dir)
         with vllm_environment() as failures:
-            self._start(arguments, failures)
+            files = engine_dir / "tokenizer"
+            tokenizer = core_tokenizer(files, failures.parent / "tokenizer")
+            if tokenizer is not None:
+                arguments |= {"tokenizer": str(tokenizer.directory), "skip_tokenizer_init": False}
+            self._client, config = _load(arguments, failures)
+            self._grammars: Grammars | None = None
+            if tokenizer is not None:
+                self._grammar_end = tokenizer.end_id
+                vocabulary = config.model_config.get_vocab_size()
+                self._grammars = Grammars(files / "tokenizer.json", vocabulary, tokenizer.end_id)
+            self._start(config, failures)
 
-    def _start(self, arguments: dict[str, Any], failures: Path) -> None:
-        self._client, config = _load(arguments, failures)
+    def _start(self, config: Any, failures: Path) -> None:
         self.limits = Limits(
             sequence=config.model_config.max_model_len,
             prompt=config.model_config.max_model_len - 1,
@@ -61,30 +78,75 @@ class VLLMEngine:
         # The client's socket and encoder are not made for two threads.
         self._lock = threading.Lock()
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
-        self._cancelled: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # Last outputs that the core does not give: of what is cancelled, or never gets there.
+        self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
+        self._preparing: set[str] = set()  # the core's ids of those that are not there yet
+        self._preparations = ThreadPoolExecutor(_PREPARED_AT_ONCE, thread_name_prefix="prepare")
         self._ending = threading.Event()
+        self.lacks: frozenset[str] = frozenset()
         self._warm_up(failures)
 
     def submit(self, request: Request) -> None:
-        """Raises E1104 for values that vLLM does not take."""
-        from .requests import core_request
+        """Raises E1104 for values that vLLM does not take.
+
+        E1105, for a structure that it cannot follow, is in the request's last output: to try one takes time.
+        """
+        from .requests import core_request, hold_to
         from .sequences import SequenceOutputs
 
+        structure = request.structured_output
+        if structure is not None:
+            # The only token with which the grammar lets a text end.
+            request = replace(request, end_ids=request.end_ids | {self._grammar_end})
         asked = core_request(request, self.limits, self._most_log_probs)
         with self._lock:
             self._sequences[asked.request_id] = SequenceOutputs(request)
+        if structure is not None and self._grammars is not None:
+            told = self._grammars.known(structure)
+            if told is None:
+                self._preparing.add(asked.request_id)
+                self._preparations.submit(self._prepare, self._grammars, structure, asked)
+                return
+            hold_to(asked, told)
+        self._add(asked)
+
+    def _add(self, asked: Any) -> None:
+        with self._lock:
+            if asked.request_id not in self._sequences:
+                return  # it was cancelled
             try:
                 self._client.add_request(asked)
             except BaseException:
                 del self._sequences[asked.request_id]
                 raise
 
+    def _prepare(self, grammars: Grammars, structure: StructuredOutput, asked: Any) -> None:
+        """In a thread: what takes too long for the one that reads requests."""
+        from .requests import hold_to
+
+        failed: CogTritonError | None = None
+        try:
+            hold_to(asked, grammars.check(structure))
+            self._add(asked)
+        except CogTritonError as error:
+            failed = error
+        except Exception as problem:
+            traceback.print_exc()
+            failed = EngineInternalError(reason=f"{type(problem).__name__} when it was prepared")
+        finally:
+            self._preparing.discard(asked.request_id)
+        if failed is not None:
+            self._end(asked.request_id, Output(int(asked.request_id), error=failed))
+
     def cancel(self, request_id: int) -> None:
         """Its last output is made here: the core gives none for a request that is aborted."""
         core_id = str(request_id)
         if core_id in self._sequences:
-            self._cancelled.put(core_id)
-            self._client.outputs_queue.put_nowait(None)  # so that `steps` looks
+            self._end(core_id, Output(request_id, finish_reason=FinishReason.CANCELLED))
+
+    def _end(self, core_id: str, last: Output) -> None:
+        self._ended.put((core_id, last))
+        self._client.outputs_queue.put_nowait(None)  # so that `steps` looks
 
     def steps(self) -> Iterator[Sequence[Output]]:
         """Raises `CoreDied`, after which the engine is of no use."""
@@ -93,16 +155,21 @@ class VLLMEngine:
             try:
                 step = self._client.outputs_queue.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
+                if not self._sequences.keys() - self._preparing:
+                    last_step = time.monotonic()  # there is nothing to do
                 self._look_for_death(last_step)
                 continue
             if isinstance(step, Exception):
                 raise CoreDied from step
-            outputs = self._take_cancelled()
+            outputs = self._take_ended()
             if step is not None:
                 last_step = time.monotonic()
                 outputs += self._take(step)
             if outputs:
                 yield outputs
+        self._preparations.shutdown(wait=False, cancel_futures=True)
+        if self._grammars is not None:
+            self._grammars.close()
         self._client.shutdown(timeout=_END_SECONDS)
 
     def shutdown(self) -> None:
@@ -134,14 +201,13 @@ class VLLMEngine:
                     self._abort(core_output.request_id)
         return outputs
 
-    def _take_cancelled(self) -> list[Output]:
+    def _take_ended(self) -> list[Output]:
         outputs = []
-        while not self._cancelled.empty():
-            core_id = self._cancelled.get()
-            sequence = self._sequences.pop(core_id, None)
-            if sequence is not None:
+        while not self._ended.empty():
+            core_id, last = self._ended.get()
+            if self._sequences.pop(core_id, None) is not None:
                 self._abort(core_id)
-                outputs.append(Output(sequence.request_id, finish_reason=FinishReason.CANCELLED))
+                outputs.append(last)
         return outputs
 
     def _abort(self, core_id: str) -> None:
@@ -154,7 +220,7 @@ class VLLMEngine:
             raise CoreDied
         if self._is_stopped():
             raise CoreDied("it was stopped by a signal")
-        if self._sequences and time.monotonic() - last_step > _SILENT_SECONDS:
+        if time.monotonic() - last_step > _SILENT_SECONDS:
             raise CoreDied(f"it made no step for {_SILENT_SECONDS:g} s")
 
     def _is_stopped(self) -> bool:
@@ -172,6 +238,10 @@ class VLLMEngine:
         """Use each way of sampling once: the first use of some compiles a kernel, for seconds."""
         for request in warm_up_requests(self.limits):
             self.submit(request)
+        if self._grammars is None:
+            self.lacks |= {_STRUCTURED}
+        else:
+            self.submit(structured_warm_up(self.limits))
         deadline = time.monotonic() + _WARM_UP_SECONDS
         while self._sequences:
             try:
@@ -182,10 +252,15 @@ class VLLMEngine:
                 raise coded([_logged(failures), "the engine core died at its first requests"])
             if time.monotonic() > deadline:
                 raise VllmUnknownError(reason=f"its first requests took more than {_WARM_UP_SECONDS:g} s")
+            outputs = self._take_ended()
             if step is not None:
-                for output in self._take(step):
-                    if output.error is not None:
-                        raise output.error
+                outputs += self._take(step)
+            for output in outputs:
+                if output.error is not None and output.request_id == STRUCTURED:
+                    sys.stderr.write(f"no structured output with this tokenizer: {output.error}\n")
+                    self.lacks |= {_STRUCTURED}
+                elif output.error is not None:
+                    raise output.error
 
 
 def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:

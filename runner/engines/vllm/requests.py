@@ -8,13 +8,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.v1.engine import EngineCoreRequest
 
 from shared.errors import InvalidArgument
 
+from .grammars import BACKEND
+
 if TYPE_CHECKING:
     from runner.protocol.engine import Limits, Request, SamplingParameters
+
+    from .grammars import Told
 
 # Of the sampler on GPUs (v1/worker/gpu/sample): beyond them the worker raises.
 _MOST_BAD_WORDS = 128
@@ -56,6 +60,13 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
     )
 
 
+def hold_to(asked: EngineCoreRequest, told: Told) -> None:
+    """Have the engine core hold the text to a grammar that has been tried."""
+    parameters = StructuredOutputsParams(**{told.field: told.text})
+    parameters._backend = BACKEND  # noqa: SLF001 # vLLM's own front end sets it
+    asked.sampling_params.structured_outputs = parameters
+
+
 def _sampling(request: Request, limits: Limits) -> SamplingParams:
     sampling = request.sampling
     vocabulary = limits.vocabulary or 0
@@ -95,6 +106,7 @@ def _signed(seed: int) -> int:
 
 def _check(request: Request, min_tokens: int, ends: int) -> None:
     sampling = request.sampling
+    structured = request.structured_output is not None
     within: list[tuple[str, Any, bool, str]] = [
         (
             "temperature",
@@ -135,6 +147,19 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
             min_tokens,
             min_tokens == 0 or ends <= _MOST_ENDS_WITH_MINIMUM,
             f"with a minimum vLLM takes {_MOST_ENDS_WITH_MINIMUM} end ids and stop words",
+        ),
+        # Either may forbid the only token that the grammar allows: nothing is left to choose from then.
+        (
+            "min_tokens",
+            min_tokens,
+            min_tokens == 0 or not structured,
+            "the structure says when the text ends",
+        ),
+        (
+            "bad_words",
+            f"{len(request.bad_words)} words",
+            not request.bad_words or not structured,
+            "the structure says what may be written",
         ),
         (
             "logit_bias",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import Request, SamplingParameters
+from runner.protocol.engine import Request, SamplingParameters, StructuredOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,8 @@ _WAYS: tuple[tuple[SamplingParameters, dict[str, object]], ...] = (
     (SamplingParameters(top_p=0.9), {"log_probs": 1}),
 )
 _TOKENS = 3
+STRUCTURED = -1 - len(_WAYS)
+"""The id of the request that is held to a grammar, which not every model's tokenizer allows."""
 
 
 def warm_up_requests(limits: Limits) -> Iterator[Request]:
@@ -35,3 +37,9 @@ def warm_up_requests(limits: Limits) -> Iterator[Request]:
         request = Request(-1 - number, [0], tokens, **parts)  # type: ignore[arg-type]
         least = min(sampling.min_tokens or 0, tokens) or None
         yield replace(request, sampling=replace(sampling, min_tokens=least))
+
+
+def structured_warm_up(limits: Limits) -> Request:
+    """The request that is held to a grammar."""
+    tokens = min(_TOKENS, limits.sequence - 1)
+    return Request(STRUCTURED, [0], tokens, structured_output=StructuredOutput("json_schema", "{}"))

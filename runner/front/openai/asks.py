@@ -7,15 +7,34 @@ from typing import TYPE_CHECKING
 
 from runner.front.openai.parameters import MOST_CHOICES
 from runner.prediction.ask import Ask
+from runner.prediction.structured_output import structured_output
 from runner.protocol.engine import SamplingParameters
 from shared.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from runner.front.openai.parameters import ChatParameters, CompletionParameters, Parameters
+    from typing import Any
+
+    from runner.front.openai.parameters import (
+        ChatParameters,
+        CompletionParameters,
+        Parameters,
+        ResponseFormat,
+    )
+    from runner.protocol.engine import StructuredOutput
 
 _DEFAULT_COMPLETION_TOKENS = 16
 _RAW = "{prompt}"
 _SEEDS = 2**64
+_STRUCTURES = frozenset(
+    {
+        "response_format",
+        "structured_outputs",
+        "guided_json",
+        "guided_regex",
+        "guided_choice",
+        "guided_grammar",
+    }
+)
 
 
 def completion_asks(parameters: CompletionParameters) -> list[Ask]:
@@ -69,7 +88,38 @@ def _common(parameters: Parameters) -> Ask:
         stop_sequences=parameters.stop or None,
         ignore_end=bool(parameters.ignore_eos),
         logit_bias=parameters.logit_bias,
+        structured_output=_structure(parameters),
     )
+
+
+def _structure(parameters: Parameters) -> StructuredOutput | None:
+    """What the text is held to, in whichever words. Raises E1105, and E1300 where it is said twice."""
+    if not parameters.model_fields_set & _STRUCTURES:
+        return None
+    asked = {
+        "response_format": _formatted(parameters.response_format),
+        "structured_outputs": parameters.structured_outputs or {},
+        "guided_json": {"json": parameters.guided_json},
+        "guided_regex": {"regex": parameters.guided_regex},
+        "guided_choice": {"choice": parameters.guided_choice},
+        "guided_grammar": {"grammar": parameters.guided_grammar},
+    }
+    found = {name: made for name, one in asked.items() if (made := structured_output(one)) is not None}
+    if len(found) > 1:
+        first, second, *_ = found
+        raise RequestInvalid(parameter=second, reason=f"{first} and {second} were both sent")
+    return next(iter(found.values()), None)
+
+
+def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:
+    if wanted is None or wanted.type == "text":
+        return {}
+    if wanted.type == "json_object":
+        return {"json_object": True}
+    if wanted.json_schema is None or wanted.json_schema.schema_ is None:
+        reason = "response_format.json_schema.schema is missing"
+        raise RequestInvalid(parameter="response_format", reason=reason)
+    return {"json": wanted.json_schema.schema_}
 
 
 def _times(parameters: Parameters, ask: Ask, prompts: int) -> list[Ask]:

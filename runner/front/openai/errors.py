@@ -12,6 +12,7 @@ from shared.errors import (
     ModelNotServed,
     PromptRequired,
     PromptTooLong,
+    StructuredOutputInvalid,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ _SERVER = 500
 # What OpenAI calls these is what its clients look for; the message begins with our code, as all do.
 _WORDS = {ModelNotServed: "model_not_found", ApiKeyInvalid: "invalid_api_key"}
 # OpenAI's names of what the core calls otherwise.
-_PARAMETERS = {"log_probs": "logprobs", "stop_sequences": "stop"}
+_PARAMETERS = {
+    "log_probs": "logprobs",
+    "stop_sequences": "stop",
+    "structured_output": "response_format",
+}
 
 
 def openai_status(status: int) -> int:
@@ -57,6 +62,8 @@ def _parameter(error: CogTritonError) -> str | None:
         return "model"
     if isinstance(error, MessagesInvalid | ChatTemplateMissing):
         return "messages"
+    if isinstance(error, StructuredOutputInvalid):
+        return "response_format"
     if isinstance(error, PromptRequired | PromptTooLong):
         return "prompt"
     name = error.details.get("parameter") or error.details.get("argument")

@@ -1,8 +1,9 @@
 """What the bodies of OpenAI's API may hold, and what each asks for.
 
 Source of names, ranges and defaults: OpenAI's API reference for `/v1/completions` and `/v1/chat/completions`.
-Not OpenAI's are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos` and
-`chat_template_kwargs`: they have the names that other servers of this API gave them.
+Not OpenAI's are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos`,
+`chat_template_kwargs`, `structured_outputs` and `guided_...`: they have the names that other servers of this
+API gave them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from runner.protocol.engine import MOST_TOKENS
 
 MOST_CHOICES = 128
 """Texts that one request may ask for, of all its prompts together."""
+_REASONING = "what a model thinks is not told apart from its text"
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of one of them"
 
@@ -59,8 +61,10 @@ def _content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if not all(map(_is_text_part, value)):
+        if all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in value):
+            raise PydanticCustomError("not_taken", "{why}", {"why": "images, sound and files are not read"})
         wanted = '{"type": "text", "text": "..."}'
-        raise ValueError(f"may only have parts like {wanted}: images, sound and files are not taken")
+        raise ValueError(f"may only have parts like {wanted}")
     return "\n".join(part["text"] for part in value)
 
 
@@ -116,6 +120,8 @@ class Message(_Part):
         "tool_calls": ("tools are not called", (None, [])),
         "function_call": ("functions are not called", (None,)),
         "annotations": ("nothing is searched for", (None, [])),
+        "reasoning": (_REASONING, (None, "")),
+        "reasoning_content": (_REASONING, (None, "")),
     }
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -126,6 +132,22 @@ class Message(_Part):
         """As the chat template is given it."""
         told = {"role": "system" if self.role == "developer" else self.role, "content": self.content}
         return told if self.name is None else told | {"name": self.name}
+
+
+class JsonSchema(_Part):
+    """The schema of a `ResponseFormat`; every one is followed strictly."""
+
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(_Part):
+    """What a text is held to, in OpenAI's words."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
 
 class Named(_Part):
@@ -154,6 +176,12 @@ class Parameters(Named):
     repetition_penalty: float | None = Field(None, gt=0, le=100)
     length_penalty: float | None = Field(None, ge=0, le=100)
     ignore_eos: bool | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     user: str | None = None  # a label of the caller's own, which asks for nothing
 
 
@@ -179,10 +207,10 @@ class ChatParameters(Parameters):
         "parallel_tool_calls": ("tools are not called", (None, True, False)),
         "functions": ("functions are not called", (None, [])),
         "function_call": ("functions are not called", (None, "none", "auto")),
-        "response_format": ("text is not held to a format", (None, {"type": "text"})),
         "modalities": ("there is only text", (None, ["text"])),
         "audio": ("there is only text", (None,)),
         "prediction": ("predicted outputs are not used", (None,)),
+        "include_reasoning": (_REASONING, (None, True)),
         "reasoning_effort": ("the model thinks as its template has it", (None,)),
         "verbosity": ("the model writes as its template has it", (None, "medium")),
         "service_tier": ("there is one tier", (None, "auto", "default")),

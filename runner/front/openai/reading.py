@@ -74,9 +74,11 @@ def _check_together(parameters: BaseModel) -> None:
 def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
     place = _dotted(detail["loc"])
     match detail["type"]:
-        case "not_done":  # what parameters.py raises
+        case "not_done":  # this and the next are what parameters.py raises
             name = _dotted((*detail["loc"], detail["ctx"]["name"]))
             return ParameterNotSupported(parameter=name, reason=detail["ctx"]["why"])
+        case "not_taken":
+            return ParameterNotSupported(parameter=place, reason=detail["ctx"]["why"])
         case "extra_forbidden":
             known = _known(kind, detail["loc"])
             found = get_close_matches(str(detail["loc"][-1])[:_MOST_SHOWN], known, n=1)
@@ -95,7 +97,7 @@ def _known(kind: type[BaseModel], place: Sequence[str | int]) -> list[str]:
         if isinstance(key, str):
             annotation = kind.model_fields[key].annotation
             kind = next(one for one in _classes(annotation) if issubclass(one, BaseModel))
-    return list(kind.model_fields)
+    return [field.alias or name for name, field in kind.model_fields.items()]
 
 
 def _classes(annotation: object) -> list[type]:

@@ -55,7 +55,7 @@ def submit(engine: CTranslate2Engine, request_id: int, end_ids: Sequence[int] = 
     sampling = SamplingParameters(**request.pop("sampling", {}))
     try:
         asked = Request(request_id, end_ids=frozenset(end_ids), sampling=sampling, **request)
-        check_request(ENGINES["ctranslate2"], engine.limits, asked)
+        check_request(ENGINES["ctranslate2"].declaration(engine), asked)
         engine.submit(asked)
     except CogTritonError as error:
         print(json.dumps([request_id, [], "NOT_FINISHED", str(error)]), flush=True)

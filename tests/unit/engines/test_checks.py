@@ -6,9 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from runner.engines.catalogue import EngineKind
 from runner.engines.checks import check_request
-from runner.protocol.engine import Limits, Request, SamplingParameters
+from runner.protocol.engine import Declaration, Limits, Request, SamplingParameters, StructuredOutput
 from shared.errors import (
     InvalidArgument,
     MalformedRequest,
@@ -29,7 +28,12 @@ ASKING = {
     "frequency_penalty": -0.5,
     "min_p": 0.1,
 }
-PARTS = {"bad_words": [[1]], "logit_bias": {1: 2.0}, "log_probs": 0}
+PARTS = {
+    "bad_words": [[1]],
+    "logit_bias": {1: 2.0},
+    "log_probs": 0,
+    "structured_output": StructuredOutput("regex", "a"),
+}
 NEUTRAL = [
     ("top_k", 0),
     ("top_p", 1.0),
@@ -47,8 +51,7 @@ LIMITS = Limits(sequence=8, prompt=5, vocabulary=100)
 
 
 def check(honours=(), *, prompt=(1, 2), max_tokens=3, **parts):
-    kind = EngineKind(name="abacus", implementation="", honours=frozenset(honours))
-    check_request(kind, LIMITS, Request(1, prompt, max_tokens, **parts))
+    check_request(Declaration("abacus", LIMITS, frozenset(honours)), Request(1, prompt, max_tokens, **parts))
 
 
 def test_every_parameter_is_known_here():

@@ -69,7 +69,7 @@ class Running:
 
     def submit(self, request) -> None:
         """As the engine process does."""
-        check_request(ENGINES["tensorrt_llm"], self.engine.limits, request)
+        check_request(ENGINES["tensorrt_llm"].declaration(self.engine), request)
         self.engine.submit(request)
 
     def run(self, request) -> tuple[list[int], FinishReason]:

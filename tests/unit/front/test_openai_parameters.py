@@ -5,8 +5,13 @@ import pytest
 from runner.front.openai.asks import chat_asks, completion_asks
 from runner.front.openai.parameters import ChatParameters, CompletionParameters, Message
 from runner.front.openai.reading import read
-from runner.protocol.engine import SamplingParameters
-from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
+from runner.protocol.engine import SamplingParameters, StructuredOutput
+from shared.errors import (
+    ParameterNotSupported,
+    ParameterUnknown,
+    RequestInvalid,
+    StructuredOutputInvalid,
+)
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -101,6 +106,78 @@ def test_the_rest_is_handed_on():
     assert ask.messages == HI
 
 
+SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"enum": ["é"]}}}
+TEXT = '{"type":"object","properties":{"b":{"type":"integer"},"a":{"enum":["é"]}}}'
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "text"),
+    [
+        ({"response_format": {"type": "json_object"}}, "json_schema", '{"type":"object"}'),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+            "json_schema",
+            TEXT,
+        ),
+        ({"structured_outputs": {"json": SCHEMA, "regex": None}}, "json_schema", TEXT),
+        ({"structured_outputs": {"json": TEXT}}, "json_schema", TEXT),
+        ({"structured_outputs": {"json_object": True}}, "json_schema", '{"type":"object"}'),
+        ({"structured_outputs": {"regex": "a+"}, "guided_json": None}, "regex", "a+"),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, "choice", '["a","b"]'),
+        ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "ebnf_grammar", 'root ::= "a"'),
+        ({"guided_json": SCHEMA}, "json_schema", TEXT),
+        ({"guided_regex": "a"}, "regex", "a"),
+        ({"guided_choice": ["a"]}, "choice", '["a"]'),
+        ({"guided_grammar": 'start: "a"'}, "ebnf_grammar", 'start: "a"'),
+    ],
+)
+def test_what_a_text_is_held_to_can_be_said_in_many_words(sent, kind, text):
+    for ask in (chat_asks(chat(**sent))[0], completion_asks(completion(**sent))[0]):
+        assert ask.structured_output == StructuredOutput(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "text"),
+    [
+        ({"response_format": {"type": "json_schema"}}, RequestInvalid, "json_schema.schema is missing"),
+        (
+            {"response_format": {"type": "json_object"}, "guided_regex": "a"},
+            RequestInvalid,
+            "response_format and guided_regex were both sent",
+        ),
+        ({"structured_outputs": {"regexp": "a"}}, StructuredOutputInvalid, "did you mean regex"),
+        (
+            {"structured_outputs": {"regex": "a", "choice": ["a"]}},
+            StructuredOutputInvalid,
+            "regex and choice",
+        ),
+        ({"structured_outputs": {"choice": ["a", ""]}}, StructuredOutputInvalid, "choice is not a list of"),
+        ({"structured_outputs": {"choice": []}}, StructuredOutputInvalid, "choice is not a list of"),
+        ({"structured_outputs": {"json": 3}}, StructuredOutputInvalid, "json is not a schema"),
+        ({"guided_grammar": " "}, StructuredOutputInvalid, "grammar is empty"),
+        ({"guided_regex": "a" * (1 << 18)}, StructuredOutputInvalid, "262144 characters"),
+    ],
+)
+def test_what_it_cannot_be_held_to_is_refused(sent, error, text):
+    with pytest.raises(error, match=text):
+        chat_asks(chat(**sent))
+
+
+def test_nobody_who_asks_for_text_is_held_to_anything():
+    sent = {"response_format": {"type": "text"}, "structured_outputs": {}}
+    assert chat_asks(chat(**sent))[0].structured_output is None
+    assert chat_asks(chat())[0].structured_output is None
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file"])
+def test_images_sound_and_files_are_refused(kind):
+    content = [{"type": "text", "text": "What is it?"}, {"type": kind, kind: {}}]
+    error = refused(ChatParameters, {"messages": [{"role": "user", "content": content}]})
+    assert isinstance(error, ParameterNotSupported)
+    assert error.details["parameter"] == "messages[0].content"
+    assert "images, sound and files are not read" in str(error)
+
+
 def test_log_probs_of_a_chat_without_alternatives_and_of_completions():
     assert chat_asks(chat(logprobs=True))[0].log_probs == 0
     assert completion_asks(completion(logprobs=0))[0].log_probs == 0
@@ -158,7 +235,7 @@ def test_what_asks_for_nothing_is_taken(neutral):
         {"tool_choice": "required"},
         {"functions": [{"name": "f"}]},
         {"function_call": {"name": "f"}},
-        {"response_format": {"type": "json_object"}},
+        {"include_reasoning": False},
         {"modalities": ["text", "audio"]},
         {"audio": {"voice": "alloy", "format": "wav"}},
         {"prediction": {"type": "content", "content": "x"}},
@@ -200,10 +277,11 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "must be text"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "must be 'system'"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
             "messages[0].content",
-            "images, sound and files are not taken",
+            "only have parts",
         ),
+        ({"messages": HI, "response_format": {"type": "xml"}}, "response_format.type", "must be 'text'"),
         ({"messages": HI, "temperature": "1"}, "temperature", "temperature must be a number"),
         ({"messages": HI, "temperature": 2.5}, "temperature", "less than or equal to 2"),
         ({"messages": HI, "top_p": -0.1}, "top_p", "greater than or equal to 0"),

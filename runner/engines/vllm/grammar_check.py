@@ -1,0 +1,85 @@
+"""A process that tries grammars before the engine core gets them: what is too much ends it alone.
+
+    python -m runner.engines.vllm.grammar_check TOKENIZER_JSON VOCABULARY END_ID
+
+Reads and writes lines of JSON: `{"kind": ..., "text": ...}` is answered by `{"field": ..., "text": ...}`,
+what vLLM is to be told (its `StructuredOutputsParams`), or by `{"reason": ...}`. Imports nothing of vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.gbnf_to_lark import any_to_lark
+
+_BYTES = 1 << 30  # beside what the tokenizer takes
+# On one line: with any white space allowed, small models write nothing else.
+_JSON_FORM = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
+
+
+def translated(kind: str, text: str) -> tuple[str, str, str]:
+    """The field that vLLM is to be told, its text, and the grammar that vLLM will make of it.
+
+    Raises ValueError and RecursionError.
+    """
+    match kind:
+        case "json_schema":
+            schema = json.loads(text)
+            if schema is True:
+                schema = {}
+            if not isinstance(schema, dict):
+                raise ValueError("a schema is an object")  # noqa: TRY004 # as the library says it
+            # The key is an option of the library, and not the sender's to set.
+            text = json.dumps(schema | {"x-guidance": _JSON_FORM})
+            return "json", text, LLMatcher.grammar_from_json_schema(text)
+        case "regex":
+            return "regex", text, LLMatcher.grammar_from_regex(text)
+        case "choice":
+            text = "start: " + " | ".join(json.dumps(choice) for choice in json.loads(text))
+        case _:
+            text = any_to_lark(text)
+    # Marked as Lark, lest vLLM takes it for another kind of grammar.
+    return "grammar", text, LLMatcher.grammar_from_lark(text)
+
+
+def check(tokenizer: LLTokenizer, kind: str, text: str) -> dict[str, str]:
+    """What vLLM is to be told, or the reason why it cannot follow this."""
+    try:
+        field, told, grammar = translated(kind, text)
+        matcher = LLMatcher(tokenizer, grammar, log_level=0)
+        if not (reason := matcher.get_error()):
+            matcher.compute_bitmask()
+            reason = matcher.get_error()
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except ValueError as problem:
+        reason = str(problem)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as problem:  # a panic of the library is no Exception
+        reason = f"{type(problem).__name__}: {problem}"
+    return {"reason": reason} if reason else {"field": field, "text": told}
+
+
+def main() -> None:
+    """Answer until there are no more lines."""
+    path, vocabulary, end_id = sys.argv[1:]
+    tokenizer = LLTokenizer(path, n_vocab=int(vocabulary), eos_token=int(end_id))
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = pages * resource.getpagesize() + _BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdout.write("{}\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        sys.stdout.write(json.dumps(check(tokenizer, asked["kind"], asked["text"])) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The tokenizer that the engine core gets, for grammars alone: the model's tokens, and none of its code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tokenizers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class CoreTokenizer(NamedTuple):
+    """What is in a directory that vLLM can read as a tokenizer."""
+
+    directory: Path
+    end_id: int
+    """The token that a grammar allows where the text may end."""
+
+
+def core_tokenizer(files: Path, directory: Path) -> CoreTokenizer | None:
+    """Make `directory` from the model's files; None where they say too little.
+
+    vLLM would choose a class of transformers by the model's name, or ask for code of the model's; the general
+    one reads every tokenizer.json.
+    """
+    try:
+        library = tokenizers.Tokenizer.from_file(str(files / "tokenizer.json"))
+    except Exception:  # the library raises nothing else
+        return None
+    end_id = _end_id(library, files)
+    if end_id is None:
+        return None
+    directory.mkdir()
+    (directory / "tokenizer.json").symlink_to((files / "tokenizer.json").resolve())
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": library.id_to_token(end_id)}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    return CoreTokenizer(directory, end_id)
+
+
+def _end_id(library: tokenizers.Tokenizer, files: Path) -> int | None:
+    """The `eos_token` of the tokenizer, else the first that generation_config.json names."""
+    token = _read(files / "tokenizer_config.json").get("eos_token")
+    if isinstance(token, dict):
+        token = token.get("content")
+    found = library.token_to_id(token) if isinstance(token, str) else None
+    if found is None:
+        ids = _read(files / "generation_config.json").get("eos_token_id")
+        found = next(iter(ids), None) if isinstance(ids, list) else ids
+    return found if isinstance(found, int) and library.id_to_token(found) is not None else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

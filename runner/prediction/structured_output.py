@@ -1,0 +1,86 @@
+"""What a text is to be held to, from an object with one of vLLM's words for it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from runner.protocol.engine import StructuredOutput
+from shared.errors import StructuredOutputInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KEYS = ("json", "json_object", "regex", "choice", "grammar")
+_MOST_CHARACTERS = 1 << 17
+_MOST_SHOWN = 40
+
+
+def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
+    """The one that `asked` names: `json` (a schema), `json_object` (true), `regex`, `choice`, `grammar`.
+
+    None where nothing is set. Whether the engine can follow it is the engine's to say. Raises E1105.
+    """
+    for key in asked:
+        if key not in _KEYS:
+            found = get_close_matches(key[:_MOST_SHOWN], _KEYS, n=1)
+            hint = f"did you mean {found[0]}?" if found else f"there are {', '.join(_KEYS)}"
+            raise _invalid(f"there is no {key[:_MOST_SHOWN]!r} ({hint})")
+    given = {key: value for key, value in asked.items() if value is not None and value is not False}
+    if not given:
+        return None
+    if len(given) > 1:
+        raise _invalid(f"{' and '.join(given)} are two of them")
+    ((key, value),) = given.items()
+    made = StructuredOutput(*_told(key, value))
+    if len(made.text) > _MOST_CHARACTERS:
+        raise _invalid(f"{key} has {len(made.text)} characters, and {_MOST_CHARACTERS} are taken")
+    return made
+
+
+def structured_output_of_text(text: str) -> StructuredOutput | None:
+    """As `structured_output`, of a JSON object. Raises E1105."""
+    try:
+        asked = orjson.loads(text)
+    except ValueError as problem:
+        raise _invalid(f"it is not JSON: {problem}") from None
+    if not isinstance(asked, dict):
+        raise _invalid("it is not a JSON object")
+    return structured_output(asked)
+
+
+def _told(key: str, value: Any) -> tuple[str, str]:
+    match key, value:
+        case "json_object", True:
+            return "json_schema", '{"type":"object"}'
+        case "json", dict() | True:
+            return "json_schema", _dumped(value)
+        case "json", str():
+            return "json_schema", _filled(key, value)
+        case "regex", str():
+            return "regex", _filled(key, value)
+        case "grammar", str():
+            return "ebnf_grammar", _filled(key, value)
+        case "choice", list() if value and all(isinstance(one, str) and one for one in value):
+            return "choice", _dumped(value)
+    wanted = {"json": "a schema", "json_object": "true", "choice": "a list of texts that are not empty"}
+    raise _invalid(f"{key} is not {wanted.get(key, 'text')}")
+
+
+def _filled(key: str, text: str) -> str:
+    if not text.strip():
+        raise _invalid(f"{key} is empty")
+    return text
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # it writes fewer levels than it reads
+        raise _invalid("it is nested too deeply") from None
+
+
+def _invalid(reason: str) -> StructuredOutputInvalid:
+    return StructuredOutputInvalid(reason=reason)

@@ -1,0 +1,216 @@
+"""Texts that are held to a structure, and structures that cannot be followed: none of them ends the engine.
+
+STRUCTURES=200 tries as many schemas as that, instead of a few.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runner.protocol.engine import STRUCTURES, FinishReason, Request, SamplingParameters, StructuredOutput
+from runner.protocol.frames import CancelFrame
+from runner.text.tokenizer import Tokenizer
+from tests.vllm.structures import other_case, schema_case
+from tests.vllm.test_engine import IDS, gathered
+
+SCHEMAS = int(os.environ.get("STRUCTURES", "12"))
+ROOM = 200
+
+
+@pytest.fixture(scope="module")
+def tokenizer(engine_directory):
+    return Tokenizer.load(engine_directory / "tokenizer")
+
+
+def held_to(asked, seed=0, max_tokens=ROOM, **parts) -> Request:
+    parts.setdefault("sampling", SamplingParameters(top_p=1.0, temperature=1.0, seed=seed))
+    return Request(next(IDS), [5, 6, 7], max_tokens, structured_output=asked, **parts)
+
+
+def texts_of(driver, tokenizer, requests):
+    """The text of each, which has ended by itself."""
+    for request in requests:
+        driver.submit(request)
+    found = gathered(driver, {request.request_id for request in requests})
+    texts = []
+    for request in requests:
+        own = found[request.request_id]
+        assert own[-1].error is None, (own[-1].error, request.structured_output.text)
+        tokens = [token for output in own for token in output.tokens]
+        assert own[-1].finish_reason is FinishReason.END_ID, request.structured_output.text
+        texts.append(tokenizer.decode(tokens))
+    return texts
+
+
+def refusal(driver, asked, **parts):
+    request = held_to(asked, max_tokens=3, **parts)
+    driver.submit(request)
+    return gathered(driver, {request.request_id})[request.request_id][-1].error
+
+
+@pytest.mark.parametrize("made", [schema_case, other_case])
+def test_texts_have_the_structure_that_they_are_held_to(engine, tokenizer, made):
+    chance = random.Random(14)
+    cases = [made(chance) for _ in range(SCHEMAS)]
+    requests = [held_to(case.asked, seed) for seed, case in enumerate(cases)]
+    texts = texts_of(engine[1], tokenizer, requests)
+    wrong = [(case.asked.text, text) for case, text in zip(cases, texts, strict=True) if not case.holds(text)]
+    assert not wrong
+
+
+def test_it_holds_with_greedy_choice_with_the_end_ids_of_the_model_and_without_any(engine, tokenizer):
+    case = schema_case(random.Random(3))
+    for end_ids in (tokenizer.end_ids, frozenset()):
+        request = held_to(case.asked, end_ids=end_ids, sampling=SamplingParameters())
+        assert case.holds(texts_of(engine[1], tokenizer, [request])[0])
+
+
+def test_a_schema_in_the_words_of_its_library_is_followed_all_the_same(engine, tokenizer):
+    schema = {"type": "array", "uniqueItems": True, "x-guidance": {"lenient": True}}
+    error = refusal(engine[1], StructuredOutput("json_schema", json.dumps(schema)))
+    assert error.code == "E1105"
+    assert "uniqueItems" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        ("json_schema", '{"type": "foo"}', "foo"),
+        ("json_schema", "[]", "object"),
+        ("json_schema", "{", "Expecting"),
+        ("json_schema", '{"$ref": "http://localhost/x"}', "http://localhost/x"),
+        ("json_schema", '{"type":"array","items":' * 5000 + "{}" + "}" * 5000, "nested too deeply"),
+        # Gigabytes to whoever makes a grammar of it: that ends one process, and no other.
+        ("json_schema", '{"type":"array","items":{"type":"string"},"minItems":1000000000}', "too complex"),
+        ("regex", "(", "regex"),
+        ("regex", "(?=a)b", "look-around"),
+        ("ebnf_grammar", "root ::= foo", "foo"),
+        ("ebnf_grammar", 'start: "a', "start"),
+        ("choice", "[]", "start"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(engine, kind, text, reason):
+    error = refusal(engine[1], StructuredOutput(kind, text))
+    assert error.code == "E1105"
+    assert reason in str(error)
+
+
+def test_what_would_leave_nothing_to_choose_from_is_refused(engine):
+    asked = StructuredOutput("regex", "a")
+    for parts in ({"sampling": SamplingParameters(min_tokens=2)}, {"bad_words": [[5]]}):
+        assert refusal(engine[1], asked, **parts).code == "E1104"
+
+
+def test_one_that_is_cancelled_while_its_structure_is_tried_ends(engine):
+    driver = engine[1]
+    asked = StructuredOutput("json_schema", json.dumps({"const": "a structure that nobody sent before"}))
+    request = held_to(asked)
+    driver.submit(request)
+    driver.send(CancelFrame(request.request_id))
+    (last,) = (own[-1] for own in gathered(driver, {request.request_id}).values())
+    assert last.error is None
+    assert last.finish_reason in (FinishReason.CANCELLED, FinishReason.END_ID)
+
+
+fragments = st.sampled_from(
+    [
+        "a",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "{1,9}",
+        "{99999}",
+        "*",
+        "+",
+        "?",
+        "|",
+        "\\",
+        "\\d",
+        '"',
+        "^",
+        "$",
+        ".",
+        "\n",
+    ]
+    + [
+        "root ::= ",
+        "start: ",
+        "%json ",
+        "%regex ",
+        "%import common.INT\n",
+        "x: ",
+        "x",
+        "<a>",
+        "#",
+        "//",
+        "é",
+        "\0",
+    ]
+    + ['{"type":"string"}', '"$ref":"#"', "[0-9]", "(?i)", "@a", "&", "~", "-", "=", ":", "::=", " "]
+)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["string", "#", "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "properties",
+                    "items",
+                    "anyOf",
+                    "oneOf",
+                    "allOf",
+                    "not",
+                    "$ref",
+                    "$defs",
+                    "enum",
+                    "const",
+                ]
+                + [
+                    "pattern",
+                    "format",
+                    "minItems",
+                    "maxLength",
+                    "multipleOf",
+                    "minimum",
+                    "required",
+                    "if",
+                    "x-guidance",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    asked=st.builds(
+        StructuredOutput,
+        st.sampled_from(STRUCTURES),
+        st.lists(fragments, min_size=1, max_size=12).map("".join),
+    )
+    | st.builds(StructuredOutput, st.just("json_schema"), json_values.map(json.dumps))
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_structure_ends_the_engine(engine, asked):
+    process, driver = engine
+    error = refusal(driver, asked)
+    assert error is None or error.code == "E1105", error
+    assert process.poll() is None
