@@ -9,18 +9,17 @@ import queue
 import sys
 import threading
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
-from shared.errors import CogTritonError, EngineInternalError, VllmUnknownError
+from shared.errors import CogTritonError, VllmArgumentInvalid, VllmUnknownError
 
 from .environment import vllm_environment
 from .errors import coded, not_loaded
-from .grammars import Grammars
+from .grammars import BACKEND, Grammars
+from .preparing import Preparing
 from .settings import engine_arguments
 from .tokenizer import core_tokenizer
 from .warm_up import STRUCTURED, structured_warm_up, warm_up_requests
@@ -28,7 +27,7 @@ from .warm_up import STRUCTURED, structured_warm_up, warm_up_requests
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from runner.protocol.engine import Request, StructuredOutput
+    from runner.protocol.engine import Request
 
     from .sequences import SequenceOutputs
 
@@ -36,7 +35,6 @@ _LOOK_SECONDS = 0.5  # between two looks at the processes while no step comes
 _SILENT_SECONDS = 60.0  # with work to do and without a step: the core hangs
 _WARM_UP_SECONDS = 600.0
 _END_SECONDS = 0.5  # for the core to end by itself
-_PREPARED_AT_ONCE = 4
 _STRUCTURED = "structured_output"  # as the catalogue calls it
 
 
@@ -53,20 +51,25 @@ class VLLMEngine:
         To be called in the main thread: the core ends with the thread that made it.
         """
         arguments = engine_arguments(engine_dir)
+        chosen = (arguments.get("structured_outputs_config") or {}).get("backend", "auto")
+        if chosen not in ("auto", BACKEND):
+            raise VllmArgumentInvalid(
+                reason=f"the backend of structured_outputs_config can only be {BACKEND}"
+            )
         with vllm_environment() as failures:
             files = engine_dir / "tokenizer"
             tokenizer = core_tokenizer(files, failures.parent / "tokenizer")
             if tokenizer is not None:
                 arguments |= {"tokenizer": str(tokenizer.directory), "skip_tokenizer_init": False}
             self._client, config = _load(arguments, failures)
-            self._grammars: Grammars | None = None
+            grammars = None
             if tokenizer is not None:
                 self._grammar_end = tokenizer.end_id
                 vocabulary = config.model_config.get_vocab_size()
-                self._grammars = Grammars(files / "tokenizer.json", vocabulary, tokenizer.end_id)
-            self._start(config, failures)
+                grammars = Grammars(files / "tokenizer.json", vocabulary, tokenizer.end_id)
+            self._start(config, grammars, failures)
 
-    def _start(self, config: Any, failures: Path) -> None:
+    def _start(self, config: Any, grammars: Grammars | None, failures: Path) -> None:
         self.limits = Limits(
             sequence=config.model_config.max_model_len,
             prompt=config.model_config.max_model_len - 1,
@@ -80,8 +83,7 @@ class VLLMEngine:
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
         # Last outputs that the core does not give: of what is cancelled, or never gets there.
         self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
-        self._preparing: set[str] = set()  # the core's ids of those that are not there yet
-        self._preparations = ThreadPoolExecutor(_PREPARED_AT_ONCE, thread_name_prefix="prepare")
+        self._preparing = Preparing(grammars, self._add, self._end)
         self._ending = threading.Event()
         self.lacks: frozenset[str] = frozenset()
         self._warm_up(failures)
@@ -91,7 +93,7 @@ class VLLMEngine:
 
         E1105, for a structure that it cannot follow, is in the request's last output: to try one takes time.
         """
-        from .requests import core_request, hold_to
+        from .requests import core_request
         from .sequences import SequenceOutputs
 
         structure = request.structured_output
@@ -101,14 +103,10 @@ class VLLMEngine:
         asked = core_request(request, self.limits, self._most_log_probs)
         with self._lock:
             self._sequences[asked.request_id] = SequenceOutputs(request)
-        if structure is not None and self._grammars is not None:
-            told = self._grammars.known(structure)
-            if told is None:
-                self._preparing.add(asked.request_id)
-                self._preparations.submit(self._prepare, self._grammars, structure, asked)
-                return
-            hold_to(asked, told)
-        self._add(asked)
+        if structure is None:
+            self._add(asked)
+        else:
+            self._preparing.submit(request, asked)
 
     def _add(self, asked: Any) -> None:
         with self._lock:
@@ -119,24 +117,6 @@ class VLLMEngine:
             except BaseException:
                 del self._sequences[asked.request_id]
                 raise
-
-    def _prepare(self, grammars: Grammars, structure: StructuredOutput, asked: Any) -> None:
-        """In a thread: what takes too long for the one that reads requests."""
-        from .requests import hold_to
-
-        failed: CogTritonError | None = None
-        try:
-            hold_to(asked, grammars.check(structure))
-            self._add(asked)
-        except CogTritonError as error:
-            failed = error
-        except Exception as problem:
-            traceback.print_exc()
-            failed = EngineInternalError(reason=f"{type(problem).__name__} when it was prepared")
-        finally:
-            self._preparing.discard(asked.request_id)
-        if failed is not None:
-            self._end(asked.request_id, Output(int(asked.request_id), error=failed))
 
     def cancel(self, request_id: int) -> None:
         """Its last output is made here: the core gives none for a request that is aborted."""
@@ -155,7 +135,7 @@ class VLLMEngine:
             try:
                 step = self._client.outputs_queue.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                if not self._sequences.keys() - self._preparing:
+                if not self._sequences.keys() - self._preparing.waiting:
                     last_step = time.monotonic()  # there is nothing to do
                 self._look_for_death(last_step)
                 continue
@@ -167,9 +147,7 @@ class VLLMEngine:
                 outputs += self._take(step)
             if outputs:
                 yield outputs
-        self._preparations.shutdown(wait=False, cancel_futures=True)
-        if self._grammars is not None:
-            self._grammars.close()
+        self._preparing.close()
         self._client.shutdown(timeout=_END_SECONDS)
 
     def shutdown(self) -> None:
@@ -238,7 +216,7 @@ class VLLMEngine:
         """Use each way of sampling once: the first use of some compiles a kernel, for seconds."""
         for request in warm_up_requests(self.limits):
             self.submit(request)
-        if self._grammars is None:
+        if self._preparing.grammars is None:
             self.lacks |= {_STRUCTURED}
         else:
             self.submit(structured_warm_up(self.limits))

@@ -39,11 +39,18 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
         case "regex":
             return "regex", text, LLMatcher.grammar_from_regex(text)
         case "choice":
-            text = "start: " + " | ".join(json.dumps(choice) for choice in json.loads(text))
+            choices = json.loads(text)
+            if not isinstance(choices, list) or not choices or not all(map(_is_text, choices)):
+                raise ValueError("choices are a list of texts")
+            text = "start: " + " | ".join(map(json.dumps, choices))
         case _:
             text = any_to_lark(text)
     # Marked as Lark, lest vLLM takes it for another kind of grammar.
     return "grammar", text, LLMatcher.grammar_from_lark(text)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def check(tokenizer: LLTokenizer, kind: str, text: str) -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.protocol.engine import Request, SamplingParameters
+from runner.protocol.engine import STRUCTURES, Request, SamplingParameters, StructuredOutput
 from runner.protocol.frames import RequestFrame, Tensor
 from runner.protocol.tokens import INPUTS, OUTPUTS, decode_request, request_tensors
 from shared.errors import MalformedRequest, TensorNotSupported
@@ -38,6 +39,8 @@ REQUESTS = st.builds(
     bad_words=st.lists(st.lists(TOKEN, min_size=1, max_size=5), max_size=4),
     sampling=SAMPLING,
     streaming=st.booleans(),
+    structured_output=st.none()
+    | st.builds(StructuredOutput, st.sampled_from(STRUCTURES), st.text(min_size=1, max_size=20)),
 )
 
 PLAIN = Request(request_id=1, input_token_ids=[5, 6, 7], max_tokens=4)
@@ -89,6 +92,20 @@ def test_any_tensors_are_a_request_or_a_coded_error(tensors):
 def test_every_tensor_stands_once_in_the_table():
     names = [spec.name for spec in (*INPUTS, *OUTPUTS)]
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "error"),
+    [
+        ("regex", "", MalformedRequest),
+        ("", "a", MalformedRequest),
+        ("structural_tag", "{}", TensorNotSupported),
+    ],
+)
+def test_a_structure_has_a_kind_that_there_is_and_a_text(kind, text, error):
+    structure = StructuredOutput(kind, text)
+    with pytest.raises(error, match="guided_decoding_guide"):
+        decode_request(frame(replace(PLAIN, structured_output=structure)))
 
 
 def test_words_are_written_as_tensorrt_llm_reads_them():
