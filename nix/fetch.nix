@@ -79,15 +79,19 @@ let
               "PIP_INDEX_URL"
               "PIP_EXTRA_INDEX_URL"
               "PIP_CERT"
+              "NVIDIA_INDEX_URL"
             ];
             requirement = "${name}==${version} --hash=sha256:${sha256}";
-            options = wanted ++ (if index == null then [ ] else [ "--index-url=${index}" ]);
+            options = wanted;
+            index = if index == null then "" else index;
           }
         )
         ''
           echo "$requirement" > requirement.txt
+          # As `make lock` does, where a company has a mirror of it.
+          if [ "$index" = https://pypi.nvidia.com ]; then index=''${NVIDIA_INDEX_URL:-$index}; fi
           python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-            --require-hashes $options --requirement requirement.txt --dest downloaded
+            --require-hashes $options ''${index:+--index-url="$index"} --requirement requirement.txt --dest downloaded
           mv downloaded/* "$out"
         '';
 

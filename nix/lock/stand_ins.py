@@ -166,7 +166,7 @@ def _add_to_index(index: Path, file: Path, name: str) -> None:
     )
 
 
-def _wheel(row: Row, files: Mapping[str, str], commands: str = "") -> bytes:
+def wheel(row: Row, files: Mapping[str, str], commands: str = "") -> bytes:
     """A wheel of some files; `commands` are lines of console_scripts."""
     _, _, _, tags = parse_wheel_filename(row["file"])
     name, version = row["file"].split("-")[:2]
@@ -215,7 +215,7 @@ def _tar_gz(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
 
 def _tensorrt_llm(row: Row) -> bytes:
     commands = "tensorrt_llm/commands/"
-    return _wheel(
+    return wheel(
         row,
         {
             "tensorrt_llm/__init__.py": f'"""TensorRT-LLM: {_WHAT_IT_IS}."""\n\n'
@@ -230,7 +230,7 @@ def _tensorrt_llm(row: Row) -> bytes:
 def _module(row: Row) -> bytes:
     module = row["file"].split("-")[0]
     source = f'"""{row["name"]}: {_WHAT_IT_IS}."""\n\n__version__ = "{row["version"]}"\n'
-    return _wheel(row, {f"{module}/__init__.py": source})
+    return wheel(row, {f"{module}/__init__.py": source})
 
 
 def _python(_: Row) -> bytes:

@@ -1,14 +1,17 @@
 """What Nix says of the images, and that their bytes depend on the locks alone."""
 
 import ast
+import hashlib
 import json
 import os
 import shutil
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
+from nix.lock import stand_ins
 from tests.support.images import BUILDER, CPU, ROOT, build_image, copy_repository, run
 
 NAMES = {
@@ -115,6 +118,26 @@ def test_an_unknown_hash_names_the_command_that_fills_it(tmp_path):
     assert refused.returncode
     assert "The locks hold no sha256 for" in refused.stderr
     assert "run 'make lock'" in refused.stderr
+
+
+def test_a_mirror_of_nvidias_index_is_asked_for_its_wheels(tmp_path):
+    version = f"1.{time.time_ns()}"  # of which the store has none
+    row = {"name": "mirrored", "version": version, "file": f"mirrored-{version}-py3-none-any.whl"}
+    content = stand_ins.wheel(row, {"mirrored.py": ""})
+    row |= {"sha256": hashlib.sha256(content).hexdigest(), "index": "https://pypi.nvidia.com"}
+    page = tmp_path / "mirror/mirrored/index.html"
+    page.parent.mkdir(parents=True)
+    (page.parent / row["file"]).write_bytes(content)
+    page.write_text(f'<a href="{row["file"]}">it</a>')
+    shutil.copytree(ROOT / "nix/locks", tmp_path / "locks")
+    (tmp_path / "locks/wheels/mirrored.json").write_text(json.dumps({"python": "3.12", "wheels": [row]}))
+    given = f"pkgs = import {ROOT}/nix/host-toolchain/packages.nix {{ }}; locks = {tmp_path}/locks;"
+    given += " readJSON = path: builtins.fromJSON (builtins.readFile path);"
+    wheel = f'(builtins.head ((import {ROOT}/nix/fetch.nix {{ {given} }}).wheels "mirrored").packages).path'
+    link = tmp_path / "wheel"
+    build = ["nix", *FEATURES, "build", "--impure", "--expr", wheel, "--out-link", link, *AS_ROOT]
+    run(*build, env={**os.environ, "NVIDIA_INDEX_URL": (tmp_path / "mirror").as_uri()})
+    assert link.read_bytes() == content
 
 
 def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
