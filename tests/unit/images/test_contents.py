@@ -68,6 +68,11 @@ def debian(tmp_path):
     return {**described, "sha256": "1" * 64, "path": str(path), "distro": "debian-13"}
 
 
+def commit(tmp_path):
+    described = {"type": "commit", "name": "examples", "version": "2", "commit": "c" * 40}
+    return {**described, "path": str(tmp_path), "repository": "https://example.com/owner/all"}
+
+
 def test_a_source_is_supplied_by_who_keeps_it(tmp_path):
     package = {
         "type": "source",
@@ -89,7 +94,7 @@ def test_a_source_distribution_says_as_much_as_a_wheel(tmp_path):
 
 
 def test_the_list_names_all_with_supplier_licence_and_package_url(tmp_path):
-    packages = [facts.described(package(tmp_path)) for package in (wheel, debian)]
+    packages = [facts.described(package(tmp_path)) for package in (wheel, debian, commit)]
     layer = {"name": "a", "digest": "sha256:1", "diff_id": "sha256:2", "size": 1, "packages": packages}
     record = tmp_path / "layer.json"
     record.write_text(json.dumps({**layer, "own": {"name": "ours", "version": "3"}}))
@@ -111,5 +116,8 @@ def test_the_list_names_all_with_supplier_licence_and_package_url(tmp_path):
             "MIT",
             "pkg:deb/debian/libsome1@1~2%2Bb1?arch=amd64&distro=debian-13&upstream=some%401~2",
         ),
+        "examples": ("Organization: example.com/owner", "NOASSERTION", "pkg:generic/examples@2"),
     }
+    (sources,) = [package for package in document["packages"] if package["name"] == "examples"]
+    assert sources["sourceInfo"] == f"the commit {'c' * 40} of its repository"
     assert [row["licenseId"] for row in document["hasExtractedLicensingInfos"]] == ["LicenseRef-own"]
