@@ -58,12 +58,14 @@ async def _greedy(llm: Any) -> list[list[int]]:
 async def _main(options: argparse.Namespace) -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
+    from vllm.utils.gc_utils import freeze_gc_heap
     from vllm.v1.engine.async_llm import AsyncLLM
 
     arguments = AsyncEngineArgs(
         model=options.model, skip_tokenizer_init=True, **json.loads(options.arguments)
     )
     llm = AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.OPENAI_API_SERVER)
+    freeze_gc_heap()  # as vLLM's server does
     for run, count in enumerate([8, *options.streams]):  # the first is to warm up
         started = time.monotonic()
         gaps: list[float] = []
