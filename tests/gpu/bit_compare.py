@@ -5,7 +5,7 @@
 Run it with a Python that has PyTorch for CUDA. Copies of the installed `torch` and `nvidia` folders are made below
 DIR and pruned: two for the GPU's own architecture, removed code being zeros in one and cut out of the files in the
 other, and one for another architecture, which must fail (the negative control).
-Each operation of operations.py runs in two processes with the original, whose results tell which operations are
+Each operation of operations/ runs in two processes with the original, whose results tell which operations are
 the same twice, and then with the pruned copies, loading kernels when they are needed and all at once.
 
 Prints a JSON summary; exits with status 1 when a result differs, or when the control does not fail.
