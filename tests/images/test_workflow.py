@@ -4,15 +4,13 @@ import json
 import re
 import shutil
 import subprocess
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 
 from ci.workflow.run import Run
 from tests.support.images import CPU, NIX_WITH_GITHUB, ROOT, copy_repository, registry, run
+from tests.support.loopback import folder_server
 
 # bcrypt of "secret"
 HTPASSWD = "user:$2y$05$jgidEhSlbjN.X7B/4QQ22u7neymJrqcxSRi3GtG/ihF9m81vMIJTq\n"
@@ -44,11 +42,6 @@ WHEELS = {
 }
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
 def publishers(tmp_path_factory):
     """The site of a publisher that tells the hashes."""
@@ -56,13 +49,8 @@ def publishers(tmp_path_factory):
     for name, file in WHEELS.items():
         (folder / name).mkdir()
         (folder / name / "index.html").write_text(f'<a href="{file}#sha256={"a" * 64}">{file}</a>')
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with folder_server(folder) as server:
+        yield server.url
 
 
 def repository(folder, publishers):

@@ -25,9 +25,8 @@ ROWS = rows()
 
 @pytest.fixture(scope="module")
 def hooks():
-    hooks = Hooks()
-    yield hooks
-    hooks.close()
+    with Hooks() as hooks:
+        yield hooks
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +13,7 @@ from nix.lock import stand_ins
 from nix.lock.__main__ import main
 from nix.lock.environments import ENVIRONMENTS
 from nix.lock.files import LOCKS, read, write
+from tests.support.loopback import folder_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,23 +25,13 @@ LOCAL = "torch-2.9.1+cu130-cp312-cp312-manylinux_2_28_x86_64.whl"
 EXAMPLES = b"the examples"
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def site(tmp_path):
     """A publisher's site: its folder, and its address."""
     folder = tmp_path / "site"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with folder_server(folder) as server:
+        yield folder, server.url
 
 
 def page(folder: Path, package: str, *links: str) -> None:

@@ -8,25 +8,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
+
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 # A key, and the certificate of an authority for 127.0.0.1, by itself.
 CERTIFICATE = Path(__file__).with_name("loopback.pem")
 _STEP = 1 << 20
 
 
-class FileServer(ThreadingHTTPServer):
-    """Use it as a context manager, or call `serve_forever`."""
-
-    daemon_threads = True
+class FileServer(LoopbackServer):
     request_queue_size = 64
 
     def __init__(self, path: Path | str, *, rate: float | None = None, has_ranges: bool = True) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.path = path
         self.rate = rate
         self.has_ranges = has_ranges
@@ -34,23 +31,13 @@ class FileServer(ThreadingHTTPServer):
         self.ranges: list[tuple[int, int] | None] = []  # that were asked for: first and last byte
         self.cuts: list[int] = []  # answers with bodies are cut after so many bytes, one after the other
         self.sent = 0  # bytes of bodies
-        self.url = f"http://127.0.0.1:{self.server_port}/engine.tar"
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
+        self.url += "/engine.tar"
 
     def handle_error(self, *_: object) -> None:
         """Say nothing: clients that go away are what tests are about."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: FileServer
 
@@ -88,9 +75,6 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.rate:
                 time.sleep(max(0, began + (at - start) / self.server.rate - time.monotonic()))
         self.close_connection |= end < stop
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 if __name__ == "__main__":

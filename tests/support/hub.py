@@ -11,9 +11,10 @@ import json
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +44,8 @@ class Repository:
         return revision in {"main", self.commit, *self.revisions}
 
 
-class Hub:
-    """Add repositories to `repositories`; use it as a context manager."""
+class Hub(LoopbackServer):
+    """Add repositories to `repositories`."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
@@ -58,11 +59,9 @@ class Hub:
         self.tampered: dict[str, bytes] = {}  # what is sent instead of these files
         self._stores_answer = threading.Event()
         self._stores_answer.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(_handler(self))
         # Another host, as with the hub: its clients follow redirects to the same host without a look.
-        self.storage_url = f"http://localhost:{self._server.server_port}"
+        self.storage_url = f"http://localhost:{self.server_port}"
 
     def file_requests(self) -> list[str]:
         return [request for request in self.requests if "/resolve/" in request or "/stored/" in request]
@@ -76,22 +75,10 @@ class Hub:
         finally:
             self._stores_answer.set()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(hub: Hub) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
 
         def do_HEAD(self) -> None:
             self._answer()

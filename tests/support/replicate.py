@@ -6,15 +6,14 @@ import json
 import re
 import ssl
 import subprocess
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
 from shared.cog.server import free_port
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +36,8 @@ def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
     return certificate, key
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
 
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -118,19 +114,13 @@ def replicate(
 def _serving(
     handler: type[_Handler], address: tuple[str, int], tls: tuple[Path, Path] | None = None
 ) -> Iterator[int]:
-    server = ThreadingHTTPServer(address, handler)
+    server = LoopbackServer(handler, address)
     if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*tls)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with server:
         yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _version(registry: str, name: str) -> dict[str, str] | None:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 
-class Uploads(ThreadingHTTPServer):
+class Uploads(LoopbackServer):
     """An address that takes what is sent to it, but nothing below /no."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _TakesFiles)
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__(_TakesFiles)
         self.received: dict[str, bytes] = {}
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
 
-class _TakesFiles(BaseHTTPRequestHandler):
+class _TakesFiles(QuietHandler):
     server: Uploads
 
     def do_PUT(self) -> None:
@@ -44,6 +31,3 @@ class _TakesFiles(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content or b"")))
         self.end_headers()
         self.wfile.write(content or b"")
-
-    def log_message(self, *_: object) -> None:
-        pass

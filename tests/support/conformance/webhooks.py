@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 _LONGEST_SECONDS = 20
 
 
-class Hooks:
+class Hooks(LoopbackServer):
     """Paths under `url`, one per prediction; one that ends in `/broken` answers 500 to the first two."""
 
     def __init__(self) -> None:
         self._calls: dict[str, list[tuple[dict[str, str], Any]]] = defaultdict(list)
         hooks = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 headers = {name.lower(): value for name, value in self.headers.items()}
@@ -29,16 +29,7 @@ class Hooks:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
     def calls(self, path: str, least: int, *, to_the_end: bool) -> list[tuple[dict[str, str], Any]]:
         """What came to a path: once there are so many, with `to_the_end` also the end, and for a moment no more."""

@@ -1,19 +1,15 @@
 import base64
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from builder.sources.config import MAX_CONFIG_BYTES, read_config, shown
 from shared.errors import ConfigNotYaml, ConfigTooLarge, ConfigUnreachable
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 TEXT = "engine: mock  # größer\n"
 
 
-class Pages(BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
+class Pages(QuietHandler):
     def do_GET(self):
         path = self.path.partition("?")[0]
         if path.startswith("/hops/"):
@@ -38,13 +34,8 @@ class Pages(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def web():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with LoopbackServer(Pages) as server:
+        yield server.url
 
 
 def test_path(tmp_path):

@@ -3,8 +3,6 @@ import io
 import os
 import shutil
 import tarfile
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from huggingface_hub import constants, file_download
@@ -20,6 +18,7 @@ from shared.errors import (
     NotEnoughSpace,
     RevisionNotFound,
 )
+from tests.support.loopback import folder_server
 from tests.unit.builder.conftest import FILES
 
 CUT = 300_000
@@ -309,23 +308,13 @@ def test_a_directory_has_no_revisions(model_dir, state):
         Download(str(model_dir), "main").run(state, ignore)
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def web(tmp_path):
     """Serves files; returns its address and the directory."""
     directory = tmp_path / "web"
     directory.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(directory)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", directory
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with folder_server(directory) as server:
+        yield server.url, directory
 
 
 def pack(path, files):

@@ -1,10 +1,8 @@
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from builder.check.source import check_source
 from shared.errors import ConfigCheckFailed
+from tests.support.loopback import folder_server
 
 OFFICIAL = "build: {config: models/m/build.yaml}\ninstantiate: {system_prompt: Be brief.}\n"
 BUILD = "engine: tensorrt_llm\nmodel: a/b\n"
@@ -21,19 +19,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def site(folder):
-    class Handler(SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=folder)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with folder_server(folder) as server:
+        yield server.url
 
 
 def prompt_of(report):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import httpx2
@@ -17,6 +15,7 @@ from runner.front.addresses import Addresses
 from runner.front.cog import webhooks
 from shared.errors import AddressRefused
 from tests.support.front import running, words
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 TOKEN = "the operator's"
 
@@ -26,7 +25,7 @@ def hook(answers=()):
     """An address that is told; it answers with these statuses or addresses to go on to, then with 200."""
     told, waiting = [], list(answers)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             told.append((dict(self.headers), json.loads(body) if body else None))
@@ -36,18 +35,8 @@ def hook(answers=()):
                 self.send_header("location", answer)
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with LoopbackServer(Handler) as server:
+        yield server.url, told
 
 
 def statuses(told) -> list[str]:

@@ -3,15 +3,14 @@
 import base64
 import hashlib
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from nix.oci.attachments import PROVENANCE, SBOM, attach, attached, read
 from nix.oci.image import Blob, Image
 from nix.oci.problem import Problem
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 IMAGE = Image("image", [], Blob(b"config"), Blob(b'{"schemaVersion":2}'), "skopeo")
 LOGIN = base64.b64encode(b"user:secret").decode()
@@ -29,11 +28,8 @@ class Registry:
 
 
 def handler(registry):
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_):
-            pass
 
         def answer(self, status, content=b"", **headers):
             self.send_response(status)
@@ -58,7 +54,7 @@ def handler(registry):
                 return self.answer(401, WWW_Authenticate=challenge)
             return self.api(self.path.removeprefix("/v2/a/image/"), body)
 
-        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+        do_HEAD = do_POST = do_PUT = do_GET
 
         def api(self, path, body):
             kind, _, name = path.partition("/")
@@ -89,15 +85,8 @@ def handler(registry):
 
 @contextmanager
 def serving(registry):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(registry))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with LoopbackServer(handler(registry)) as server:
         yield f"127.0.0.1:{server.server_port}/a/image:1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize("lists", [True, False])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from nix.lock import publishers
 from nix.lock.__main__ import main
 from nix.lock.files import LOCKS, LockProblem, read, write
+from tests.support.loopback import folder_server
 
 WHEEL = "tensorrt_llm-1.2.1-cp312-cp312-linux_x86_64.whl"
 HASH = "a" * 64
@@ -22,16 +19,9 @@ def mirror(tmp_path, monkeypatch):
     page = tmp_path / "mirror/tensorrt-llm/index.html"
     page.parent.mkdir(parents=True)
     page.write_text(f'<a href="{WHEEL}#sha256={HASH}">{WHEEL}</a>')
-    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(tmp_path / "mirror")))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("NVIDIA_INDEX_URL", f"{url}/")
-    yield url
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with folder_server(tmp_path / "mirror") as server:
+        monkeypatch.setenv("NVIDIA_INDEX_URL", f"{server.url}/")
+        yield server.url
 
 
 def unknown(name: str):

@@ -2,7 +2,7 @@ import logging
 import socket
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 import tenacity
@@ -10,16 +10,17 @@ import tenacity
 from runner.weights import fetch_weights
 from shared.errors import EngineArchiveMalformed, EngineKindMismatch, WeightsUnreachable
 from shared.http import limits
+from tests.support.loopback import LoopbackServer, QuietHandler
 from tests.unit.artifact.archives import CONTENTS, files_below, made
 
 BIG = made({**CONTENTS, "engine/big.bin": bytes(3 << 20)})
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     stopped: threading.Event
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """What it answers depends on the path; it has no ranges."""
 
     server: Server
@@ -65,21 +66,14 @@ class Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             pass  # the other side has read enough
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def server():
     handler = type("Fresh", (Handler,), {"asked": Counter(), "accepted": []})
-    with Server(("127.0.0.1", 0), handler) as server:
+    with Server(handler) as server:
         server.stopped = threading.Event()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
         yield server
         server.stopped.set()
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

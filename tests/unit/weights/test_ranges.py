@@ -209,7 +209,7 @@ class Redirecting(files._Handler):
 
     server: RedirectingServer
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:
         self.server.authorizations.append((self.path, self.headers["Authorization"]))
         if self.path.startswith("/signed"):
             self.server.left -= 1
