@@ -1,0 +1,94 @@
+"""Who may ask: API keys and their limits, TLS."""
+
+import asyncio
+
+import pytest
+
+from runner.front.server import tls_files
+from runner.settings import Settings
+from shared.errors import SettingInvalid
+from tests.support.files import CERTIFICATE
+from tests.unit.front.openai.conftest import error_of, until
+
+
+def test_a_key_is_needed_where_keys_are_set(run):
+    async def test(front, http):
+        sent = {"prompt": "1"}
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            answer = await http.post("/v1/completions", json=sent, headers=headers)
+            error = await error_of(answer, 401)
+            assert error["code"] == "invalid_api_key"
+            assert error["message"].startswith("E1304 ApiKeyInvalid: ")
+        for path in ("/v1/models", "/v1/models/model"):
+            assert (await http.get(path)).status_code == 401
+        assert (await http.post("/tokenize", json=sent)).status_code == 401
+        right = {"Authorization": "Bearer sk-1"}
+        assert (await http.post("/v1/completions", json=sent, headers=right)).status_code == 200
+        assert (await http.get("/version")).status_code == 200
+
+    run(test, API_KEYS="sk-1")
+
+
+def test_cogs_api_and_the_metrics_need_a_key_where_settings_say_so(run):
+    right = {"Authorization": "Bearer sk-1"}
+    asked = {"input": {"prompt": "1", "max_tokens": 1}}
+
+    async def open_to_all(front, http):
+        assert (await http.post("/predictions", json=asked)).status_code == 200
+        assert (await http.get("/metrics")).status_code == 200
+
+    async def with_keys(front, http):
+        answer = await http.post("/predictions", json=asked)
+        assert answer.status_code == 401
+        assert answer.json()["detail"].startswith("E1304 ApiKeyInvalid: No API key was sent.")
+        for path in ("/predictions/x", "/metrics"):
+            assert (await http.get(path)).status_code == 401
+        for path in ("/health-check", "/health", "/health/live", "/version", "/openapi.json"):
+            assert (await http.get(path)).status_code == 200
+        assert (await http.post("/predictions", json=asked, headers=right)).status_code == 200
+        assert (await http.get("/metrics", headers=right)).status_code == 200
+
+    run(open_to_all, API_KEYS="sk-1")
+    run(with_keys, API_KEYS="sk-1", COG_API_NEEDS_KEY="true", METRICS_NEED_KEY="true")
+
+
+def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
+    async def test(front, http):
+        http.headers["Authorization"] = "Bearer sk-1"
+        hangs = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
+        await until(lambda: front.client.in_flight == 1)
+        answer = await http.post("/v1/completions", json={"prompt": "1", "stream": True})
+        error = await error_of(answer, 429)
+        assert (error["type"], error["code"]) == ("rate_limit_error", "E1305")
+        assert int(answer.headers["retry-after"]) > 0
+        http.headers["Authorization"] = "Bearer sk-2"
+        assert (await http.post("/v1/completions", json={"prompt": "1"})).status_code == 200
+        answer = await http.post("/v1/completions", json={"prompt": "1", "max_tokens": 100})
+        assert "tokens at work for your key would be 101" in (await error_of(answer, 429))["message"]
+        hangs.cancel()
+
+    run(test, API_KEYS="sk-1,sk-2", KEY_MAX_REQUESTS="1", KEY_MAX_TOKENS="100")
+
+
+def test_https(run, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+
+    async def test(front, http):
+        assert front.url.startswith("https://")
+        assert (await http.get("/v1/models")).status_code == 200
+
+    run(test, TLS_CERTIFICATE=str(CERTIFICATE), TLS_KEY=str(CERTIFICATE))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"TLS_CERTIFICATE": str(CERTIFICATE)},
+        {"TLS_KEY": str(CERTIFICATE)},
+        {"TLS_CERTIFICATE": "nowhere.pem", "TLS_KEY": str(CERTIFICATE)},
+        {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": __file__},
+    ],
+)
+def test_certificates_that_cannot_be_used(files):
+    with pytest.raises(SettingInvalid, match="TLS_"):
+        tls_files(Settings.from_environment(files))

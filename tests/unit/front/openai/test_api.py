@@ -1,0 +1,205 @@
+"""What is asked, and what is answered."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from tests.support.front import words
+from tests.unit.front.openai.conftest import HI, MODEL, error_of, events, until
+
+
+def test_a_completion(run):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json={"prompt": "10 20 30", "model": MODEL})
+        assert answer.status_code == 200
+        body = answer.json()
+        assert body.pop("id").startswith("cmpl-")
+        assert body.pop("created") > 1_700_000_000
+        assert body == {
+            "object": "text_completion",
+            "model": MODEL,
+            "choices": [{"index": 0, "text": words(16), "logprobs": None, "finish_reason": "length"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 16, "total_tokens": 19},
+        }
+        assert front.client.requests[-1].input_token_ids == [15, 25, 35]
+
+    run(test)
+
+
+def test_a_chat_completion(run):
+    async def test(front, http):
+        sent = {"messages": HI, "max_completion_tokens": 3}
+        body = (await http.post("/v1/chat/completions", json=sent)).json()
+        assert body["id"].startswith("chatcmpl-")
+        assert body["object"] == "chat.completion"
+        message = {"role": "assistant", "content": words(3), "refusal": None}
+        assert body["choices"] == [
+            {"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}
+        ]
+
+    run(test)
+
+
+def test_a_streamed_chat_completion(run):
+    async def test(front, http):
+        sent = {"messages": HI, "max_tokens": 3, "stream": True, "stream_options": {"include_usage": True}}
+        answer = await http.post("/v1/chat/completions", json=sent)
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        *chunks, done = events(answer.text)
+        assert done == "[DONE]"
+        chunks = [json.loads(chunk) for chunk in chunks]
+        assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
+        assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+        usage = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+        assert [chunk["usage"] for chunk in chunks] == [None] * 4 + [usage]
+        assert chunks[-1]["choices"] == []
+        [choices] = zip(*(chunk["choices"] for chunk in chunks[:-1]), strict=True)
+        assert [choice["delta"] for choice in choices] == [
+            {"role": "assistant", "content": "95"},
+            {"content": " 96"},
+            {"content": " 97"},
+            {},
+        ]
+        assert [choice["finish_reason"] for choice in choices] == [None, None, None, "length"]
+
+    run(test)
+
+
+def test_a_streamed_completion(run):
+    async def test(front, http):
+        sent = {"prompt": "1", "max_tokens": 2, "stream": True}
+        *chunks, done = events((await http.post("/v1/completions", json=sent)).text)
+        assert done == "[DONE]"
+        chunks = [json.loads(chunk) for chunk in chunks]
+        assert not any("usage" in chunk for chunk in chunks)
+        assert [chunk["choices"] for chunk in chunks] == [
+            [{"index": 0, "text": "95", "logprobs": None, "finish_reason": None}],
+            [{"index": 0, "text": " 96", "logprobs": None, "finish_reason": None}],
+            [{"index": 0, "text": "", "logprobs": None, "finish_reason": "length"}],
+        ]
+
+    run(test)
+
+
+def test_several_texts_of_several_prompts(run):
+    async def test(front, http):
+        sent = {"prompt": [[6], [6, 7]], "n": 2, "max_tokens": 2}
+        body = (await http.post("/v1/completions", json=sent)).json()
+        assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+        assert {choice["text"] for choice in body["choices"]} == {words(2)}
+        assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 8, "total_tokens": 11}
+        answer = await http.post("/v1/completions", json=sent | {"stream": True})
+        texts = ["", "", "", ""]
+        for chunk in events(answer.text)[:-1]:
+            [choice] = json.loads(chunk)["choices"]
+            texts[choice["index"]] += choice["text"]
+        assert texts == [words(2)] * 4
+
+    run(test)
+
+
+def test_a_text_ends_before_a_stop_sequence(run):
+    async def test(front, http):
+        sent = {"prompt": "1", "stop": ["x", "98"], "max_tokens": 99}
+        body = (await http.post("/v1/completions", json=sent)).json()
+        assert body["choices"][0]["text"] == "95 96 97 "
+        assert body["choices"][0]["finish_reason"] == "stop"
+        assert front.client.in_flight == 0
+
+    run(test)
+
+
+def test_the_chat_template_is_told_its_arguments(run):
+    async def test(front, http):
+        sent = {"messages": HI, "chat_template_kwargs": {"more": 40}, "max_tokens": 1}
+        await http.post("/v1/chat/completions", json=sent)
+        assert front.client.requests[-1].input_token_ids == [0, 15, 25, 35, 45]
+
+    run(test)
+
+
+def test_another_model_is_taken_where_a_setting_says_so(run):
+    async def test(front, http):
+        sent = {"prompt": "1", "model": "gpt-4o"}
+        answer = await http.post("/v1/completions", json=sent)
+        assert answer.json()["model"] == "org/llama"
+
+    run(test, ACCEPT_ANY_MODEL="true", SERVED_MODEL_NAME="org/llama")
+
+
+def test_the_model_is_listed_under_its_name(run):
+    async def test(front, http):
+        [model] = (await http.get("/v1/models")).json()["data"]
+        assert (model["id"], model["object"]) == ("org/llama", "model")
+        for path in ("org/llama", "org%2Fllama"):
+            assert (await http.get(f"/v1/models/{path}")).json() == model
+
+    run(test, SERVED_MODEL_NAME="org/llama")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_frees_the_engine(run, stream):
+    async def test(front, http):
+        sent = {"prompt": "1", "max_tokens": 10**6, "stream": stream, "n": 2}
+
+        async def ask():
+            async with http.stream("POST", "/v1/completions", json=sent) as answer:
+                async for _ in answer.aiter_bytes():
+                    pass
+
+        asking = asyncio.create_task(ask())
+        await until(lambda: front.client.in_flight == 2)
+        asking.cancel()
+        await until(lambda: front.client.in_flight + front.front.admission.count == 0)
+
+    run(test)
+
+
+def test_tokens_of_a_prompt_and_of_messages_and_back(run):
+    async def test(front, http):
+        answer = await http.post("/tokenize", json={"prompt": "10 20"})
+        assert answer.json()["tokens"] == [15, 25]
+        assert answer.json()["count"] == 2
+        answer = await http.post("/tokenize", json={"messages": HI})
+        assert answer.json()["tokens"] == [0, 15, 25, 35]
+        answer = await http.post("/detokenize", json={"tokens": [15, 25]})
+        assert answer.json() == {"prompt": "10 20"}
+        error = await error_of(await http.post("/tokenize", json={}), 400)
+        assert error["param"] == "prompt"
+
+    run(test)
+
+
+def test_a_request_can_be_found_again(run):
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+    async def test(front, http):
+        sent = {"X-Request-Id": "r-1", "traceparent": parent, "tracestate": "a=b"}
+        for answer in (
+            await http.post("/v1/completions", json={"prompt": "1"}, headers=sent),
+            await http.post("/v1/completions", json={"prompt": "1", "stream": True}, headers=sent),
+            await http.post("/v1/completions", json={}, headers=sent),
+            await http.post("/predictions", json={}, headers=sent),
+            await http.get("/nowhere", headers=sent),
+        ):
+            assert {name: answer.headers[name] for name in sent} == sent
+        assert len((await http.get("/health")).headers["x-request-id"]) == 32
+
+    run(test)
+
+
+def test_log_lines_say_which_request_they_are_of(run, capsys, caplog):
+    async def test(front, http):
+        headers = {"X-Request-Id": "r-1", "Authorization": "Bearer sk-1"}
+        await http.post("/v1/completions", json={"prompt": [8]}, headers=headers)
+
+    run(test, API_KEYS="alice sk-1")
+    # They are printed until something configures logging, as other tests in this process may have done.
+    lines = [*capsys.readouterr().out.splitlines(), *(str(record.msg) for record in caplog.records)]
+    [line] = [line for line in lines if "prediction failed" in line]
+    assert re.search(r"request_id\W+r-1\b", line)
+    assert re.search(r"key\W+alice\b", line)
+    assert "sk-1" not in line
+    assert re.search(r"prediction_id\W+cmpl-", line)

@@ -1,0 +1,157 @@
+"""What is refused, and what fails."""
+
+import asyncio
+import json
+
+import pytest
+
+from shared.errors import (
+    ApiKeyInvalid,
+    KeyLimitReached,
+    MethodNotAllowed,
+    ModelNotServed,
+    ParameterNotSupported,
+    ParameterUnknown,
+    PathUnknown,
+    RequestInvalid,
+)
+from tests.unit.front.openai.conftest import HI, MODEL, error_of, events, until
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_refused_is_told_in_openais_form(run, stream):
+    async def test(front, http):
+        sent = {"messages": HI, "temprature": 1, "stream": stream}
+        error = await error_of(await http.post("/v1/chat/completions", json=sent), 400)
+        assert error == {
+            "message": "E1301 ParameterUnknown: There is no parameter temprature. Did you mean temperature.",
+            "type": "invalid_request_error",
+            "param": "temprature",
+            "code": "E1301",
+        }
+        error = await error_of(await http.post("/v1/completions", json={"prompt": "", "stream": stream}), 400)
+        assert (error["code"], error["param"]) == ("E1001", "prompt")
+
+    run(test)
+
+
+def test_another_model_is_not_there(run):
+    async def test(front, http):
+        sent = {"prompt": "1", "model": "gpt-4o"}
+        error = await error_of(await http.post("/v1/completions", json=sent), 404)
+        assert (error["code"], error["param"]) == ("model_not_found", "model")
+        assert error["message"].startswith('E1303 ModelNotServed: The model "gpt-4o" does not exist here')
+        assert (await http.get("/v1/models/gpt-4o")).status_code == 404
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow", "wanted"),
+    [
+        ("GET", "/v1", 404, None, PathUnknown(path="/v1")),
+        ("POST", "/v1/embeddings", 404, None, PathUnknown(path="/v1/embeddings")),
+        ("GET", "/v1/models/a/b/c", 404, None, PathUnknown(path="/v1/models/a/b/c")),
+        ("GET", f"/v1/{'x' * 5000}", 404, None, PathUnknown(path=f"/v1/{'x' * 196}")),
+        (
+            "GET",
+            "/v1/chat/completions",
+            405,
+            "POST",
+            MethodNotAllowed(path="/v1/chat/completions", method="GET", allowed="POST"),
+        ),
+        (
+            "DELETE",
+            "/v1/models/model",
+            405,
+            "GET,HEAD",
+            MethodNotAllowed(path="/v1/models/model", method="DELETE", allowed="GET, HEAD"),
+        ),
+    ],
+)
+def test_what_is_not_there_is_told_in_openais_form(run, answered, method, path, status, allow, wanted):
+    async def test(front, http):
+        answer = await http.request(method, path)
+        error = await error_of(answer, status)
+        answered(error["message"], wanted)
+        assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", None, wanted.code)
+        assert answer.headers.get("allow") == allow
+
+    run(test, API_KEYS="sk-1")
+
+
+def test_an_engine_that_fails_in_the_middle_ends_the_stream_with_an_error(run):
+    async def test(front, http):
+        sent = {"prompt": [8], "max_tokens": 4}
+        error = await error_of(await http.post("/v1/completions", json=sent), 500)
+        assert (error["type"], error["code"]) == ("server_error", "E2405")
+        *chunks, last = events((await http.post("/v1/completions", json=sent | {"stream": True})).text)
+        assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["95", " 96"]
+        assert json.loads(last)["error"] == error
+
+    run(test)
+
+
+def test_one_text_that_fails_ends_the_others(run):
+    async def test(front, http):
+        sent = {"prompt": [[9], [8], [9]], "max_tokens": 4, "stream": True}
+        last = events((await http.post("/v1/completions", json=sent)).text)[-1]
+        assert json.loads(last)["error"]["code"] == "E2405"
+        assert front.client.in_flight == 0
+        assert front.front.admission.count == 0
+
+    run(test)
+
+
+def test_a_full_runner_says_so(run):
+    async def test(front, http):
+        hangs = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
+        await until(lambda: front.client.in_flight == 1)
+        answer = await http.post("/v1/completions", json={"prompt": "1"})
+        assert (await error_of(answer, 429))["code"] == "E2106"
+        hangs.cancel()
+
+    run(test, MAX_PREDICTIONS="1")
+
+
+def test_before_there_is_an_engine(engine_directory, run):
+    async def test(front, http):
+        for call in (http.get("/v1/models"), http.post("/v1/completions", json={"prompt": "1"})):
+            answer = await call
+            error = await error_of(answer, 503)
+            assert (error["type"], error["code"]) == ("server_error", "E2401")
+            assert int(answer.headers["retry-after"]) > 0
+        assert (await http.get("/health")).status_code == 503
+
+    run(test, loaded=False)
+
+
+def test_a_body_that_is_too_large(run):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json={"prompt": "1" * 2000})
+        assert (await error_of(answer, 413))["code"] == "E1320"
+
+    run(test, MAX_BODY_BYTES="1000")
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        ({}, RequestInvalid(parameter="prompt", reason="prompt is missing")),
+        ({"prompt": "1", "zzz": 1}, ParameterUnknown(parameter="zzz", instead="Leave it away")),
+        (
+            {"prompt": "1", "echo": True},
+            ParameterNotSupported(parameter="echo", reason="the prompt is not repeated"),
+        ),
+        ({"prompt": "1", "model": "x"}, ModelNotServed(model="x", served=MODEL)),
+        ({"prompt": "1", "max_tokens": 100}, KeyLimitReached(what="tokens", count=101, limit=100)),
+    ],
+)
+def test_the_whole_texts_of_errors(run, answered, sent, error):
+    async def test(front, http):
+        answer = await http.post("/v1/completions", json=sent)
+        answered(answer.json()["error"]["message"], ApiKeyInvalid(reason="No API key was sent"))
+        answer = await http.post("/v1/completions", json=sent, headers={"Authorization": "Bearer sk-1"})
+        answered(answer.json()["error"]["message"], error)
+
+    run(test, API_KEYS="sk-1", KEY_MAX_TOKENS="100")
