@@ -27,6 +27,14 @@ from tests.support.images import ROOT, clone_repository, docker_and_nix, registr
 from tests.support.terminal import Terminal
 
 DEMO = "HuggingFaceTB/SmolLM2-135M-Instruct"
+PREDICT = "curl -s localhost:$PORT/predictions -H 'Content-Type: application/json' -d "
+
+
+def serve_mock(user, config: str) -> None:
+    """What a user types to have a mock engine served."""
+    user.write("mock.yaml", config)
+    user.types("cog-triton build mock.yaml -o mock.tar")
+    user.starts("cog-triton serve mock.tar --port $PORT", "localhost:$PORT/health-check", says="READY")
 
 
 @pytest.fixture(scope="module")

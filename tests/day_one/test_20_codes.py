@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shared.cog.server import free_port
-
-PREDICT = "curl -s localhost:$PORT/predictions -H 'Content-Type: application/json' -d "
+from tests.day_one.conftest import PREDICT, serve_mock
 
 
 @pytest.fixture(scope="module", autouse=True)
 def served(user):
-    user.write("mock.yaml", "engine: mock\n")
-    user.types("cog-triton build mock.yaml -o mock.tar")
-    user.starts("cog-triton serve mock.tar --port $PORT", "localhost:$PORT/health-check", says="READY")
+    serve_mock(user, "engine: mock\n")
 
 
 TEMPLATES = {

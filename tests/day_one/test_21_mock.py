@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-PREDICT = "curl -s localhost:$PORT/predictions -H 'Content-Type: application/json' -d "
+from tests.day_one.conftest import PREDICT, serve_mock
 
 
 @pytest.fixture(scope="module", autouse=True)
 def served(user):
-    user.write("mock.yaml", "engine: mock\ntokens_per_second: 1000\n")
-    user.types("cog-triton build mock.yaml -o mock.tar")
-    user.starts("cog-triton serve mock.tar --port $PORT", "localhost:$PORT/health-check", says="READY")
+    serve_mock(user, "engine: mock\ntokens_per_second: 1000\n")
 
 
 def test_a_request_has_a_rate_and_a_time_to_its_first_token(user):

@@ -10,8 +10,7 @@ import yaml
 
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
-
-POST = "curl -s localhost:$PORT/predictions -H 'Content-Type: application/json' -d "
+from tests.day_one.conftest import PREDICT
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def cog_run(user):
 def test_the_builder_builds(user, cog_run):
     user.write("mock.yaml", "engine: mock\n")
     builder = cog_run("cog-builder.yaml", "BUILDER_OUTPUT_DIR=/src/")
-    answer = user.types(f"""{POST}'{{"input": {{"config": "{user.folder}/mock.yaml"}}}}'""").json
+    answer = user.types(f"""{PREDICT}'{{"input": {{"config": "{user.folder}/mock.yaml"}}}}'""").json
     assert answer["status"] == "succeeded"
     builder.stop()
     assert "mock" in user.types("cog-triton inspect engine.tar").text
@@ -47,5 +46,5 @@ def test_the_builder_builds(user, cog_run):
 
 def test_the_runner_answers(user, cog_run):
     cog_run("cog.yaml", "COG_WEIGHTS=/src/engine.tar")
-    answer = user.types(POST + """'{"input": {"prompt": "Hello", "max_tokens": 3}}'""").json
+    answer = user.types(PREDICT + """'{"input": {"prompt": "Hello", "max_tokens": 3}}'""").json
     assert "".join(answer["output"]) == "0 1 2"

@@ -12,13 +12,13 @@ import time
 import pytest
 
 from shared.layout import PROJECT_ROOT
+from tests.day_one.conftest import PREDICT
 from tests.support.hub import Repository
 from tests.support.tensorrt_llm.environments import install
 from tests.support.tokenizers import sentencepiece_model, tiny_gpt2
 from tests.support.uploads import Uploads
 
 TOKEN = "hf_of_the_environment"
-POST = "curl -s localhost:$PORT/predictions -H 'Content-Type: application/json' -d"
 EXAMPLE = {"input": {"config": "./examples/gpt/config.yaml"}}
 
 
@@ -53,7 +53,7 @@ def test_the_builder_is_started(user):
 
 
 def test_an_example_is_built_with_the_token_of_the_environment(user, user_hub):
-    answer = user.types(f"{POST} '{json.dumps(EXAMPLE)}'")
+    answer = user.types(f"{PREDICT}'{json.dumps(EXAMPLE)}'")
     assert answer.json["status"] == "succeeded", answer.text
     assert len(answer.text) < 10_000
     archive = (user.folder / "engine.tar").read_bytes()
@@ -75,14 +75,14 @@ def test_the_engine_is_fetched_whole_and_in_parts(user):
 
 def test_the_engine_is_sent_to_a_signed_address(user, uploads):
     body = {**EXAMPLE, "output_file_prefix": f"{uploads.url}/bucket/engine.tar?X-Amz-Signature=1"}
-    answer = user.types(f"{POST} '{json.dumps(body)}'").json
+    answer = user.types(f"{PREDICT}'{json.dumps(body)}'").json
     assert answer["output"] == f"{uploads.url}/bucket/engine.tar"
     (received,) = uploads.received.values()
     assert hashlib.sha256(received).hexdigest() == answer["file"]["sha256"]
 
 
 def test_a_build_in_the_background_is_asked_after(user):
-    started = user.types(f"{POST} '{json.dumps(EXAMPLE)}' -H 'Prefer: respond-async'").json
+    started = user.types(f"{PREDICT}'{json.dumps(EXAMPLE)}' -H 'Prefer: respond-async'").json
     states = []
     while not states or states[-1]["status"] in ("starting", "processing"):
         states.append(user.types(f"curl -s localhost:$PORT/predictions/{started['id']}").json)
