@@ -13,7 +13,7 @@ import uvloop
 from cog import CancelationException
 
 from runner.cog.prediction import as_cog_tells
-from runner.front.engine import LoadedEngine, connect_to
+from runner.front.engine import LoadedEngine, connect_to, tell_supervisor
 from runner.lifecycle.caller import start_supervisor
 from runner.lifecycle.control import (
     CONTROL,
@@ -21,13 +21,11 @@ from runner.lifecycle.control import (
     Drain,
     Drained,
     EngineAddress,
-    Ready,
     SetupFailed,
 )
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from shared.errors import CogTritonError, EngineNotReady, GenericError, WorkerDied, from_text
-from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from runner.prediction.inputs import Inputs
     from runner.settings import Settings
     from runner.triton.client import EngineClient
-
-log = get_logger()
 
 
 class Worker:
@@ -132,21 +128,12 @@ class Worker:
             self._client = await connect_to(address, self._settings)
             return self._client
 
-        try:
+        async def load() -> None:
             self._engine = await LoadedEngine.load(
                 Path(address.engine_dir), connect, self._admission, self._metrics, self._settings
             )
-        except CogTritonError as failed:
-            error = str(failed)
-        except Exception:
-            log.exception("the engine cannot be used")
-            error = str(GenericError())
-        else:
-            control.send(Ready())
-            self._set_up.put(None)
-            return
-        control.send(SetupFailed(error))
-        self._set_up.put(error)
+
+        self._set_up.put(await tell_supervisor(control, load()))
 
 
 class _Texts:

@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from runner.front.engine import connect_to
+from runner.front.engine import connect_to, tell_supervisor
 from runner.front.front import Front
 from runner.front.server import acceptors, make_server, tls_files
-from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed, Shutdown
+from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, SetupFailed, Shutdown
 from runner.settings import Settings
-from shared.errors import CogTritonError, GenericError
+from shared.errors import CogTritonError
 from shared.logs import configure_logging, get_logger
 
 if TYPE_CHECKING:
     import uvicorn
-
 
 log = get_logger()
 
@@ -65,21 +64,15 @@ async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> No
 
 async def _load(front: Front, control: Connection, address: EngineAddress) -> None:
     front.metrics.add_triton(address.metrics_address)
-    try:
+
+    async def load() -> None:
         await front.load(Path(address.engine_dir), lambda: connect_to(address, front.settings))
-    except CogTritonError as error:
-        failed = error
-    except Exception:
-        log.exception("the engine cannot be used")
-        failed = GenericError()
-    else:
         # What is there now stays: collections need not look at it again, nor come with every few requests.
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
-        control.send(Ready())
-        return
-    front.health.failed(str(failed))
-    control.send(SetupFailed(str(failed)))
+
+    if (error := await tell_supervisor(control, load())) is not None:
+        front.health.failed(error)
 
 
 async def _drain(front: Front, control: Connection, seconds: float) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.lifecycle.control import Ready, SetupFailed
 from runner.lifecycle.engine_probe import EngineProbe
 from runner.prediction.inputs import Defaults
 from runner.prediction.limits import lowered
@@ -16,13 +17,13 @@ from runner.protocol.feed import EngineState
 from runner.text.renderer import ChatRenderer
 from runner.text.tokenizer import Tokenizer
 from shared.artifact import EngineDirectory
-from shared.errors import EngineGaveUp, EngineNotReady, TritonTimeout
+from shared.errors import CogTritonError, EngineGaveUp, EngineNotReady, GenericError, TritonTimeout
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from runner.lifecycle.control import EngineAddress
+    from runner.lifecycle.control import Connection, EngineAddress
     from runner.metrics import Metrics
     from runner.prediction.admission import Admission
     from runner.settings import Settings
@@ -42,6 +43,22 @@ async def connect_to(address: EngineAddress, settings: Settings) -> EngineClient
         promised=address.promised,
         response_timeout=settings.response_timeout,
     )
+
+
+async def tell_supervisor(control: Connection, loading: Awaitable[object]) -> str | None:
+    """Load, and say what came of it; the coded error of a load that failed, else None."""
+    try:
+        await loading
+    except CogTritonError as error:
+        failed = str(error)
+    except Exception:
+        log.exception("the engine cannot be used")
+        failed = str(GenericError())
+    else:
+        control.send(Ready())
+        return None
+    control.send(SetupFailed(failed))
+    return failed
 
 
 class LoadedEngine:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _ASKED = b"\0"  # on the way of the log, in which it stands for nothing
 _MOST_KEPT = 1 << 20
 _SECONDS_TO_END = 1
-_listening: list[subprocess.Popen[bytes]] = []  # to processes that a load started, which write on
 
 
 class Overheard:
@@ -57,8 +57,8 @@ def overhearing() -> Iterator[Overheard]:
             overheard.text = answer.read().decode(errors="replace")
         try:
             listener.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            _listening.append(listener)
+        except subprocess.TimeoutExpired:  # processes that the load started write on
+            threading.Thread(target=listener.wait, name="overhearing", daemon=True).start()
 
 
 def _listen() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -50,7 +51,10 @@ def test_a_process_that_writes_on_is_not_waited_for(capfd):
         while "begun" not in capfd.readouterr().err:
             pass
     assert overheard.text == "begun\n"
+    [waiting] = [thread for thread in threading.enumerate() if thread.name == "overhearing"]
     child.wait()
+    waiting.join(20)
+    assert not waiting.is_alive()
     assert "ended" not in overheard.text
 
 
