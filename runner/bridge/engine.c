@@ -180,8 +180,7 @@ static void check(struct engine *engine) {
 
 static void tell_feeds(struct engine *engine) {
   delivery_close_broken_feeds(&engine->delivery);
-  feeds_tell_engine(&engine->delivery.feeds, engine->state, (uint32_t)engine->process.pid, engine->started_again,
-                    &engine->declaration);
+  feeds_tell_engine(&engine->delivery.feeds, engine->state, engine->started_again, &engine->declaration);
   delivery_send_feeds(&engine->delivery);
 }
 

@@ -140,12 +140,11 @@ static void tell_all(struct feeds *feeds, struct buffer *last, struct buffer *no
   for (unsigned i = 0; i < feeds->count; i++) feed_tell(feeds->feeds[i], last);
 }
 
-void feeds_tell_engine(struct feeds *feeds, int state, uint32_t pid, uint32_t restarts,
-                       const struct buffer *declaration) {
+void feeds_tell_engine(struct feeds *feeds, int state, uint32_t restarts, const struct buffer *declaration) {
   struct __attribute__((packed)) {
     uint8_t state;
-    uint32_t pid, restarts;
-  } head = {(uint8_t)state, pid, restarts};
+    uint32_t restarts;
+  } head = {(uint8_t)state, restarts};
   struct buffer body = {0}, frame = {0};
   buffer_append(&body, &head, sizeof head);
   buffer_append(&body, declaration->data, declaration->length);

@@ -44,8 +44,7 @@ void feeds_close(struct feeds *feeds, struct feed *feed);
 void feeds_close_all(struct feeds *feeds);  // a moment after what waits could be sent
 
 // Tells all clients, if it is news.
-void feeds_tell_engine(struct feeds *feeds, int state, uint32_t pid, uint32_t restarts,
-                       const struct buffer *declaration);
+void feeds_tell_engine(struct feeds *feeds, int state, uint32_t restarts, const struct buffer *declaration);
 void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_t *statistics, size_t size);
 
 // Puts an output into the frame that is being made; `size` bytes of data, of which `count` things are said.

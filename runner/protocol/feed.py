@@ -28,7 +28,7 @@ REQUEST_PARAMETER = "feed_request"
 
 _LARGEST_FRAME = 1 << 26
 _OPENED = struct.Struct("<IQ")
-_ENGINE = struct.Struct("<BII")
+_ENGINE = struct.Struct("<BI")
 _STATISTICS = struct.Struct(f"<{1 + len(fields(Statistics))}I")
 _CANCEL = struct.Struct("<Q")
 
@@ -64,7 +64,6 @@ class EngineStatus:
     """How the engine process is: told at once, and whenever it changes."""
 
     state: EngineState
-    pid: int | None
     restarts: int
     """How often the engine process was started again since Triton started."""
     declaration: Declaration | None
@@ -110,10 +109,10 @@ def _decode(kind: int, body: bytes) -> Message:
                     raise ValueError(f"the bridge speaks version {version}, not {PROTOCOL_VERSION}")
                 return Opened(feed)
             case FeedFrame.ENGINE:
-                state, pid, restarts = _ENGINE.unpack_from(body)
+                state, restarts = _ENGINE.unpack_from(body)
                 text = body[_ENGINE.size :].decode()
                 declaration = Declaration.from_json(text) if text else None
-                return EngineStatus(EngineState(state), pid or None, restarts, declaration)
+                return EngineStatus(EngineState(state), restarts, declaration)
             case FeedFrame.STATISTICS:
                 in_flight, *statistics = _STATISTICS.unpack(body)
                 return FeedStatistics(in_flight, Statistics(*statistics))

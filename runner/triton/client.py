@@ -142,7 +142,6 @@ class EngineClient:
         self._engine_state = EngineState.STARTING
         self.declaration: Declaration | None = None
         """Of the engine that is loaded, or was last."""
-        self.engine_pid: int | None = None
         self.restarts = 0
         """How often the engine process was started again since Triton was."""
         self.statistics = Statistics()
@@ -240,7 +239,6 @@ class EngineClient:
         finally:
             self._connection = None
             self._ready.clear()
-            self.engine_pid = None
             self.statistics = Statistics()
             error = feed.ended.result() if feed.ended.done() else _closed()
             self._fail_all(error)
@@ -302,7 +300,6 @@ class EngineClient:
 
     def _take_status(self, status: EngineStatus) -> None:
         self._engine_state = status.state
-        self.engine_pid = status.pid
         self.restarts = status.restarts
         self.declaration = status.declaration or self.declaration
         if status.state is EngineState.READY and self._connection is not None:

@@ -123,7 +123,10 @@ class BridgeMisconfigured(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine bridge cannot start: {reason}."
-    remedy = "Write the model repository with this version of cog-triton."
+    remedy = (
+        "Make the directory of its socket (below TMPDIR) writable, or write the model repository again with"
+        " this version of cog-triton."
+    )
 
 
 class EngineStartFailed(CogTritonError):

@@ -133,7 +133,8 @@ def test_serving_goes_on_where_nothing_can_be_written_and_triton_comes_back_when
     kill(runner, TRITON)
     wait_for(
         lambda: (
-            "E2406 BridgeMisconfigured: The engine bridge cannot start: Read-only" in runner.log.read_text()
+            "E2406 BridgeMisconfigured: The engine bridge cannot start: Read-only file system. Make the directory"
+            in runner.log.read_text()
         )
     )
     assert runner.status("/health/ready") == 503

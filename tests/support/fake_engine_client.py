@@ -33,7 +33,6 @@ class FakeEngineClient:
         self.in_flight = 0
         self.output_count = 0
         self.restarts = 0
-        self.engine_pid: int | None = 4711
         self.requests: list[Request] = []
         """All that came, for tests to look at."""
         self._step_seconds = step_seconds

@@ -46,7 +46,7 @@ class Triton(service_pb2_grpc.GRPCInferenceServiceServicer):
     async def open_feed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = next(self.numbers)
         self.feeds[number] = writer
-        engine = struct.pack("<BII", EngineState.READY, 12, 0)
+        engine = struct.pack("<BI", EngineState.READY, 0)
         engine += Declaration("mock", Limits(4096, 4095, None), frozenset()).to_json().encode()
         writer.write(framed(FeedFrame.OPENED, struct.pack("<IQ", PROTOCOL_VERSION, number)))
         writer.write(framed(FeedFrame.ENGINE, engine))

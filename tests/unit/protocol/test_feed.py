@@ -30,16 +30,16 @@ def framed(kind: int, body: bytes) -> bytes:
 STREAM = b"".join(
     [
         framed(FeedFrame.OPENED, struct.pack("<IQ", 3, 4711)),
-        framed(FeedFrame.ENGINE, struct.pack("<BII", 0, 0, 0)),
-        framed(FeedFrame.ENGINE, struct.pack("<BII", 1, 12, 2) + DECLARATION.to_json().encode()),
+        framed(FeedFrame.ENGINE, struct.pack("<BI", 0, 0)),
+        framed(FeedFrame.ENGINE, struct.pack("<BI", 1, 2) + DECLARATION.to_json().encode()),
         framed(FeedFrame.STEP, encode_outputs([Output(1, (5,)), Output(2, (6, 7))])),
         framed(FeedFrame.STATISTICS, struct.pack("<5I", 9, 1, 2, 3, 4)),
     ]
 )
 MESSAGES = [
     Opened(4711),
-    EngineStatus(EngineState.STARTING, None, 0, None),
-    EngineStatus(EngineState.READY, 12, 2, DECLARATION),
+    EngineStatus(EngineState.STARTING, 0, None),
+    EngineStatus(EngineState.READY, 2, DECLARATION),
     [Output(1, (5,)), Output(2, (6, 7))],
     FeedStatistics(9, Statistics(1, 2, 3, 4)),
 ]
@@ -58,9 +58,9 @@ def test_messages_are_the_same_however_the_bytes_are_cut(piece):
         framed(77, b""),
         framed(FeedFrame.OPENED, struct.pack("<IQ", 2, 1)),
         framed(FeedFrame.OPENED, b""),
-        framed(FeedFrame.ENGINE, struct.pack("<BII", 9, 0, 0)),
-        framed(FeedFrame.ENGINE, struct.pack("<BII", 1, 0, 0) + b"{"),
-        framed(FeedFrame.ENGINE, struct.pack("<BII", 1, 0, 0) + b"[]"),
+        framed(FeedFrame.ENGINE, struct.pack("<BI", 9, 0)),
+        framed(FeedFrame.ENGINE, struct.pack("<BI", 1, 0) + b"{"),
+        framed(FeedFrame.ENGINE, struct.pack("<BI", 1, 0) + b"[]"),
         framed(FeedFrame.STEP, b"\1\0\0\0"),
         struct.pack("<IB", 0, 130),
         struct.pack("<IB", 2**32 - 1, 130),

@@ -33,7 +33,7 @@ def framed(kind: int, body: bytes) -> bytes:
 
 
 def engine_frame(state: EngineState) -> bytes:
-    return framed(FeedFrame.ENGINE, struct.pack("<BII", state, 12, 0) + DECLARATION.to_json().encode())
+    return framed(FeedFrame.ENGINE, struct.pack("<BI", state, 0) + DECLARATION.to_json().encode())
 
 
 class Bridge(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -112,11 +112,7 @@ def test_the_request_names_its_feed_and_outputs_come_over_it(tmp_path, run):
         async with connected(tmp_path) as (bridge, client):
             _, feed = await bridge.open_feed(4711)
             await client.wait_ready()
-            assert (client.state, client.declaration, client.engine_pid) == (
-                EngineState.READY,
-                DECLARATION,
-                12,
-            )
+            assert (client.state, client.declaration) == (EngineState.READY, DECLARATION)
             generation = client.generate(REQUEST)
             message = await bridge.requests.get()
             number = message.parameters["feed_request"].int64_param
