@@ -44,7 +44,7 @@ def configure_logging(level: str | None = None) -> None:
     """
     name = level or os.environ.get("LOG_LEVEL") or "info"
     if name.lower() not in LEVELS:
-        raise SettingInvalid(setting="LOG_LEVEL", value=name, reason=f"it is one of {', '.join(LEVELS)}")
+        raise SettingInvalid(setting="LOG_LEVEL", value=name, reason=f"it must be one of {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[name.upper()]
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -37,7 +37,7 @@ def _check(source: str, gpus: int | None) -> Report:
     built = check(text, shown(address), gpus, folder_of(address))
     built = replace(built, diagnostics=(*report.diagnostics, *built.diagnostics))
     if isinstance(built.config, OfficialConfig):
-        raise ConfigUnreachable(source=shown(address), reason="it names a build config, and is to be one")
+        raise ConfigUnreachable(source=shown(address), reason="it names a build config instead of being one")
     if built.config is None or built.config.instantiate:
         return built
     return replace(built, config=built.config.model_copy(update={"instantiate": official.instantiate}))

@@ -29,7 +29,7 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
             reason = f"{name} is a link that leads out of it; put a copy of the file there"
             raise ModelFolderUnusable(path=str(folder), reason=reason)
         if not path.is_file():
-            raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is no file")
+            raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is not a file")
         if name in _OBJECTS:
             _check_sizes(name, read_object(folder / name))
 

@@ -156,7 +156,7 @@ class HubModel:
         """Say in our words what the hub library raised; its own texts hold addresses and paths."""
         match error:
             case HFValidationError():
-                return ModelNotFound(model=self.name, reason="that is no owner/name of the hub")
+                return ModelNotFound(model=self.name, reason="that is not an owner/name on the hub")
             case GatedRepoError():
                 return ModelGated(model=self.name)
             case RepositoryNotFoundError():
@@ -181,7 +181,7 @@ class HubModel:
                 reason = f"{_cache()} was full before all of {self.name} was there; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
             case PermissionError():
-                who = f"the user {os.getuid()} (a container has --user)"
+                who = f"the user {os.getuid()} (in a container: --user)"
                 reason = f"the hub's cache, {_cache()}, cannot be written to by {who}"
             case OSError(strerror=str(text)):
                 reason = text
@@ -200,7 +200,7 @@ def _check_space(files: Collection[RepoSibling]) -> None:
     place = next(path for path in (cache, *cache.parents) if path.exists())
     needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
     if needed > free:
-        reason = f"{readable(needed)} are to be downloaded, and {readable(free)} are free at {cache}"
+        reason = f"{readable(needed)} have to be downloaded, and {readable(free)} are free at {cache}"
         raise NotEnoughSpace(reason=reason, place=cache)
 
 

@@ -58,11 +58,11 @@ def _tokenizers(model: Path) -> tuple[Any, Any]:
         raise TokenizerNotConverted(reason="its files cannot be read")
     if slow.is_fast:  # tokenizer_config.json names the fast class
         if slow.slow_tokenizer_class is None:
-            raise TokenizerNotConverted(reason=f"{type(slow).__name__} is made of no other tokenizer")
+            raise TokenizerNotConverted(reason=f"{type(slow).__name__} has no slow form to compare with")
         slow = slow.slow_tokenizer_class.from_pretrained(model, **options)
     fast = AutoTokenizer.from_pretrained(model, use_fast=True, from_slow=True, **options)
     if not fast.is_fast:
-        raise TokenizerNotConverted(reason=f"{type(slow).__name__} has no form as tokenizer.json")
+        raise TokenizerNotConverted(reason=f"{type(slow).__name__} cannot be written as tokenizer.json")
     if len(slow) != len(fast) or _added(slow) != _added(fast):
         raise TokenizerNotConverted(reason="its special tokens would have other numbers")
     return slow, fast

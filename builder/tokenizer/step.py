@@ -68,8 +68,8 @@ def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
                 told = True
             continue
         shown = text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
-        what = "reads back" if ids_alike else "divides"
-        raise TokenizerNotConverted(reason=f"it {what} {shown!r} otherwise than the model's own")
+        what = "decodes" if ids_alike else "splits"
+        raise TokenizerNotConverted(reason=f"it {what} {shown!r} differently from the model's own")
 
 
 def _own_folder(build: Build) -> Path:

@@ -66,7 +66,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
   free(start_timeout);
   free(feed_timeout);
   free(max_restarts);
-  return valid ? NULL : misconfigured("a parameter that must be a number is none, or out of its range");
+  return valid ? NULL : misconfigured("a parameter that must be a number is not one, or is out of range");
 }
 
 TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings) {

@@ -82,7 +82,7 @@ class _Script:
         following = list(prompt).index(token) + 1
         if following < len(prompt) and self._is_known(prompt[following]):
             return prompt[following] - self.first_token_id
-        reason = f"it is a number from 0 to {self.token_count - 1} that the prompt has after <{name}>"
+        reason = f"the prompt must have a number from 0 to {self.token_count - 1} after <{name}>"
         raise InvalidArgument(argument=name, value="missing", reason=reason)
 
     def _is_known(self, token: int) -> bool:
@@ -122,7 +122,7 @@ class MockEngine:
             self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
             sequence = int(config.get("max_seq_len") or MOST_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise EngineStartFailed(reason="the mock's config.json or mock.json is not right") from error
+            raise EngineStartFailed(reason="the mock's config.json or mock.json is not valid") from error
         self.limits = Limits(sequence, sequence - 1)
         once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)
         self._cycle = array("i", [*once] * (1 + _MOST_TOKENS // self._script.token_count + 1))

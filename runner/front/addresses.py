@@ -36,7 +36,7 @@ def origin_of(address: str) -> Origin:
         raise ValueError("it is too long, or has characters that no address has")
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ValueError("it is no http or https address")
+        raise ValueError("it is not an http or https address")
     return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
 
 

@@ -35,7 +35,7 @@ def parse_keys(text: str, setting: str) -> dict[bytes, str]:
     for line in (line for line in lines if line and not line.startswith("#")):
         *name, key = line.split(maxsplit=1)
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise SettingInvalid(setting=setting, value="***", reason="a line is KEY or NAME KEY")
+            raise SettingInvalid(setting=setting, value="***", reason="each line must be KEY or NAME KEY")
         register_secret(key)
         names[_digest(key)] = name[0] if name else f"key {len(names) + 1}"
     if not names:

@@ -28,8 +28,9 @@ def tls_files(settings: Settings) -> tuple[Path, Path] | None:
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         if certificate is not key:
-            missing = "TLS_CERTIFICATE" if certificate is None else "TLS_KEY"
-            raise SettingInvalid(setting=missing, value="not set", reason="only the other of the two is")
+            names = ("TLS_CERTIFICATE", "TLS_KEY")
+            missing, other = names if certificate is None else reversed(names)
+            raise SettingInvalid(setting=missing, value="not set", reason=f"{other} needs it")
         return None
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)

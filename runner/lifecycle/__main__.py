@@ -61,7 +61,7 @@ async def _run(
 def _server(host: str, port: str) -> Server:
     """The HTTP server of the settings. Raises E4002 and E4003."""
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise SettingInvalid(setting="PORT", value=port, reason="a port is a number from 1 to 65535")
+        raise SettingInvalid(setting="PORT", value=port, reason="a port must be a number from 1 to 65535")
     match os.environ.get("SERVER") or "front":
         case "front":
             return Front(host, int(port), tls=bool(os.environ.get("TLS_CERTIFICATE")))
@@ -71,7 +71,7 @@ def _server(host: str, port: str) -> Server:
             refuse_used_port(int(port), host)
             return CogServer(host, int(port))
         case other:
-            raise SettingInvalid(setting="SERVER", value=other, reason="it is front or cog")
+            raise SettingInvalid(setting="SERVER", value=other, reason="it must be front or cog")
 
 
 def _tell_ready(server: Server, seconds: float) -> None:

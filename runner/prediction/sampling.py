@@ -43,7 +43,7 @@ def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> S
     for name in _FLOATS:
         value = getattr(sent, name)
         if value is not None and not abs(value) <= _LARGEST_FLOAT32:
-            raise InvalidArgument(argument=name, value=value, reason="engines reckon with 32 bits")
+            raise InvalidArgument(argument=name, value=value, reason="engines compute with 32 bits")
     # Executors refuse a temperature or a top_p of 0; people mean "always the likeliest token".
     greedy = 0 in (_float32(sent.temperature), _float32(sent.top_p)) or sent.top_k == 1
     seed = sent.seed
@@ -52,7 +52,7 @@ def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> S
     top_k = max(sent.top_k or 0, 0)
     for argument, count, most in (("seed", seed, 2**_SEED_BITS - 1), ("top_k", top_k, MOST_TOKENS)):
         if count is not None and not 0 <= count <= most:
-            raise InvalidArgument(argument=argument, value=count, reason=f"it is from 0 to {most}")
+            raise InvalidArgument(argument=argument, value=count, reason=f"it must be from 0 to {most}")
     return replace(
         sent,
         top_k=1 if greedy else top_k,

@@ -84,7 +84,7 @@ UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("lora_weights", "FP16", (-1, -1)): (),
     TensorSpec("lora_config", "INT32", (-1, 3)): (),
 }
-"""Of both models: what asks for something that is not done here, and the values that ask for nothing."""
+"""Of both models: what asks for something that is not supported here, and the values that ask for nothing."""
 
 _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("embedding_bias", "FP32", ANY): (),

@@ -21,7 +21,7 @@ def fill_template(
     Raises E1001 PromptRequired, E1003 BadPromptTemplate, E1004 PromptTemplateError.
     """
     if (length := _longest(template, prompt, system_prompt)) > _MOST_CHARACTERS:
-        reason = f"filled in, it could have {length} characters, and {_MOST_CHARACTERS} are taken"
+        reason = f"filled in, it could have {length} characters; at most {_MOST_CHARACTERS} are accepted"
         raise PromptTemplateError(reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     filled = []

@@ -48,7 +48,7 @@ class EngineDirectory:
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
-            raise EngineArchiveMalformed(reason=f"{CONFIG} in it is no JSON object")
+            raise EngineArchiveMalformed(reason=f"{CONFIG} in it is not JSON object")
         return config
 
     @property

@@ -116,7 +116,9 @@ class _Unpacking:
         elif entry.issym():
             target = entry.linkname
             if not target.isprintable() or not 0 < len(target.encode()) <= _MAX_LINK:
-                raise EngineArchiveUnsafe(member=name, reason="is a link to what no file can be called")
+                raise EngineArchiveUnsafe(
+                    member=name, reason="is a link to something that is no name of a file"
+                )
             self._links[name] = target
         else:
             self._link(name, entry.linkname.removeprefix("./"))
@@ -147,7 +149,7 @@ class _Unpacking:
 
     def _add_file(self, name: str) -> None:
         if name in self._files or name in self._directories:
-            raise EngineArchiveUnsafe(member=name, reason="stands there twice")
+            raise EngineArchiveUnsafe(member=name, reason="is in it twice")
         self._add_directories(name)
         self._files.add(name)
 

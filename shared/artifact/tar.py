@@ -71,7 +71,7 @@ class TarStream:
             else:
                 return self._extended(entry, extensions)
         if extensions:
-            raise EngineArchiveMalformed(reason="it ends behind the first part of a header")
+            raise EngineArchiveMalformed(reason="it ends after the first part of a header")
         return None
 
     def contents(self) -> Iterator[bytes | memoryview]:
@@ -125,7 +125,7 @@ class TarStream:
         while chunk := self._read(_CHUNK):
             filled += len(chunk)
             if filled > _MAX_END or bytes(chunk).strip(b"\0"):
-                raise EngineArchiveMalformed(reason="something follows behind its end")
+                raise EngineArchiveMalformed(reason="something follows its end")
 
     def _exactly(self, size: int) -> bytes:
         parts = bytearray()

@@ -129,7 +129,7 @@ def _check_names(names: list[str]) -> None:
     for name, count in Counter([MANIFEST, *names]).items():
         problem = name_problem(name)
         if count > 1:
-            problem = "stands there twice"
+            problem = "is in it twice"
         elif name in directories:
             problem = "is both a file and a directory"
         if problem:

@@ -59,7 +59,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def refuse_used_port(port: int, host: str = "127.0.0.1") -> None:
-    """Raise E4003 when something listens on the port already, E4002 when one cannot listen there."""
+    """Raise E4003 when something listens on the port already, E4002 when nothing can listen there."""
     _bound(host, port).close()
 
 
@@ -75,6 +75,6 @@ def _bound(host: str, port: int) -> socket.socket:
             listener.close()
         if problem.errno == errno.EADDRINUSE:
             raise PortInUse(port=port) from None
-        reason = f"one cannot listen there: {problem.strerror or problem}"
+        reason = f"nothing can listen there: {problem.strerror or problem}"
         raise SettingInvalid(setting="PORT", value=f"{host}:{port}", reason=reason) from None
     return listener

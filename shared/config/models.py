@@ -111,7 +111,7 @@ class EngineConfig(Section):
     @classmethod
     def _has_revisions(cls, revision: str | None, info: ValidationInfo) -> str | None:
         if revision is not None and "://" in (info.data.get("model") or ""):
-            raise ValueError("must be left away: only models on the hub have revisions, and model is a URL")
+            raise ValueError("must be left out: only models on the hub have revisions, and model is a URL")
         return revision
 
 

@@ -9,7 +9,7 @@ class RequestInvalid(CogTritonError):
     code = "E1300"
     fixed_by = FixedBy.USER
     message = "The request cannot be used: {reason}."
-    remedy = "Mend what is named there."
+    remedy = "Fix what is named there."
 
 
 class ParameterUnknown(CogTritonError):
@@ -22,8 +22,8 @@ class ParameterUnknown(CogTritonError):
 class ParameterNotSupported(CogTritonError):
     code = "E1302"
     fixed_by = FixedBy.USER
-    message = "{parameter} asks for something that is not done here: {reason}."
-    remedy = "Leave it away."
+    message = "{parameter} asks for something that is not supported here: {reason}."
+    remedy = "Leave it out."
 
 
 class ModelNotServed(CogTritonError):
@@ -43,7 +43,7 @@ class ApiKeyInvalid(CogTritonError):
 class KeyLimitReached(CogTritonError):
     code = "E1305"
     fixed_by = FixedBy.USER
-    message = "With this request, {what} at work for your key would be {count}, and {limit} may be."
+    message = "With this request, your key would have {count} {what} in progress; it may have {limit}."
     remedy = "Try again when some have ended."
 
 
@@ -51,7 +51,7 @@ class PathUnknown(CogTritonError):
     code = "E1306"
     fixed_by = FixedBy.USER
     message = "There is nothing at {path}."
-    remedy = "Ask /v1/models, /v1/completions or /v1/chat/completions."
+    remedy = "Use /v1/models, /v1/completions or /v1/chat/completions."
 
 
 class MethodNotAllowed(CogTritonError):

@@ -23,13 +23,13 @@ class ConfigNotYaml(CogTritonError):
     code = "E3002"
     fixed_by = FixedBy.OPERATOR
     message = "The config {source} is not valid YAML: {reason}."
-    remedy = "Mend it there."
+    remedy = "Fix it there."
 
 
 class ConfigDuplicateKey(CogTritonError):
     code = "E3003"
     fixed_by = FixedBy.OPERATOR
-    message = "The key {key!r} stands twice in the config {source}, in lines {first} and {second}."
+    message = "The key {key!r} appears twice in the config {source}, in lines {first} and {second}."
     remedy = "Keep one of them."
 
 
@@ -156,7 +156,7 @@ class ToolArgumentsRefused(CogTritonError):
     code = "E3206"
     fixed_by = FixedBy.OPERATOR
     message = 'The tool of the step "{step}" refuses its arguments: {reason}.'
-    remedy = "Mend them in the config."
+    remedy = "Fix them in the config."
 
 
 class GpuNotFound(CogTritonError):

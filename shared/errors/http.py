@@ -43,8 +43,8 @@ class PredictionNotFound(CogTritonError):
 class PredictionIdTaken(CogTritonError):
     code = "E1325"
     fixed_by = FixedBy.USER
-    message = "A prediction of that id runs already."
-    remedy = "Send another id, or PUT it to be told of that one."
+    message = "A prediction with that id is already running."
+    remedy = "Send another id, or use PUT to follow that one."
 
 
 class AddressRefused(CogTritonError):
@@ -85,5 +85,5 @@ class UploadFailed(CogTritonError):
 class RequestMalformed(CogTritonError):
     code = "E1331"
     fixed_by = FixedBy.USER
-    message = "What was sent is no HTTP request."
+    message = "What was sent is not an HTTP request."
     remedy = "Send HTTP/1.1, without TLS unless the address begins with https."

@@ -30,7 +30,7 @@ class BadPromptTemplate(CogTritonError):
     code = "E1003"
     fixed_by = FixedBy.USER
     message = "The prompt template has no place for what was sent: {reason}."
-    remedy = "Add the field to prompt_template, or leave the input away."
+    remedy = "Add the field to prompt_template, or leave the input out."
 
 
 class PromptTemplateError(CogTritonError):
@@ -81,7 +81,7 @@ class ParameterNotHonoured(CogTritonError):
     code = "E1103"
     fixed_by = FixedBy.USER
     message = 'The engine "{engine}" cannot honour {parameter}={value}.'
-    remedy = "Leave {parameter} away, or use an engine that honours it."
+    remedy = "Leave {parameter} out, or use an engine that honours it."
 
 
 class InvalidArgument(CogTritonError):

@@ -16,7 +16,7 @@ class TritonTimeout(CogTritonError):
     code = "E2101"
     fixed_by = FixedBy.ENGINE
     message = "Triton sent nothing for {seconds:g} s."
-    remedy = "Try again; if it stays, look into the log of the engine process."
+    remedy = "Try again; if it goes on, look into the log of the engine process."
 
 
 class TritonTokenizerError(CogTritonError):
@@ -37,7 +37,7 @@ class TritonMalformedJSON(CogTritonError):
 class TritonMalformedEvent(CogTritonError):
     code = "E2104"
     fixed_by = FixedBy.US
-    message = "Triton sent a response that does not keep the tensor contract: {reason}."
+    message = "Triton sent a response that breaks the tensor contract: {reason}."
     remedy = "Check that the runner, the bridge and the model repository are of one version."
 
 
@@ -51,7 +51,7 @@ class TritonUnavailable(CogTritonError):
 class Overloaded(CogTritonError):
     code = "E2106"
     fixed_by = FixedBy.USER
-    message = "{limit} predictions run or wait already, and no more are taken."
+    message = "{limit} predictions are running or waiting already; no more are accepted."
     remedy = "Try again in a few seconds; the operator may raise MAX_PREDICTIONS."
 
 
@@ -59,7 +59,7 @@ class PredictionFailed(CogTritonError):
     code = "E2107"
     fixed_by = FixedBy.USER
     message = "Cog refused or failed the prediction: {reason}."
-    remedy = "Mend what is named there."
+    remedy = "Fix what is named there."
 
 
 class ShuttingDown(CogTritonError):
@@ -100,7 +100,7 @@ class EngineGaveUp(CogTritonError):
 class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
-    message = "The request does not keep the tensor contract: {reason}."
+    message = "The request breaks the tensor contract: {reason}."
     remedy = "See docs/architecture.md for the tensors of the models."
 
 
@@ -108,7 +108,7 @@ class TensorNotSupported(CogTritonError):
     code = "E2404"
     fixed_by = FixedBy.USER
     message = "The input {tensor} is part of the model's contract, but is not supported here."
-    remedy = "Leave it away."
+    remedy = "Leave it out."
 
 
 class EngineInternalError(CogTritonError):

@@ -40,7 +40,7 @@ class RanksMismatch(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine does not fit the processes and GPUs that it is spread over: {reason}."
-    remedy = "Run it with as many GPUs as it was built for, and leave WORLD_SIZE away or set it to that."
+    remedy = "Run it with as many GPUs as it was built for, and leave WORLD_SIZE unset or set it to that."
 
 
 class ServerParameterInvalid(CogTritonError):

@@ -51,7 +51,7 @@ class Checkpoint:
         found = tuple(view.get_shape())
         if found != shape:
             raise CheckpointInvalid(
-                reason=f"the tensor {name} has the shape {list(found)}, by config.json it is {list(shape)}"
+                reason=f"the tensor {name} has the shape {list(found)}, and by config.json {list(shape)}"
             )
         if (dtype := view.get_dtype()) not in _FLOAT_TYPES:
             raise CheckpointInvalid(

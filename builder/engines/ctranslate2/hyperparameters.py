@@ -61,7 +61,7 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
     key_value_heads = _count(config, "num_key_value_heads", heads)
     if heads % key_value_heads:
         raise CheckpointInvalid(
-            reason=f"num_attention_heads {heads} is no multiple of num_key_value_heads {key_value_heads}"
+            reason=f"num_attention_heads {heads} is not a multiple of num_key_value_heads {key_value_heads}"
         )
     head_dim = _count(config, "head_dim", hidden_size // heads)
     if head_dim % 2:

@@ -92,7 +92,7 @@ def _set_model(call: Call, findings: Findings) -> None:
         argument=f"--{place[-1]}",
         path=path,
         reason="the model from the hub is not there",
-        instead="/src/models/ and the model_id, or leave it away",
+        instead="/src/models/ and the model_id, or leave it out",
     )
     findings.error(place, error)
 

@@ -49,5 +49,5 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise ConversionFailed(step="build", reason="the engine's config.json is no JSON object")
+        raise ConversionFailed(step="build", reason="the engine's config.json is not a JSON object")
     return content

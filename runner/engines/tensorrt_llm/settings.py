@@ -63,7 +63,7 @@ def read_settings(engine_dir: Path) -> Settings:
     manifest = _read_object(engine_dir / _MANIFEST) if (engine_dir / _MANIFEST).is_file() else {}
     engine = _read_object(model_path / "config.json")
     if "version" not in engine and "builder_config" in engine:
-        raise EngineOfAnotherVersion(reason="it is of before TensorRT-LLM 0.8")
+        raise EngineOfAnotherVersion(reason="it dates from before TensorRT-LLM 0.8")
     try:
         pretrained, build = engine["pretrained_config"], engine["build_config"]
         mapping, plugins = pretrained.get("mapping") or {}, build.get("plugin_config") or {}
@@ -82,7 +82,7 @@ def read_settings(engine_dir: Path) -> Settings:
             server_arguments=_server_arguments(own),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EngineStartFailed(reason=f"config.json of the engine is not right: {error!r}") from None
+        raise EngineStartFailed(reason=f"config.json of the engine is not valid: {error!r}") from None
     for rank in range(settings.ranks):
         if not (model_path / f"rank{rank}.engine").is_file():
             raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")
@@ -139,5 +139,5 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
     if not isinstance(content, dict):
-        raise EngineStartFailed(reason=f"{path.name} of the engine is no JSON object")
+        raise EngineStartFailed(reason=f"{path.name} of the engine is not a JSON object")
     return content

@@ -45,7 +45,7 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
     """
     if (request.log_probs or 0) > most_log_probs:
         raise InvalidArgument(
-            argument="log_probs", value=request.log_probs, reason=f"at most {most_log_probs} are told"
+            argument="log_probs", value=request.log_probs, reason=f"at most {most_log_probs} are returned"
         )
     return EngineCoreRequest(
         request_id=str(request.request_id),

@@ -122,7 +122,7 @@ class CogApi:
         try:
             return self._schema.read(orjson.loads(body), path_id)
         except orjson.JSONDecodeError as problem:
-            raise BodyNotRead(reason=f"it is no JSON: {problem}") from None
+            raise BodyNotRead(reason=f"it is not JSON: {problem}") from None
         except Refused as refused:
             content = refusal(refused.error) | {"detail": refused.detail()}
             await request.respond_json(422, content)

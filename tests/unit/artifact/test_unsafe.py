@@ -48,7 +48,7 @@ def test_with_a_manifest_there_are_plain_files_only(tmp_path, unsafe):
 
 def test_a_file_cannot_stand_twice_below_a_manifest(tmp_path):
     data = forged(listing({"config.json": CONFIG}).to_bytes(), *[member("config.json", CONFIG)] * 2)
-    with pytest.raises(EngineArchiveUnsafe, match="stands there twice"):
+    with pytest.raises(EngineArchiveUnsafe, match="is in it twice"):
         extract(data, tmp_path / "engine")
 
 

@@ -30,13 +30,13 @@ def load(model_dir, state, **options):
 def test_a_pipe_is_not_waited_for(model_dir, state, name):
     (model_dir / name).unlink(missing_ok=True)
     os.mkfifo(model_dir / name)
-    with pytest.raises(ModelFolderUnusable, match=f"{name} in it is no file"):
+    with pytest.raises(ModelFolderUnusable, match=f"{name} in it is not a file"):
         load(model_dir, state)
 
 
 def test_a_folder_is_no_file(model_dir, state):
     (model_dir / "special_tokens_map.json").mkdir()
-    with pytest.raises(ModelFolderUnusable, match=r"special_tokens_map\.json in it is no file"):
+    with pytest.raises(ModelFolderUnusable, match=r"special_tokens_map\.json in it is not a file"):
         load(model_dir, state)
 
 

@@ -185,7 +185,7 @@ def test_configs_are_frozen():
         ),
         (
             "engine: mock\nmodel: https://a/b.tar\nrevision: main",
-            "line 3: revision: must be left away: only models on the hub have revisions",
+            "line 3: revision: must be left out: only models on the hub have revisions",
         ),
         ("engine: mock\ninstantiate: 3", "line 2: instantiate: must be a mapping, not 3"),
         (

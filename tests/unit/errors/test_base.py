@@ -27,7 +27,7 @@ def test_text_is_code_name_message_and_remedy():
 
 def test_remedies_are_filled_in_too():
     error = errors.ParameterNotHonoured(engine="mock", parameter="seed", value=1)
-    assert str(error).endswith("Leave seed away, or use an engine that honours it.")
+    assert str(error).endswith("Leave seed out, or use an engine that honours it.")
 
 
 def test_text_is_one_line_whatever_the_details_hold():
@@ -81,7 +81,7 @@ def test_the_details_of_another_process_are_read_out_of_its_text():
     [
         "told otherwise.",
         # `parameter` would be two things.
-        'The engine "a" cannot honour b=c. Leave d away, or use an engine that honours it.',
+        'The engine "a" cannot honour b=c. Leave d out, or use an engine that honours it.',
         f"{errors.ParameterNotHonoured(engine='a', parameter='b', value='c').text[27:]} And more.",
     ],
 )

@@ -292,7 +292,7 @@ class TestLoading:
         ("text", "part"),
         [
             ("{", "cannot be read"),
-            ("[]", "is no JSON object"),
+            ("[]", "is not a JSON object"),
             ('{"version": "1.2.1"}', "is not right: KeyError('pretrained_config')"),
         ],
     )

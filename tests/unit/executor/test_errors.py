@@ -21,7 +21,7 @@ TEXTS = [
     ),
     (
         "Encountered an error when fetching new request: [TensorRT-LLM][ERROR] Assertion failed: EndId (99) is not within acceptable range [-1, 50).",
-        "E2403 MalformedRequest: The request does not keep the tensor contract: EndId (99) is not within",
+        "E2403 MalformedRequest: The request breaks the tensor contract: EndId (99) is not within",
     ),
     ("[TensorRT-LLM][ERROR] Assertion failed: topP.value() > 0.f", "E2403 MalformedRequest: "),
     ("Incorrect sampling config", "E2403 MalformedRequest: "),

@@ -168,7 +168,7 @@ def test_unknown_inputs_are_left_out_with_a_setting(engine_directory):
             b"no json",
             "application/json",
             400,
-            "it is no JSON: invalid literal, expected 'null': line 1 column 1 (char 0)",
+            "it is not JSON: invalid literal, expected 'null': line 1 column 1 (char 0)",
         ),
         (b"{}", "text/plain", 415, "its Content-Type is not application/json"),
     ],

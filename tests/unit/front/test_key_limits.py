@@ -54,7 +54,9 @@ def test_tokens_of_a_key_are_limited():
     async def test(admission):
         first, second = await admission.enter("a"), await admission.enter("a")
         first.hold(60)
-        with pytest.raises(KeyLimitReached, match="tokens at work for your key would be 101, and 100 may be"):
+        with pytest.raises(
+            KeyLimitReached, match="your key would have 101 tokens in progress, and 100 may be"
+        ):
             second.hold(41)
         second.leave()
         third = await admission.enter("a")

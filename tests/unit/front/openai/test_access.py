@@ -64,7 +64,7 @@ def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
         http.headers["Authorization"] = "Bearer sk-2"
         assert (await http.post("/v1/completions", json={"prompt": "1"})).status_code == 200
         answer = await http.post("/v1/completions", json={"prompt": "1", "max_tokens": 100})
-        assert "tokens at work for your key would be 101" in (await error_of(answer, 429))["message"]
+        assert "your key would have 101 tokens in progress" in (await error_of(answer, 429))["message"]
         hangs.cancel()
 
     run(test, API_KEYS="sk-1,sk-2", KEY_MAX_REQUESTS="1", KEY_MAX_TOKENS="100")
