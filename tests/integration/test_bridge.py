@@ -16,7 +16,7 @@ from runner.protocol.feed import EngineState
 from runner.protocol.tensors import RawTensor
 from shared.layout import PROJECT_ROOT
 from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
-from tests.support.processes import wait_gone
+from tests.support.processes import marked, wait_gone
 from tests.support.tensorrt_llm_engine import HANG as ENGINE_HANG
 from tests.support.tensorrt_llm_engine import STAND_IN, stand_in_tokens, write_engine
 from tests.support.triton import Answer, Triton, triton
@@ -118,7 +118,7 @@ def test_when_the_engine_is_killed_all_in_flight_fail_and_later_ones_work(serve,
         def kill():
             server.engine.wait_in_flight(16)
             killed_at.append(time.monotonic())
-            os.kill(server.engine.status.pid, signal.SIGKILL)
+            os.kill(server.engine_pid(), signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
@@ -149,14 +149,15 @@ def test_it_is_not_started_again_for_ever(serve, saw):
         server.run(Request(3, [CRASH], 10))
         server.wait_engine(EngineState.GIVEN_UP)
         assert saw(server.run(Request(4, [1], 10)).error).startswith("E2402 EngineGaveUp: ")
-        assert server.engine.status.pid is None
+        assert not [
+            command for command in marked(server.mark).values() if "runner.engines.process" in command
+        ]
         assert server.engine.status.restarts == 1
 
 
 def test_sigterm_leaves_nothing(serve):
     with serve(100) as server:
-        engine = server.engine_pid()
-        assert server.engine.status.pid == engine
+        assert server.engine_pid()
         server.process.terminate()
         assert server.process.wait(20) == 0
         assert wait_gone(server.mark) == {}

@@ -22,7 +22,7 @@ class EngineWatch:
         self._path = path
         self._socket: socket.socket | None = None
         self._reader = FeedReader()
-        self._status = EngineStatus(EngineState.STARTING, None, 0, None)
+        self._status = EngineStatus(EngineState.STARTING, 0, None)
         self._figures = FeedStatistics(0, Statistics())
 
     @property

@@ -64,7 +64,7 @@ def test_the_level_is_the_argument_then_the_environment(lines, monkeypatch, leve
 
 def test_an_unknown_level_is_refused(monkeypatch):
     monkeypatch.setenv("LOG_LEVEL", "loud")
-    with pytest.raises(SettingInvalid, match=r"LOG_LEVEL is 'loud', but it is one of debug, info"):
+    with pytest.raises(SettingInvalid, match=r"LOG_LEVEL is 'loud', but it must be one of debug, info"):
         configure_logging()
 
 

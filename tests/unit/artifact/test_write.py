@@ -71,8 +71,8 @@ def test_a_large_size_is_read_by_others_too():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["config.json", "config.json"], "'config.json' stands there twice"),
-        (["config.json", "manifest.json"], "'manifest.json' stands there twice"),
+        (["config.json", "config.json"], "'config.json' is in it twice"),
+        (["config.json", "manifest.json"], "'manifest.json' is in it twice"),
         (["config.json", "../engine"], "leads out of"),
         (["config.json", "/engine"], "absolute"),
         (["config.json", "a", "a/b"], "'a' is both a file and a directory"),

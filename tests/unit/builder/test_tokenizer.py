@@ -22,10 +22,10 @@ def test_one_that_agrees():
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (sample("1 2", [ONE]), "divides '1 2'"),
-        (sample("1 2", [ONE, TWO], all_ids=[0, ONE, TWO]), "divides '1 2'"),
-        (sample("1 2", [ONE, TWO], decoded="12"), "reads back '1 2'"),
-        (sample("1 " * 99, [ONE]), r"divides '(1 ){20}\.\.\.'"),
+        (sample("1 2", [ONE]), "splits '1 2'"),
+        (sample("1 2", [ONE, TWO], all_ids=[0, ONE, TWO]), "splits '1 2'"),
+        (sample("1 2", [ONE, TWO], decoded="12"), "decodes '1 2'"),
+        (sample("1 " * 99, [ONE]), r"splits '(1 ){20}\.\.\.'"),
     ],
 )
 def test_one_that_does_not(wrong, what):

@@ -293,7 +293,7 @@ class TestLoading:
         [
             ("{", "cannot be read"),
             ("[]", "is not a JSON object"),
-            ('{"version": "1.2.1"}', "is not right: KeyError('pretrained_config')"),
+            ('{"version": "1.2.1"}', "is not valid: KeyError('pretrained_config')"),
         ],
     )
     def test_a_broken_config_is_told(self, tmp_path, text, part):
