@@ -99,7 +99,7 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
     """The bytes of a regular file: no other kind ends by itself. Raises `Unreachable`, as does reading it."""
     status = found(path)
     if not stat.S_ISREG(status.st_mode):
-        raise Unreachable("it is a directory" if stat.S_ISDIR(status.st_mode) else "it is no file")
+        raise Unreachable("it is a directory" if stat.S_ISDIR(status.st_mode) else "it is not a file")
     try:
         file = path.open("rb")
     except OSError as error:

@@ -27,7 +27,7 @@ def _look() -> Iterator[Finding]:
     except PortInUse:
         yield warning(
             f"Port {port} is taken by another program, or by a runner.",
-            "If it is no runner of yours: `cog-triton serve --port` takes another one.",
+            "If it is not a runner of yours, give `cog-triton serve` another --port.",
         )
 
 

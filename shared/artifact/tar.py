@@ -91,7 +91,7 @@ class TarStream:
         try:
             return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            reason = f"a header in it is damaged ({error})" if self._entries else "it is no tar"
+            reason = f"a header in it is damaged ({error})" if self._entries else "it is not a tar"
             raise EngineArchiveMalformed(reason=reason) from None
 
     def _extended(self, entry: tarfile.TarInfo, extensions: dict[str, str]) -> tarfile.TarInfo:

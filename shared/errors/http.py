@@ -64,7 +64,7 @@ class TooManyConnections(CogTritonError):
 class RequestTooSlow(CogTritonError):
     code = "E1328"
     fixed_by = FixedBy.USER
-    message = "The {part} of the request did not come within {seconds:g} s."
+    message = "The {part} of the request did not arrive within {seconds:g} s."
     remedy = "Send it faster."
 
 

@@ -36,7 +36,7 @@ class WorkerDied(CogTritonError):
 class SetupTimedOut(CogTritonError):
     code = "E4006"
     fixed_by = FixedBy.OPERATOR
-    message = "The set-up was not over after {seconds:g} s."
+    message = "The set-up did not end within {seconds:g} s."
     remedy = "Look into the log above for what it waited for, or raise SETUP_TIMEOUT."
 
 

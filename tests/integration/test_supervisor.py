@@ -219,7 +219,7 @@ def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
 def test_a_set_up_that_takes_too_long_ends_the_runner(start, saw, silence):
     with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as runner:
         assert runner.process.wait(20) == 1
-        assert "E4006 SetupTimedOut: The set-up was not over after 2 s." in saw(runner.log.read_text())
+        assert "E4006 SetupTimedOut: The set-up did not end within 2 s." in saw(runner.log.read_text())
 
 
 def test_triton_and_the_engine_get_no_secrets(start, tmp_path):

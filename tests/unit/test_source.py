@@ -31,7 +31,7 @@ SOURCES = {
     "file://[::1": "not a valid URL",
     "s3://bucket/x": "s3: is not one of http://, https:// and file://",
     "/proc/self/mem": "Input/output error",
-    "/dev/zero": "it is no file",
+    "/dev/zero": "it is not a file",
     "x" * 5000: "File name too long",
 }
 
@@ -65,5 +65,5 @@ def test_a_pipe_is_not_waited_for(reader, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read, error = READERS[reader]
-    with pytest.raises(error, match="it is no file"):
+    with pytest.raises(error, match="it is not a file"):
         read(str(pipe), tmp_path)
