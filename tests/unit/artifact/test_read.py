@@ -133,7 +133,7 @@ def test_noise_is_no_archive(noise):
         (b"BZh9" + bytes(2000), "compressed with bzip2"),
         (b"\xfd7zXZ" + bytes(2000), "compressed with xz"),
         (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
-        (b"<!doctype html>".ljust(2000), "no tar"),
+        (b"<!doctype html>".ljust(2000), "not a tar"),
         (b"", "cut short"),
         (END, "empty"),
     ],
