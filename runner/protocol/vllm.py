@@ -183,7 +183,7 @@ def _parameters(frame: RequestFrame, given: Mapping[str, tuple[Any, ...]]) -> di
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise MalformedRequest(reason="sampling_parameters is no JSON object")
+        raise MalformedRequest(reason="sampling_parameters is not a JSON object")
     return content
 
 

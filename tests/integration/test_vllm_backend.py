@@ -257,8 +257,8 @@ class TestSamplingParameters:
     @pytest.mark.parametrize(
         ("parameters", "code", "told"),
         [
-            ("[]", "E2403", "sampling_parameters is no JSON object"),
-            ("{", "E2403", "sampling_parameters is no JSON object"),
+            ("[]", "E2403", "sampling_parameters is not a JSON object"),
+            ("{", "E2403", "sampling_parameters is not a JSON object"),
             ('{"max_token": 5}', "E2403", "no sampling parameter 'max_token'; did you mean max_tokens?"),
             ('{"max_tokens": "many"}', "E2403", "max_tokens is not a whole number"),
             ('{"max_tokens": 2.5}', "E2403", "max_tokens is not a whole number"),
