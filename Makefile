@@ -31,8 +31,8 @@ test-docs: setup-dev ## Type every command of the README and the docs (see tests
 	@ci/install-image-tools
 	$(run) pytest tests/docs --timeout 1800
 
-test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 3 GB the first time)
-	@$(PYTHON) ci/setup.py --dev --vllm
+test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
+	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm --timeout 600
 
 acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
