@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,18 @@ import pytest
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
-from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL, VOCABULARY
+from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
 PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
-# Several engines share the cores of the machine.
-ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    # Several engines share the cores of the machine.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    # Even where graphs are off each start compiles functions of the sampler, with a C++ compiler, for half a minute.
+    "TORCHDYNAMO_DISABLE": "1",
+    # The first start compiles the modules that it imports, for those after it.
+    "PYTHONDONTWRITEBYTECODE": "",
+}
 START_SECONDS = 400
 
 
@@ -67,19 +74,31 @@ def engine(engine_directory, tmp_path_factory):
         yield process, driver
 
 
-@pytest.fixture(scope="session")
-def prompts():
-    """Fifty, as token ids."""
-    chance = random.Random(1)
-    return [[chance.randrange(3, VOCABULARY) for _ in range(chance.randrange(1, 60))] for _ in range(50)]
+SCRIPTS = {"greedy_reference": "tests/vllm/reference.py", "failures": "tests/vllm/failures.py"}
 
 
-@pytest.fixture(scope="session")
-def greedy_reference(prompts, tmp_path_factory):
-    """What vLLM's own LLM class writes after each of them."""
-    scratch = tmp_path_factory.mktemp("reference")
-    (scratch / "prompts.json").write_text(json.dumps(prompts))
-    return run_script("tests/vllm/reference.py", scratch, str(scratch / "prompts.json"))
+@pytest.fixture(scope="session", autouse=True)
+def scripts(request, tmp_path_factory):
+    """What the scripts write that these tests ask for. They run beside the tests: vLLM starts on one core."""
+    asked = {name for item in request.session.items for name in item.fixturenames}
+    with ThreadPoolExecutor(1) as pool:
+        yield {
+            name: pool.submit(run_script, script, tmp_path_factory.mktemp(name))
+            for name, script in SCRIPTS.items()
+            if name in asked
+        }
+
+
+@pytest.fixture
+def greedy_reference(scripts):
+    """What vLLM's own LLM class writes after each prompt."""
+    return scripts["greedy_reference"].result()
+
+
+@pytest.fixture
+def failures(scripts):
+    """The error of each start that fails."""
+    return scripts["failures"].result()
 
 
 def run_script(script: str, scratch: Path, *arguments: str) -> Any:
@@ -88,6 +107,7 @@ def run_script(script: str, scratch: Path, *arguments: str) -> Any:
     done = subprocess.run(
         [PYTHON, script, str(result), *arguments],
         env=os.environ | ENVIRONMENT | {"PYTHONPATH": str(PROJECT_ROOT)},
+        cwd=PROJECT_ROOT,
         capture_output=True,
         text=True,
         timeout=START_SECONDS,

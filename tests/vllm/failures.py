@@ -1,4 +1,4 @@
-"""How a model or arguments that cannot work fail, written as JSON: `failures.py RESULT SCRATCH`, in vLLM's environment.
+"""How a model or arguments that cannot work fail, written as JSON: `failures.py RESULT`, in vLLM's environment.
 
 One process for all of them: it takes vLLM seconds to be imported.
 """
@@ -42,11 +42,11 @@ CASES: dict[str, tuple[dict, str | None, dict]] = {
 
 
 def main() -> None:
-    result, scratch = map(Path, sys.argv[1:])
+    result = Path(sys.argv[1])
     told = {}
     for name, (model, drop, config) in CASES.items():
         try:
-            VLLMEngine(write(scratch / name.replace(" ", "-"), model, drop, config))
+            VLLMEngine(write(result.parent / name.replace(" ", "-"), model, drop, config))
         except CogTritonError as error:
             told[name] = str(error)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from shared.layout import PROJECT_ROOT
 
 MODEL = PROJECT_ROOT / "demo/model"
@@ -9,3 +11,7 @@ ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_
 MAX_SEQ_LEN = 256
 VOCABULARY = 1024
 GREEDY_TOKENS = 24
+
+_CHANCE = random.Random(1)
+# As token ids.
+PROMPTS = [[_CHANCE.randrange(3, VOCABULARY) for _ in range(_CHANCE.randrange(1, 60))] for _ in range(50)]

@@ -1,4 +1,4 @@
-"""Greedy tokens of vLLM's own LLM class, written as JSON: `reference.py RESULT PROMPTS`, in vLLM's environment."""
+"""Greedy tokens of vLLM's own LLM class, written as JSON: `reference.py RESULT`, in vLLM's environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL
+from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL, PROMPTS
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
 
@@ -15,8 +15,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_M
 def main() -> None:
     from vllm import LLM, SamplingParams
 
-    result, file = sys.argv[1:]
-    prompts = json.loads(Path(file).read_bytes())
+    (result,) = sys.argv[1:]
     llm = LLM(
         model=str(MODEL),
         skip_tokenizer_init=True,
@@ -24,7 +23,7 @@ def main() -> None:
         **ARGUMENTS,
     )
     outputs = llm.generate(
-        [{"prompt_token_ids": prompt} for prompt in prompts],
+        [{"prompt_token_ids": prompt} for prompt in PROMPTS],
         SamplingParams(temperature=0, max_tokens=GREEDY_TOKENS, detokenize=False, ignore_eos=True),
         use_tqdm=False,
     )

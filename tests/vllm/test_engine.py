@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.frames import CancelFrame, StatisticsFrame, StepFrame
-from tests.vllm.model import GREEDY_TOKENS, MAX_SEQ_LEN, VOCABULARY
+from tests.vllm.model import GREEDY_TOKENS, MAX_SEQ_LEN, PROMPTS, VOCABULARY
 
 IDS = iter(range(1, 1 << 30))
 GREEDY = SamplingParameters()
@@ -56,8 +56,8 @@ def greedy(engine):
     return answer(engine[1])[0]
 
 
-def test_greedy_tokens_are_those_of_vllms_own_class(engine, prompts, greedy_reference):
-    requests = [ask(prompt, GREEDY_TOKENS) for prompt in prompts]
+def test_greedy_tokens_are_those_of_vllms_own_class(engine, greedy_reference):
+    requests = [ask(prompt, GREEDY_TOKENS) for prompt in PROMPTS]
     got = outputs(engine[1], *requests)
     assert [
         [token for output in got[r.request_id] for token in output.tokens] for r in requests

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from runner.protocol.engine import Request
 from runner.protocol.frames import ShutdownFrame, StepFrame
-from tests.vllm.conftest import below, engine_core, gone, kill_all, run_script, serving
+from tests.vllm.conftest import below, engine_core, gone, kill_all, serving
 
 REQUESTS = [Request(number, [5, 6, 7], 200) for number in range(1, 17)]
-
-
-@pytest.fixture(scope="module")
-def failures(tmp_path_factory):
-    scratch = tmp_path_factory.mktemp("failures")
-    return run_script("tests/vllm/failures.py", scratch, str(scratch))
 
 
 @pytest.mark.parametrize(
@@ -42,20 +38,37 @@ def test_a_start_that_fails_says_why(failures, case, code, told):
     assert "/tmp" not in text
 
 
+@pytest.fixture(scope="module")
+def take_engine(engine_directory, tmp_path_factory):
+    """A function that gives an engine which no test has used. Two are started at once: each starts on one core."""
+    ready = []
+    with ExitStack() as engines, ThreadPoolExecutor() as pool:
+
+        def start(_):
+            log = tmp_path_factory.mktemp("log") / "log"
+            return engines.enter_context(serving(engine_directory, log))
+
+        def take():
+            ready.extend([] if ready else pool.map(start, range(2)))
+            return ready.pop()
+
+        yield take
+
+
 @pytest.fixture
-def loaded(engine_directory, tmp_path):
+def loaded(take_engine):
     """An engine with work to do; whatever it leaves is a failure."""
-    with serving(engine_directory, tmp_path / "log") as (process, driver):
-        children = below(process.pid)
-        try:
-            for request in REQUESTS:
-                driver.submit(request)
-            while not isinstance(next(driver.frames), StepFrame):
-                continue
-            yield process, driver
-            assert gone(children, 5), "processes of vLLM are left"
-        finally:
-            kill_all(children)
+    process, driver = take_engine()
+    children = below(process.pid)
+    try:
+        for request in REQUESTS:
+            driver.submit(request)
+        while not isinstance(next(driver.frames), StepFrame):
+            continue
+        yield process, driver
+        assert gone(children, 5), "processes of vLLM are left"
+    finally:
+        kill_all(children)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

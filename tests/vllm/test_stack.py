@@ -18,7 +18,7 @@ from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import NVML
 from tests.support.under_load import cancel_half, kill
 from tests.vllm.conftest import ENVIRONMENT, PYTHON, engine_core
-from tests.vllm.model import GREEDY_TOKENS
+from tests.vllm.model import GREEDY_TOKENS, PROMPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,15 +77,15 @@ def process(server, part: str) -> int:
     return next(pid for pid, command in marked(server.mark).items() if part in command)
 
 
-def test_greedy_texts_are_those_of_vllms_own_tokens(server, engine_directory, prompts, greedy_reference):
+def test_greedy_texts_are_those_of_vllms_own_tokens(server, engine_directory, greedy_reference):
     tokenizer = Tokenizer.load(engine_directory / "tokenizer")
-    body = {"prompt": prompts, "temperature": 0, "max_tokens": GREEDY_TOKENS, "ignore_eos": True}
+    body = {"prompt": PROMPTS, "temperature": 0, "max_tokens": GREEDY_TOKENS, "ignore_eos": True}
     answer = httpx2.post(f"{server.url}/v1/completions", json=body, timeout=120).json()
     assert [choice["text"] for choice in answer["choices"]] == [
         tokenizer.decode(tokens) for tokens in greedy_reference
     ]
     assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
-    assert answer["usage"]["completion_tokens"] == len(prompts) * GREEDY_TOKENS
+    assert answer["usage"]["completion_tokens"] == len(PROMPTS) * GREEDY_TOKENS
 
 
 def test_an_end_id_of_the_model_ends_the_text(complete, engine_directory):
