@@ -8,12 +8,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import structlog
-
 from builder.child import environment, follow_child
 from builder.step import BuiltWith
 from shared.errors import ConversionFailed, HostMemoryExhausted, from_text
 from shared.layout import PROJECT_ROOT, Layout
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
     from shared.progress import StepProgress
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 _KEPT_LINES = 50
 _PROGRESS = re.compile(r"progress (\d+) (\d+)")

@@ -7,8 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import structlog
-
 from builder.check.source import check_source
 from builder.disk import watched_disk
 from builder.output import check_output
@@ -16,7 +14,7 @@ from builder.plan import make_plan
 from builder.step import Build, Step
 from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage
 from shared.layout import Layout
-from shared.logs import register_secret
+from shared.logs import get_logger, register_secret
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from shared.artifact import Manifest
     from shared.progress import Progress, StepProgress
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 def build(

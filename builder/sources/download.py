@@ -8,14 +8,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-import structlog
-
 from builder.sources.files import check_files
 from builder.sources.hub import HubModel
 from builder.sources.model import is_url, local_folder
 from builder.sources.tar import fetch_model_tar
 from builder.step import Build, Model
 from shared.errors import ModelFilesMissing, ModelFolderUnusable, RevisionNotFound
+from shared.logs import get_logger
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from shared.progress import StepProgress
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 TOKENIZER_FILES = (
     "tokenizer.json",

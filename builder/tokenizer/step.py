@@ -8,19 +8,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import structlog
 from tokenizers import Tokenizer
 
 from builder.convert import run_child
 from builder.sources.download import TOKENIZER
 from shared.errors import TokenizerNotConverted
 from shared.layout import Layout
+from shared.logs import get_logger
 
 if TYPE_CHECKING:
     from builder.step import Build
     from shared.progress import StepProgress
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 _SHOWN_LENGTH = 40
 

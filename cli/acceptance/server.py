@@ -31,6 +31,11 @@ _POLL_SECONDS = 0.1
 _END_SECONDS = 30
 
 
+def last_error(log: str) -> CogTritonError | None:
+    """The last coded error in a log."""
+    return next((error for line in reversed(log.splitlines()) if (error := from_text(line))), None)
+
+
 class Answer(NamedTuple):
     """A text that was generated, and how many tokens it has."""
 
@@ -78,7 +83,9 @@ class Server:
         until = time.monotonic() + _READY_SECONDS
         while time.monotonic() < until:
             if not self.is_alive:
-                raise Unable(str(self.last_error() or f"it ended with status {self.process.returncode}"))
+                raise Unable(
+                    str(last_error(self.said()) or f"it ended with status {self.process.returncode}")
+                )
             if self.is_ready():
                 return
             time.sleep(_POLL_SECONDS)
@@ -90,11 +97,6 @@ class Server:
             return bool(self._http.get("/health-check").json()["status"] == "READY")
         except httpx2.TransportError:
             return False
-
-    def last_error(self) -> CogTritonError | None:
-        """The last coded error in the log."""
-        lines = self.said().splitlines()
-        return next((error for line in reversed(lines) if (error := from_text(line))), None)
 
     def said(self) -> str:
         """The log so far."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import structlog
 import uvloop
 
 import builder
@@ -28,7 +27,7 @@ from runner.prediction.admission import Admission
 from runner.settings import Settings
 from shared.cog.server import listen
 from shared.errors import CogTritonError
-from shared.logs import configure_logging, register_secret
+from shared.logs import configure_logging, get_logger, register_secret
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from runner.front.cog.schema import Asked
     from runner.front.http import Request
 
-log = structlog.get_logger()
+log = get_logger()
 
 _PACKAGE = Path(builder.__file__ or "").parent
 _GRACE_SECONDS = 5

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from builder.pipeline import build
 from shared.errors import CogTritonError, GenericError
-from shared.logs import configure_logging
+from shared.logs import configure_logging, get_logger
 from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def main() -> int:
         tell(error=str(error))
         return 1
     except Exception:
-        import structlog
-
-        structlog.get_logger().exception("the build failed")
+        get_logger().exception("the build failed")
         tell(error=str(GenericError()))
         return 1
     tell(sha256=sha256, size=Path(output).stat().st_size)

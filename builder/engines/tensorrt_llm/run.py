@@ -7,8 +7,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import structlog
-
 from builder.child import PASSED_ON, environment, follow_child
 from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.engines.tensorrt_llm.failures import coded
@@ -16,6 +14,7 @@ from builder.output import LOG_MARK
 from shared.errors import ConversionFailed, PartNotInstalled
 from shared.home import writable_home
 from shared.layout import Layout
+from shared.logs import get_logger
 from shared.sizes import readable
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from builder.step import Build
     from shared.progress import StepProgress
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 _KEPT_LINES = 400  # a traceback with those of its workers
 # The tools load TensorRT-LLM itself, look for GPUs, and quantize.py for its calibration data. No token.

@@ -11,9 +11,8 @@ import yaml
 from cli.acceptance.bench import Bench, last_line
 from cli.acceptance.check import Skip, Unable
 from cli.acceptance.generation import SURE
-from cli.acceptance.server import COMMAND
+from cli.acceptance.server import COMMAND, last_error
 from shared.artifact import EngineDirectory, extract_archive
-from shared.errors import CogTritonError, from_text
 from shared.layout import PROJECT_ROOT
 
 from .built import config_of
@@ -99,8 +98,4 @@ class TensorRTLLMBench(Bench):
             status = subprocess.run(command, cwd=PROJECT_ROOT, stdout=log, stderr=log, check=False).returncode
         if status:
             said = (folder / "build.log").read_text(encoding="utf-8", errors="replace")
-            raise Unable(str(_last_error(said) or last_line(said)))
-
-
-def _last_error(text: str) -> CogTritonError | None:
-    return next((error for line in reversed(text.splitlines()) if (error := from_text(line))), None)
+            raise Unable(str(last_error(said) or last_line(said)))
