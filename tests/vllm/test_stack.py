@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
+from builder.pipeline import build
 from demo.cog_client import PredictionClient
 from runner.text.tokenizer import Tokenizer
-from shared.artifact import EngineFacts, PackedFile, write_archive
+from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
 from tests.integration.conftest import cog_server, wait_for
 from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import NVML
 from tests.support.under_load import cancel_half, kill
 from tests.vllm.conftest import ENVIRONMENT, PYTHON, engine_core
-from tests.vllm.model import GREEDY_TOKENS, PROMPTS
+from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL, PROMPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,16 +29,22 @@ STREAM = {"prompt": [5, 6, 7], "temperature": 0, "ignore_eos": True, "stream": T
 STREAM |= {"stream_options": {"include_usage": True}}
 
 
-def archive_of(engine_directory: Path, archive: Path) -> Path:
-    """As a builder would make it."""
-    files = sorted(path for path in engine_directory.rglob("*") if path.is_file())
-    packed = [PackedFile(str(path.relative_to(engine_directory)), path) for path in files]
-    write_archive(archive, EngineFacts(engine="vllm", model="demo", cog_triton_version="0"), packed)
-    return archive
+def built(scratch: Path) -> Path:
+    """The archive of the demo's model, by the builder."""
+    config = {"engine": "vllm", "model": str(MODEL), "max_model_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
+    (scratch / "config.yaml").write_text(json.dumps(config))
+    build(str(scratch / "config.yaml"), scratch / "engine.tar")
+    return scratch / "engine.tar"
 
 
 @pytest.fixture(scope="module")
-def server(engine_directory, tmp_path_factory):
+def triton_port():
+    """Where Triton's own HTTP endpoints are."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def server(triton_port, tmp_path_factory):
     """A runner as an image has it, but for GPUs: vLLM's environment is that of the tests."""
     scratch = tmp_path_factory.mktemp("stack")
     home = scratch / "home"
@@ -45,7 +53,8 @@ def server(engine_directory, tmp_path_factory):
     for part in ("triton", "bridge"):
         (home / part).symlink_to(Layout.current().home / part)
     settings = {
-        "COG_WEIGHTS": str(archive_of(engine_directory, scratch / "engine.tar")),
+        "COG_WEIGHTS": str(built(scratch)),
+        "TRITON_HTTP_ADDRESS": f"127.0.0.1:{triton_port}",
         "WEIGHTS_CACHE": str(scratch / "weights"),
         "COG_TRITON_HOME": str(home),
         "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
@@ -111,6 +120,25 @@ def test_log_probabilities_are_told(complete):
 def test_what_is_sampled_without_top_p_differs(complete):
     texts = {complete(temperature=1, max_tokens=40)["choices"][0]["text"] for _ in range(4)}
     assert len(texts) > 1
+
+
+def test_a_client_of_tritons_own_backend_gets_the_same_text(complete, server, triton_port):
+    parameters: dict[str, object] = {
+        "stream": False,
+        "temperature": 0,
+        "exclude_input_in_output": True,
+        "ignore_eos": True,
+    }
+    parameters |= {"max_tokens": 20}
+    body = {"text_input": "Once upon", "parameters": parameters}
+    model = f"http://127.0.0.1:{triton_port}/v2/models/vllm_model"
+    answer = httpx2.post(f"{model}/generate", json=body, timeout=60).json()
+    expected = complete(prompt="Once upon", ignore_eos=True)["choices"][0]["text"]
+    assert answer["text_output"] == expected
+    body["parameters"] = parameters | {"stream": True, "top_p": 0.9, "temperature": 0.5, "stop": "zzz"}
+    with httpx2.stream("POST", f"{model}/generate_stream", json=body, timeout=60) as events:
+        texts = [json.loads(line[6:])["text_output"] for line in events.iter_lines() if line]
+    assert len(texts) > 2
 
 
 def test_no_seed_is_chosen_for_it(server):
