@@ -119,10 +119,15 @@ def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("nothing.tar", "E4201 WeightsNotFound"), ("config.yaml", "E4100 EngineArchiveMalformed")],
+    [
+        ("nothing.tar", "E4201 WeightsNotFound"),
+        ("notes.txt", "E4100 EngineArchiveMalformed"),
+        ("config.yaml", "E3003 ConfigDuplicateKey"),
+    ],
 )
 def test_serve_of_a_file_that_is_no_engine_ends_with_the_reason(tmp_path, saw, name, error):
-    (tmp_path / "config.yaml").write_text("engine: mock\n" * 100)
+    for text in ("notes.txt", "config.yaml"):
+        (tmp_path / text).write_text("engine: mock\n" * 100)
     done = serve(str(tmp_path / name), "--port", str(free_port()))
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if error in line]
