@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runner.engines.replies import is_last
+from runner.prediction.structured_output import structured_output
 from runner.protocol.engine import FinishReason, Request
 from runner.protocol.outputs import TensorsOutput
 from runner.protocol.vllm import decode_backend_request, encode_tensors
@@ -101,7 +102,7 @@ def decode_for_backend(
 ) -> tuple[Request, BackendReply]:
     """The request for the engine, and what becomes of its outputs.
 
-    Raises E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
+    Raises E1105, E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
     """
     asked = decode_backend_request(frame)
     words = tokenizer()
@@ -115,6 +116,7 @@ def decode_for_backend(
         bad_words=[words.encode(word, add_special_tokens=False) for word in asked.bad_words],
         logit_bias=asked.logit_bias,
         log_probs=asked.log_probs,
+        structured_output=structured_output(asked.structure),
         sampling=asked.sampling,
         # Stop words are found in the text, as it comes: the engine has to stop there.
         streaming=asked.streaming or bool(asked.stop),

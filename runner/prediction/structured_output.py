@@ -1,11 +1,13 @@
-"""What a text is to be held to, from an object with one of vLLM's words for it."""
+"""What a text is to be held to, from an object with one of vLLM's words for it.
+
+Standard library only: engine processes import it.
+"""
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from runner.protocol.engine import StructuredOutput
 from shared.errors import StructuredOutputInvalid
@@ -43,8 +45,8 @@ def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
 def structured_output_of_text(text: str) -> StructuredOutput | None:
     """As `structured_output`, of a JSON object. Raises E1105."""
     try:
-        asked = orjson.loads(text)
-    except ValueError as problem:
+        asked = json.loads(text)
+    except (ValueError, RecursionError) as problem:
         raise _invalid(f"it is not JSON: {problem}") from None
     if not isinstance(asked, dict):
         raise _invalid("it is not a JSON object")
@@ -77,8 +79,8 @@ def _filled(key: str, text: str) -> str:
 
 def _dumped(value: Any) -> str:
     try:
-        return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # it writes fewer levels than it reads
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
         raise _invalid("it is nested too deeply") from None
 
 

@@ -78,7 +78,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "truncate_prompt_tokens": (None,),
     "prompt_logprobs": (None,),
     "allowed_token_ids": (None, []),
-    "structured_outputs": (None, {}),
     "guided_decoding": (None, {}),
     "extra_args": (None, {}),
     "lora_name": (None, ""),
@@ -103,6 +102,8 @@ class BackendRequest:
     log_probs: int | None
     sampling: SamplingParameters
     streaming: bool
+    structure: Mapping[str, Any]
+    """What the text is held to, in vLLM's words; nothing where it is free."""
     echo: bool
     """Whether the prompt stands before the answer."""
     returned: frozenset[str] = field(default=frozenset())
@@ -141,6 +142,7 @@ def decode_backend_request(frame: RequestFrame) -> BackendRequest:
         log_probs=None if log_probs is None else int(log_probs),
         sampling=SamplingParameters(**sampling),
         streaming=streaming,
+        structure=parameters.object("structured_outputs"),
         echo=not streaming and excluded != (True,),
         returned=returned,
     )
@@ -226,6 +228,17 @@ class _Parameters:
             raise _wrong(name, "a list of token ids")
         return tuple(values)
 
+    def object(self, name: str) -> dict[str, Any]:
+        """Also as JSON in a text, as Triton's clients write it."""
+        value = self._given.pop(name, None) or {}
+        try:
+            found = json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise _wrong(name, "a JSON object")
+        return found
+
     def biases(self, name: str) -> dict[int, float]:
         value = self._given.pop(name, None) or {}
         try:
@@ -249,6 +262,7 @@ class _Parameters:
 _KNOWN: Iterable[str] = (
     *sorted(_SAMPLING),
     *("max_tokens", "stop", "stop_token_ids", "bad_words", "ignore_eos", "logit_bias", "logprobs"),
+    "structured_outputs",
 )
 
 

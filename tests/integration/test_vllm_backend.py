@@ -269,6 +269,10 @@ class TestSamplingParameters:
             ('{"n": 2}', "E2404", "sampling_parameters.n"),
             ('{"prompt_logprobs": 1}', "E2404", "sampling_parameters.prompt_logprobs"),
             ('{"bad_words": ["3"]}', "E1103", "bad_words"),
+            ('{"structured_outputs": {"regex": "[0-9]+"}}', "E1103", "structured_output"),
+            (json.dumps({"structured_outputs": json.dumps({"choice": ["a"]})}), "E1103", "structured_output"),
+            ('{"structured_outputs": {"regexp": "a"}}', "E1105", "did you mean regex?"),
+            ('{"structured_outputs": "[1]"}', "E2403", "structured_outputs is not a JSON object"),
         ],
     )
     def test_what_is_refused(self, infer, parameters, code, told):

@@ -139,6 +139,9 @@ def test_a_client_of_tritons_own_backend_gets_the_same_text(complete, server, tr
     with httpx2.stream("POST", f"{model}/generate_stream", json=body, timeout=60) as events:
         texts = [json.loads(line[6:])["text_output"] for line in events.iter_lines() if line]
     assert len(texts) > 2
+    chosen = {**parameters, "ignore_eos": False, "structured_outputs": json.dumps({"choice": ["one", "two"]})}
+    body["parameters"] = chosen
+    assert httpx2.post(f"{model}/generate", json=body, timeout=60).json()["text_output"] in ("one", "two")
 
 
 def test_no_seed_is_chosen_for_it(server):
