@@ -20,9 +20,18 @@ _UTILIZATION = 0.92  # vLLM's default of gpu_memory_utilization
 _BATCHED_TOKENS = 8192  # and of max_num_batched_tokens on a large GPU; on others 2048
 _SEQUENCES = 1024  # of max_num_seqs; on others 256
 _LARGE_GPU = 70 << 30
-_OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB, by experience
+_OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB; assumed, not measured
 _BLOCK = 16  # tokens
 _CLEARLY = 1.15  # an estimate is not more exact than that
+_TO_EIGHT_BITS = {
+    "experts_int8",
+    "fp8",
+    "fp8_per_block",
+    "fp8_per_channel",
+    "fp8_per_tensor",
+    "int8_per_channel_weight_only",
+    "mxfp8",
+}
 _KV_BITS = {"float32": 32, "fp8": 8, "int8": 8, "int4": 4, "nvfp4": 4.5, "turboquant_k8v4": 6}
 _OTHER_KV_BITS = {"turboquant_4bit_nc": 4, "turboquant_3bit_nc": 3, "turboquant_k3v4_nc": 3.5}
 
@@ -57,7 +66,7 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
     """What the checkpoint with these parameters, by type, takes; `model` is its config.json."""
     text = _text_config(model)
     shared = config.tensor_parallel_size * config.pipeline_parallel_size
-    weights = bytes_of(parameters) // shared
+    weights = _loaded(config, parameters) // shared
     per_token, bounded = _cache(config, text)
     usable = feasible = None
     if config.gpu is not None:
@@ -76,6 +85,14 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
         usable,
         feasible,
     )
+
+
+def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
+    """Bytes of the weights as they are held: those that are quantized while they are loaded have 8 bits."""
+    published = bytes_of(parameters)
+    if config.quantization not in _TO_EIGHT_BITS:
+        return published
+    return min(published, sum(parameters.values()))
 
 
 def check_memory(config: VLLMConfig, memory: Memory, findings: Findings) -> None:

@@ -91,6 +91,13 @@ def test_the_cache_of_a_token():
         assert memory_of(config(text), {}, LLAMA_70B).cache_per_token == size
 
 
+def test_weights_that_are_quantized_while_they_are_loaded():
+    published = {"BF16": 8_030_261_248}
+    assert memory_of(config(), published, LLAMA_8B).weights == 16_060_522_496
+    assert memory_of(config("quantization: fp8"), published, LLAMA_8B).weights == 8_030_261_248
+    assert memory_of(config("quantization: fp8"), {"F8_E4M3": 1000}, LLAMA_8B).weights == 1000
+
+
 def test_a_latent_cache_is_on_every_gpu():
     model = LLAMA_70B | {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}
     assert memory_of(config("tensor_parallel_size: 8"), {}, model).cache_per_token == 61 * 576 * 2
