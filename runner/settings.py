@@ -97,7 +97,7 @@ class Settings(BaseModel):
     ignore_unknown_inputs: bool = Field(
         False,
         alias="IGNORE_UNKNOWN_INPUTS",
-        description="leave out the inputs that there are not, as Cog does, instead of refusing them",
+        description="leave out inputs that do not exist, as Cog does, instead of refusing them",
     )
     max_body_bytes: int = Field(
         16 << 20, ge=1, alias="MAX_BODY_BYTES", description="a request with a larger body is refused (E1320)"

@@ -32,7 +32,7 @@ _NEEDS = "must name a method, such as ngram, or a model that drafts"
 
 
 def check_vllm(config: VLLMConfig, findings: Findings) -> None:
-    """Report arguments that there are not, that may not be set, and whose values vLLM does not take."""
+    """Report arguments that do not exist, that may not be set, and whose values vLLM does not take."""
     for wrong in wrong_arguments(config.engine_args, code=code_is_allowed(os.environ)):
         _report(wrong, (_ARGUMENTS, *wrong.place), findings)
     own = table()["own"]

@@ -54,7 +54,7 @@ class Document:
 def parse(text: str, source: str) -> Document:
     """Read one YAML document whose top level is a mapping.
 
-    Raises `ConfigNotYaml`, and `ConfigDuplicateKey` for a key that stands twice in one mapping.
+    Raises `ConfigNotYaml`, and `ConfigDuplicateKey` for a key that appears twice in one mapping.
     """
     try:
         loader = _Loader(text)

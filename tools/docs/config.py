@@ -51,7 +51,7 @@ INTRO = f"""\
 Made from `shared/config` by `make docs`; do not edit.
 
 One YAML file says which model becomes which engine. The key `engine` decides which other keys there are. An
-unknown key, a key that stands twice, and a value of another type are errors that name the line; all problems
+unknown key, a key that appears twice, and a value of another type are errors that name the line; all problems
 are reported at once. Secrets have no place here: send them to the builder as inputs.
 
 An editor that knows the YAML language server completes and checks keys when the file begins with this line

@@ -74,7 +74,7 @@ class Schema:
     """What one predictor takes."""
 
     def __init__(self, document: dict[str, Any], *, ignore_unknown: bool = False) -> None:
-        """`ignore_unknown`: inputs that there are not are left out, as Cog does, instead of refused."""
+        """`ignore_unknown`: inputs that do not exist are left out, as Cog does, instead of refused."""
         inputs = document["components"]["schemas"]["Input"]
         self.document = orjson.dumps(document)
         """For /openapi.json."""

@@ -147,8 +147,8 @@ def _add_bodies() -> None:
         )
     for value in ("nonsense", 1, None, {"a": [1]}):
         add(
-            f"an input that there is not: {json.dumps(value)}",
-            "an input that there is not",
+            f"an input that does not exist: {json.dumps(value)}",
+            "an input that does not exist",
             speak=predicts({**SHORT, "max_tokenz": value}),
         )
 

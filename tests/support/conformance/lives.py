@@ -145,7 +145,7 @@ def _add_gets() -> None:
 
             add(f"{method} of one that runs{form}", "GET of a prediction", speak=running)
             add(
-                f"{method} of one that there is not{form}",
+                f"{method} of one that does not exist{form}",
                 "GET of a prediction",
                 speak=asks(method, "/predictions/nobody", headers=headers),
             )
@@ -172,7 +172,7 @@ def _(server: Server) -> Transcript:
     return server.ask("POST", "/predictions/stopped-twice/cancel")
 
 
-@conversation("cancel of one that there is not")
+@conversation("cancel of one that does not exist")
 def _(server: Server) -> Transcript:
     return server.ask("POST", "/predictions/nobody/cancel")
 
