@@ -73,7 +73,7 @@ TABLE = [
     (
         {"prompt": "x", "seed": -1},
         "",
-        InvalidArgument(argument="seed", value=-1, reason=f"it is from 0 to {2**64 - 1}"),
+        InvalidArgument(argument="seed", value=-1, reason=f"it must be from 0 to {2**64 - 1}"),
     ),
     (
         {"prompt": "<error>", "max_tokens": 10},
