@@ -38,7 +38,7 @@ def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
     ((key, value),) = given.items()
     made = StructuredOutput(*_told(key, value))
     if len(made.text) > _MOST_CHARACTERS:
-        raise _invalid(f"{key} has {len(made.text)} characters, and {_MOST_CHARACTERS} are taken")
+        raise _invalid(f"{key} has {len(made.text)} characters; at most {_MOST_CHARACTERS} are accepted")
     return made
 
 

@@ -53,9 +53,9 @@ TABLE = [
         BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}"),
     ),
     (
-        {"prompt": "x", "structured_output": "x"},
+        {"prompt": "x", "structured_output": "[]"},
         "",
-        StructuredOutputInvalid(reason="it is not JSON: unexpected character: line 1 column 1 (char 0)"),
+        StructuredOutputInvalid(reason="it is not a JSON object"),
     ),
     ({"messages": "[]"}, "", MessagesInvalid(reason="the list is empty")),
     (
