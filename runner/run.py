@@ -87,6 +87,7 @@ class Runner(BaseRunner):
             description="What the answer is held to: a JSON object with one of json (a schema),"
             " json_object (true), regex, choice (a list) and grammar.",
         ),
+        lora: str | None = Input(default=None, description="Name of the LoRA adapter to use."),
         prompt_template: str | None = Input(
             default=None,
             description='Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
@@ -119,6 +120,7 @@ class Runner(BaseRunner):
             presence_penalty=presence_penalty,
             seed=seed,
             structured_output=structured_output,
+            lora=lora,
             prompt_template=prompt_template,
             log_performance_metrics=log_performance_metrics,
             max_new_tokens=max_new_tokens,

@@ -239,6 +239,23 @@ class Settings(BaseModel):
     tls_key: Path | None = Field(
         None, alias="TLS_KEY", description="PEM file of the private key of TLS_CERTIFICATE"
     )
+    lora_folder: Path | None = Field(
+        None,
+        alias="LORA_FOLDER",
+        description="folder of LoRA adapters, each in a folder of its own: those right in it are served from"
+        " the start, by its name; vLLM with `enable_lora` alone",
+    )
+    operator_key: SecretStr | None = Field(
+        None,
+        alias="OPERATOR_KEY",
+        description="key of /v1/load_lora_adapter and /v1/unload_lora_adapter; not set: there are no such",
+    )
+    share_prefix_cache: bool = Field(
+        False,
+        alias="SHARE_PREFIX_CACHE",
+        description="let all API keys have what the engine kept of the prompts of others, where it keeps them"
+        " apart (vLLM): one can then tell from times what others have sent",
+    )
     drain_seconds: float = Field(
         25,
         ge=0,

@@ -80,7 +80,7 @@ ENGINES = {
             implementation="runner.engines.vllm.engine:VLLMEngine",
             # It has no beams, whose lengths could be weighed.
             honours=_EVERY_PARAMETER - {"length_penalty"}
-            | {"bad_words", "logit_bias", "log_probs", "structured_output"},
+            | {"bad_words", "logit_bias", "log_probs", "structured_output", "lora", "cache_salt", "priority"},
             # One of its two model runners samples requests with seeds one by one.
             seed_is_free=False,
             needs_cuda=(13, 0),

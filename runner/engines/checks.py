@@ -33,7 +33,15 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "min_p": (0.0,),
 }
 # Parts of a request that not every engine can follow, and what they are when they ask for nothing.
-_OPTIONAL_PARTS = ("bad_words", "logit_bias", "log_probs", "structured_output")
+_OPTIONAL_PARTS = (
+    "bad_words",
+    "logit_bias",
+    "log_probs",
+    "structured_output",
+    "lora",
+    "cache_salt",
+    "priority",
+)
 
 
 def check_request(declared: Declaration, request: Request) -> None:

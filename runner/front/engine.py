@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runner.lifecycle.control import Ready, SetupFailed
 from runner.lifecycle.engine_probe import EngineProbe
+from runner.prediction.adapters import Adapters
 from runner.prediction.inputs import Defaults
 from runner.prediction.limits import lowered
 from runner.prediction.predictor import Predictor
@@ -128,8 +129,10 @@ class LoadedEngine:
                 random_seed=declaration.seeds,
             ),
             lowered(declaration.limits, settings.max_sequence_length),
+            salts="cache_salt" in declaration.honours and not settings.share_prefix_cache,
         )
-        predictor = Predictor(preparation, client, admission, metrics, settings, chat)
+        adapters = Adapters(settings.lora_folder if "lora" in declaration.honours else None)
+        predictor = Predictor(preparation, client, admission, metrics, settings, chat, adapters)
         model = "model" if engine.manifest is None else engine.manifest.model
         return cls(client, predictor, probe, chat, model)
 

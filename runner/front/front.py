@@ -65,7 +65,11 @@ class Front:
         keys = Keys.of(settings)
         self._cog.add_to(self.app, keys if settings.cog_api_needs_key else None)
         OpenAIApi(
-            self._loaded, settings.served_model_name, any_model=settings.accept_any_model, keys=keys
+            self._loaded,
+            settings.served_model_name,
+            any_model=settings.accept_any_model,
+            keys=keys,
+            operator_key=None if settings.operator_key is None else settings.operator_key.get_secret_value(),
         ).add_to(self.app)
         self.health.add_to(self.app)
         metrics = needs_key(self._metrics, keys if settings.metrics_need_key else None)

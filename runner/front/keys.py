@@ -72,6 +72,11 @@ class Keys:
             return None
         return cls(fixed, settings.api_keys_file)
 
+    @classmethod
+    def of_operator(cls, key: str) -> Self:
+        """The one key of the operator. Raises E4002."""
+        return cls(dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator"))
+
     def name_of(self, authorization: str | None) -> str:
         """The name of the key in a header `Authorization`. Raises E1304."""
         scheme, _, key = (authorization or "").partition(" ")

@@ -38,4 +38,10 @@ class Ask:
     """How many of the likeliest tokens are told beside each; None: nothing is told."""
     structured_output: StructuredOutput | None = None
     """What the text is held to."""
+    lora: str | None = None
+    """The name of an adapter."""
+    cache_salt: str | None = None
+    """What the engine keeps of prompts is shared by those with the same one."""
+    priority: int | None = None
+    """Lower is earlier; None: 0, the earliest."""
     log_performance: bool = False

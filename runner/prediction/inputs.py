@@ -47,6 +47,7 @@ class Inputs:
     presence_penalty: float = 0.0
     seed: int | None = None
     structured_output: str | None = None
+    lora: str | None = None
     prompt_template: str | None = None
     log_performance_metrics: bool = False
     max_new_tokens: int | None = None
@@ -83,6 +84,7 @@ class Inputs:
             structured_output=(
                 None if self.structured_output is None else structured_output_of_text(self.structured_output)
             ),
+            lora=self.lora,
             log_performance=self.log_performance_metrics,
         )
 

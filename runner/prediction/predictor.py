@@ -7,8 +7,10 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
+from runner.prediction.adapters import Adapters
 from runner.prediction.generation import TextGeneration
 from runner.prediction.tokenising import Tokenising
+from runner.protocol.engine import Request, SamplingParameters
 from shared.errors import ChatTemplateMissing, CogTritonError, GenericError
 from shared.logs import get_logger
 
@@ -37,8 +39,10 @@ class Predictor:
         metrics: Metrics,
         settings: Settings,
         chat: ChatRenderer | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         """`chat` renders the model's chat template; None: it has none."""
+        self.adapters = adapters or Adapters(None)
         self.preparation = preparation
         self.admission = admission
         self._client = client
@@ -62,7 +66,7 @@ class Predictor:
             self._metrics.ended("refused", error.code)
             raise
         try:
-            prepared = await self._prepare(ask, prediction_id)
+            prepared = await self._prepare(ask, prediction_id, key)
             ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens)
             return TextGeneration(
                 prepared,
@@ -82,7 +86,19 @@ class Predictor:
         """Give back what it holds."""
         self._tokenising.close()
 
-    async def _prepare(self, ask: Ask, prediction_id: str) -> Prepared:
+    async def try_adapter(self, place: str) -> None:
+        """Have the engine load it. Raises what it says of it."""
+        tokens = self.preparation.tokenizer.encode("a") or [0]
+        request = Request(0, tokens, 1, sampling=SamplingParameters(top_k=1), lora=place)
+        generation = self._client.generate(request)
+        try:
+            async for _ in generation:
+                pass
+        finally:
+            generation.cancel()
+
+    async def _prepare(self, ask: Ask, prediction_id: str, key: str) -> Prepared:
+        lora = None if ask.lora is None else self.adapters.place(ask.lora)
         tokens: Sequence[int]
         if ask.prompt is not None and not isinstance(ask.prompt, str):
             tokens = ask.prompt
@@ -91,7 +107,7 @@ class Predictor:
             if self._settings.log_prompts:
                 log.info("prompt", prompt=text, prediction_id=prediction_id)
             tokens = await self.tokens_of(text, templated=ask.messages is not None)
-        return self.preparation.request(ask, tokens, next(self._request_ids))
+        return self.preparation.request(ask, tokens, next(self._request_ids), lora=lora, key=key)
 
     async def text_of(self, ask: Ask) -> str:
         """The prompt that the engine will read, as text. Raises E1001 to E1007."""

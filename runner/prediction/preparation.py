@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Preparation:
     tokenizer: Tokenizer
     defaults: Defaults
     limits: Limits = UNLIMITED
+    salts: bool = False
+    """Whether the engine's prefix cache is kept apart for each API key."""
 
     def prompt(self, ask: Ask) -> str:
         """The template, filled in. Raises E1001, E1003 and E1004."""
@@ -62,8 +65,13 @@ class Preparation:
             raise MessagesInvalid(reason="the first is a system prompt, and a system_prompt was sent too")
         return messages
 
-    def request(self, ask: Ask, tokens: Sequence[int], request_id: int) -> Prepared:
-        """What the engine is asked. Raises E1001, E1002 and E1104."""
+    def request(
+        self, ask: Ask, tokens: Sequence[int], request_id: int, *, lora: str | None = None, key: str = ""
+    ) -> Prepared:
+        """What the engine is asked. Raises E1001, E1002 and E1104.
+
+        `lora`: the place of the adapter that the ask names; `key`: the name of the API key.
+        """
         stops = self.defaults.stop_sequences if ask.stop_sequences is None else ask.stop_sequences
         if sum(map(len, stops)) > _MOST_STOP_CHARACTERS:
             reason = f"at most {_MOST_STOP_CHARACTERS} characters are taken"
@@ -77,6 +85,15 @@ class Preparation:
             logit_bias=ask.logit_bias,
             log_probs=ask.log_probs,
             structured_output=ask.structured_output,
+            lora=lora,
+            cache_salt=self._salt(key, ask.cache_salt),
+            priority=ask.priority,
             sampling=settle(ask.sampling, max_tokens, random_seed=self.defaults.random_seed),
         )
         return Prepared(request, stops)
+
+    def _salt(self, key: str, sent: str | None) -> str | None:
+        """One key cannot tell by the time that it takes what prompts another has sent."""
+        if sent is None and not (key and self.salts):
+            return None
+        return hashlib.sha256(f"{key}\0{sent or ''}".encode()).hexdigest()

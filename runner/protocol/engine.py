@@ -83,6 +83,11 @@ class Request:
     logit_bias: Mapping[int, float] = field(default_factory=dict)  # by token; not every engine can
     log_probs: int | None = None  # how many alternatives are told beside the choice; not every engine can
     structured_output: StructuredOutput | None = None  # not every engine can
+    lora: str | None = None  # an adapter: its folder below LORA_FOLDER; not every engine can
+    cache_salt: str | None = (
+        None  # what is kept of prompts is shared by those of one salt; not every engine can
+    )
+    priority: int | None = None  # lower is earlier, from 0 on; not every engine can
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     streaming: bool = True
 

@@ -65,6 +65,10 @@ _SUPPORTED = (
     # The kinds are `STRUCTURES`: without TensorRT-LLM's structural_tag, and with choices.
     TensorSpec(_STRUCTURE_KIND, "BYTES", ONE),
     TensorSpec(_STRUCTURE, "BYTES", ONE),
+    # Ours: an adapter by name, where TensorRT-LLM has its weights.
+    TensorSpec("lora_name", "BYTES", ONE),
+    TensorSpec("cache_salt", "BYTES", ONE),
+    TensorSpec("priority", "INT32", ONE),
 )
 
 UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
@@ -143,6 +147,8 @@ def request_tensors(request: Request) -> list[RawTensor]:
         values.append(("logit_bias_values", list(request.logit_bias.values())))
     if request.log_probs is not None:
         values.append(("log_probs", (request.log_probs,)))
+    if request.priority is not None:
+        values.append(("priority", (request.priority,)))
     for spec, (field, _) in SAMPLING.items():
         value = getattr(request.sampling, field)
         if value is not None:
@@ -151,6 +157,10 @@ def request_tensors(request: Request) -> list[RawTensor]:
     if request.structured_output is not None:
         tensors.append(text_tensor(_SPECS[_STRUCTURE_KIND], request.structured_output.kind))
         tensors.append(text_tensor(_SPECS[_STRUCTURE], request.structured_output.text))
+    if request.lora is not None:
+        tensors.append(text_tensor(_SPECS["lora_name"], request.lora))
+    if request.cache_salt is not None:
+        tensors.append(text_tensor(_SPECS["cache_salt"], request.cache_salt))
     return tensors
 
 
@@ -176,6 +186,9 @@ def decode_request(frame: RequestFrame) -> Request:
     (log_probs,) = given.get("log_probs", (None,))
     if log_probs is not None and log_probs < 0:
         raise MalformedRequest(reason=f"log_probs is {log_probs}, but must be at least 0")
+    (priority,) = given.get("priority", (None,))
+    if priority is not None and priority < 0:
+        raise MalformedRequest(reason=f"priority is {priority}, but must be at least 0")
     return Request(
         request_id=frame.request_id,
         input_token_ids=list(input_ids[:length]),
@@ -188,6 +201,9 @@ def decode_request(frame: RequestFrame) -> Request:
         logit_bias=dict(zip(biased, biases, strict=True)),
         log_probs=log_probs,
         structured_output=_structured_output(given),
+        lora=given.get("lora_name", (None,))[0] or None,
+        cache_salt=given.get("cache_salt", (None,))[0] or None,
+        priority=priority,
     )
 
 

@@ -90,6 +90,7 @@ from .http import (
     UploadFailed,
 )
 from .prompt import (
+    AdapterUnknown,
     BadPromptTemplate,
     ChatTemplateMissing,
     GenericError,
@@ -164,6 +165,8 @@ from .tensorrt_llm import (
     TensorRTLLMNotLoaded,
 )
 from .vllm import (
+    VllmAdapterInvalid,
+    VllmAdaptersInUse,
     VllmArgumentInvalid,
     VllmCacheTooSmall,
     VllmContextTooLong,
@@ -181,6 +184,7 @@ from .vllm import (
 
 __all__ = [
     "REGISTRY",
+    "AdapterUnknown",
     "AddressRefused",
     "ApiKeyInvalid",
     "ArgumentDeprecated",
@@ -324,6 +328,8 @@ __all__ = [
     "TritonUnknownError",
     "UnsupportedArchitecture",
     "UploadFailed",
+    "VllmAdapterInvalid",
+    "VllmAdaptersInUse",
     "VllmArgumentInvalid",
     "VllmCacheTooSmall",
     "VllmContextTooLong",

@@ -96,3 +96,10 @@ class StructuredOutputInvalid(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The text cannot be held to that structure: {reason}."
     remedy = "Send a JSON schema, a regular expression, choices or a grammar that says less."
+
+
+class AdapterUnknown(CogTritonError):
+    code = "E1106"
+    fixed_by = FixedBy.USER
+    message = 'There is no adapter "{name}" here.'
+    remedy = "Send a name that /v1/models lists."

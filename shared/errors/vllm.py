@@ -107,3 +107,17 @@ class VllmStartTimedOut(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "vLLM did not become ready in time: {reason}."
     remedy = "Raise ENGINE_START_TIMEOUT, or check the log for what takes so long."
+
+
+class VllmAdapterInvalid(CogTritonError):
+    code = "E2213"
+    fixed_by = FixedBy.OPERATOR
+    message = 'The adapter "{name}" cannot be used: {reason}.'
+    remedy = "Provide a LoRA adapter that was trained for this model, or raise `max_lora_rank`."
+
+
+class VllmAdaptersInUse(CogTritonError):
+    code = "E2214"
+    fixed_by = FixedBy.OPERATOR
+    message = "The adapter cannot be loaded now: {reason}."
+    remedy = "Try again later; `max_cpu_loras` says how many adapters are held at the same time."

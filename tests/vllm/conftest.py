@@ -18,6 +18,7 @@ import pytest
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
+from tests.vllm.lora import ADAPTERS, write_adapter
 from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
 PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
@@ -45,7 +46,7 @@ def write_engine(directory: Path, **config) -> Path:
 
 
 @contextmanager
-def serving(directory: Path, log: Path):
+def serving(directory: Path, log: Path, adapters: Path | None = None):
     """An engine process that is ready, and the driver of its socket."""
 
     def command(fd: str) -> list[str]:
@@ -54,7 +55,8 @@ def serving(directory: Path, log: Path):
             *("--engine-dir", str(directory), "--socket-fd", fd),
         ]
 
-    with log.open("w") as file, driven(command, PROJECT_ROOT, file, **ENVIRONMENT) as (process, driver):
+    environment = ENVIRONMENT if adapters is None else ENVIRONMENT | {"LORA_FOLDER": str(adapters)}
+    with log.open("w") as file, driven(command, PROJECT_ROOT, file, **environment) as (process, driver):
         driver.connection.settimeout(START_SECONDS)
         ready = next(driver.frames)
         assert isinstance(ready, ReadyFrame), ready
@@ -68,13 +70,22 @@ def engine_directory(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def engine(engine_directory, tmp_path_factory):
+def adapters(tmp_path_factory):
+    """The folder of LoRA adapters."""
+    folder = tmp_path_factory.mktemp("adapters")
+    for name in ADAPTERS:
+        write_adapter(folder / name, ADAPTERS[name])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def engine(engine_directory, adapters, tmp_path_factory):
     """One engine for all tests that leave it as it is."""
-    with serving(engine_directory, tmp_path_factory.mktemp("log") / "log") as (process, driver):
+    with serving(engine_directory, tmp_path_factory.mktemp("log") / "log", adapters) as (process, driver):
         yield process, driver
 
 
-SCRIPTS = {"greedy_reference": "tests/vllm/reference.py", "failures": "tests/vllm/failures.py"}
+SCRIPTS = {"references": "tests/vllm/reference.py", "failures": "tests/vllm/failures.py"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -90,9 +101,20 @@ def scripts(request, tmp_path_factory):
 
 
 @pytest.fixture
-def greedy_reference(scripts):
-    """What vLLM's own LLM class writes after each prompt."""
-    return scripts["greedy_reference"].result()
+def references(scripts):
+    """What vLLM's own LLM class writes: after each prompt, and after ten of them with each of two adapters."""
+    return scripts["references"].result()
+
+
+@pytest.fixture
+def greedy_reference(references):
+    return references["none"]
+
+
+@pytest.fixture
+def lora_references(references):
+    """By the adapter's name."""
+    return {name: texts for name, texts in references.items() if name != "none"}
 
 
 @pytest.fixture

@@ -7,7 +7,17 @@ import random
 from shared.layout import PROJECT_ROOT
 
 MODEL = PROJECT_ROOT / "demo/model"
-ARGUMENTS = {"enforce_eager": True, "kv_cache_memory_bytes": 256 << 20, "enable_prefix_caching": False}
+MOST_AT_ONCE = 64
+ARGUMENTS = {
+    "enforce_eager": True,
+    "kv_cache_memory_bytes": 256 << 20,
+    "enable_lora": True,
+    "max_loras": 2,
+    "max_cpu_loras": 2,
+    "max_lora_rank": 8,
+    "scheduling_policy": "priority",
+    "max_num_seqs": MOST_AT_ONCE,
+}
 MAX_SEQ_LEN = 256
 VOCABULARY = 1024
 GREEDY_TOKENS = 24

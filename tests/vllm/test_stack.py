@@ -25,6 +25,7 @@ from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL, PROMP
 if TYPE_CHECKING:
     from pathlib import Path
 
+OPERATOR = "the-key-of-the-operator"
 STREAM = {"prompt": [5, 6, 7], "temperature": 0, "ignore_eos": True, "stream": True}
 STREAM |= {"stream_options": {"include_usage": True}}
 
@@ -44,7 +45,7 @@ def triton_port():
 
 
 @pytest.fixture(scope="module")
-def server(triton_port, tmp_path_factory):
+def server(triton_port, adapters, tmp_path_factory):
     """A runner as an image has it, but for GPUs: vLLM's environment is that of the tests."""
     scratch = tmp_path_factory.mktemp("stack")
     home = scratch / "home"
@@ -58,6 +59,8 @@ def server(triton_port, tmp_path_factory):
         "WEIGHTS_CACHE": str(scratch / "weights"),
         "COG_TRITON_HOME": str(home),
         "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
+        "LORA_FOLDER": str(adapters),
+        "OPERATOR_KEY": OPERATOR,
         **ENVIRONMENT,
     }
     with cog_server("runner", scratch / "log", **settings) as running:
@@ -142,6 +145,49 @@ def test_a_client_of_tritons_own_backend_gets_the_same_text(complete, server, tr
     chosen = {**parameters, "ignore_eos": False, "structured_outputs": json.dumps({"choice": ["one", "two"]})}
     body["parameters"] = chosen
     assert httpx2.post(f"{model}/generate", json=body, timeout=60).json()["text_output"] in ("one", "two")
+
+
+def test_a_text_is_held_to_a_schema_that_either_api_sends(complete, server):
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"enum": [1, 2, 3]}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    choice = complete(response_format=wanted, max_tokens=100)["choices"][0]
+    assert choice["finish_reason"] == "stop"
+    inputs = {"prompt": "Once", "structured_output": json.dumps({"json": schema}), "max_tokens": 100}
+    for text in (choice["text"], "".join(PredictionClient(server.url).predict(inputs)["output"])):
+        told = json.loads(text)
+        assert set(told) == {"name", "age"}
+        assert told["age"] in (1, 2, 3)
+
+
+def test_a_schema_that_cannot_be_followed_is_refused_before_anything_is_sent(server):
+    for stream in (False, True):
+        body = {
+            "prompt": [5],
+            "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 1}}},
+        }
+        answer = httpx2.post(f"{server.url}/v1/completions", json=body | {"stream": stream})
+        assert answer.status_code == 400
+        assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == (
+            "E1105",
+            "response_format",
+        )
+
+
+def test_an_adapter_is_a_model_that_the_operator_loads(complete, server, lora_references, engine_directory):
+    tokenizer = Tokenizer.load(engine_directory / "tokenizer")
+    greedy = {"prompt": PROMPTS[0], "max_tokens": GREEDY_TOKENS, "ignore_eos": True}
+    expected = {name: tokenizer.decode(texts[0]) for name, texts in lora_references.items()}
+    assert complete(model="first", **greedy)["choices"][0]["text"] == expected["first"]
+    body = {"lora_name": "second", "lora_path": "team/second"}
+    url, key = f"{server.url}/v1/load_lora_adapter", {"authorization": f"Bearer {OPERATOR}"}
+    assert httpx2.post(url, json=body).status_code == 401
+    assert httpx2.post(url, json=body, headers=key, timeout=60).status_code == 200
+    assert complete(model="second", **greedy)["choices"][0]["text"] == expected["team/second"]
 
 
 def test_no_seed_is_chosen_for_it(server):

@@ -5,10 +5,13 @@ The core is driven through `SyncMPClient`: requests in, one `EngineCoreOutputs` 
 
 from __future__ import annotations
 
+import itertools
+import os
 import queue
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 from shared.errors import CogTritonError, VllmArgumentInvalid, VllmUnknownError
 
+from .adapters import Adapters
 from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .grammars import BACKEND, Grammars
@@ -35,6 +39,8 @@ _LOOK_SECONDS = 0.5  # between two looks at the processes while no step comes
 _SILENT_SECONDS = 60.0  # with work to do and without a step: the core hangs
 _WARM_UP_SECONDS = 600.0
 _END_SECONDS = 0.5  # for the core to end by itself
+_CALL_SECONDS = 300.0
+_CALLS = itertools.count(1)
 _STRUCTURED = "structured_output"  # as the catalogue calls it
 
 
@@ -69,6 +75,12 @@ class VLLMEngine:
                 grammars = Grammars(files / "tokenizer.json", vocabulary, tokenizer.end_id)
             self._start(config, grammars, failures)
 
+    def _adapters(self, config: Any) -> Adapters | None:
+        folder, lora = os.environ.get("LORA_FOLDER"), config.lora_config
+        if not folder or lora is None:
+            return None
+        return Adapters(Path(folder), lora.max_cpu_loras or lora.max_loras, self._call)
+
     def _start(self, config: Any, grammars: Grammars | None, failures: Path) -> None:
         self.limits = Limits(
             sequence=config.model_config.max_model_len,
@@ -83,9 +95,14 @@ class VLLMEngine:
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
         # Last outputs that the core does not give: of what is cancelled, or never gets there.
         self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
-        self._preparing = Preparing(grammars, self._add, self._end)
+        self._adapters_held = self._adapters(config)
+        self._preparing = Preparing(grammars, self._adapters_held, self._add, self._end)
         self._ending = threading.Event()
         self.lacks: frozenset[str] = frozenset()
+        if self._adapters_held is None:
+            self.lacks |= {"lora"}
+        if config.scheduler_config.policy != "priority":
+            self.lacks |= {"priority"}
         self._warm_up(failures)
 
     def submit(self, request: Request) -> None:
@@ -103,20 +120,22 @@ class VLLMEngine:
         asked = core_request(request, self.limits, self._most_log_probs)
         with self._lock:
             self._sequences[asked.request_id] = SequenceOutputs(request)
-        if structure is None:
+        if structure is None and request.lora is None:
             self._add(asked)
         else:
             self._preparing.submit(request, asked)
 
-    def _add(self, asked: Any) -> None:
+    def _add(self, asked: Any) -> bool:
+        """Give it to the core; False: it was cancelled before."""
         with self._lock:
             if asked.request_id not in self._sequences:
-                return  # it was cancelled
+                return False
             try:
                 self._client.add_request(asked)
             except BaseException:
                 del self._sequences[asked.request_id]
                 raise
+        return True
 
     def cancel(self, request_id: int) -> None:
         """Its last output is made here: the core gives none for a request that is aborted."""
@@ -175,6 +194,8 @@ class VLLMEngine:
                 outputs.append(output)
             if sequence.ended:
                 del sequences[core_output.request_id]
+                if self._adapters_held is not None:
+                    self._adapters_held.left(core_output.request_id)
                 if core_output.finish_reason is None:
                     self._abort(core_output.request_id)
         return outputs
@@ -186,7 +207,19 @@ class VLLMEngine:
             if self._sequences.pop(core_id, None) is not None:
                 self._abort(core_id)
                 outputs.append(last)
+                if self._adapters_held is not None:
+                    self._adapters_held.left(core_id)
         return outputs
+
+    def _call(self, method: str, argument: Any) -> Any:
+        """A method of the core's, which runs between two steps. Raises what it raises, as text."""
+        from vllm.v1.engine import EngineCoreRequestType
+
+        client, number, answer = self._client, next(_CALLS), Future[Any]()
+        client.utility_results[number] = answer
+        with self._lock:  # and not while it waits, as `call_utility` would
+            client._send_input(EngineCoreRequestType.UTILITY, (0, number, method, (argument,)))  # noqa: SLF001
+        return answer.result(_CALL_SECONDS)
 
     def _abort(self, core_id: str) -> None:
         with self._lock:

@@ -78,13 +78,13 @@ def coded(texts: Iterable[str]) -> CogTritonError:
     for pattern, make in _TEXTS:
         for text in known:
             if found := re.search(pattern, text, re.DOTALL):
-                return make(_told(found.group()))
-    return VllmUnknownError(reason=_told(_last_line(known)) or "it does not say why")
+                return make(plain(found.group()))
+    return VllmUnknownError(reason=plain(_last_line(known)) or "it does not say why")
 
 
 def not_loaded(problem: Exception) -> CogTritonError:
     """The library cannot be imported."""
-    return VllmNotLoaded(reason=_told(f"{type(problem).__name__}: {problem}"))
+    return VllmNotLoaded(reason=plain(f"{type(problem).__name__}: {problem}"))
 
 
 def _last_line(texts: list[str]) -> str:
@@ -92,7 +92,8 @@ def _last_line(texts: list[str]) -> str:
     return lines[-1] if lines else ""
 
 
-def _told(text: str) -> str:
+def plain(text: str) -> str:
+    """What vLLM says, on one line, without paths of this machine."""
     return _PATH.sub(r"\1", " ".join(text.split())).rstrip(".")[:400]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from runner.protocol.engine import Request
 
+    from .adapters import Adapters
     from .grammars import Grammars
 
 _AT_ONCE = 4
@@ -25,11 +26,16 @@ class Preparing:
     def __init__(
         self,
         grammars: Grammars | None,
-        add: Callable[[Any], None],
+        adapters: Adapters | None,
+        add: Callable[[Any], bool],
         end: Callable[[str, Output], None],
     ) -> None:
-        """`add` gives the engine core a request; `end` is told the last output of one that never gets it."""
+        """`add` gives the engine core a request, if nobody has cancelled it.
+
+        `end` is told the last output of one that never gets there.
+        """
         self.grammars = grammars
+        self.adapters = adapters
         self.waiting: set[str] = set()
         """The core's ids of those that are not there yet."""
         self._add = add
@@ -39,8 +45,7 @@ class Preparing:
     def submit(self, request: Request, asked: Any) -> None:
         """Have the core get `asked`, the core's form of `request`: now if all is known, else later."""
         if self._is_known(request):
-            self._complete(request, asked)
-            self._add(asked)
+            self._give(request, asked)
         else:
             self.waiting.add(asked.request_id)
             self._threads.submit(self._prepare, request, asked)
@@ -53,21 +58,32 @@ class Preparing:
 
     def _is_known(self, request: Request) -> bool:
         structure = request.structured_output
+        if request.lora is not None:
+            return False
         return structure is None or self.grammars is None or self.grammars.known(structure) is not None
 
-    def _complete(self, request: Request, asked: Any) -> None:
-        """Raises E1105."""
+    def _give(self, request: Request, asked: Any) -> None:
+        """Raises E1105, E1106, E2213 and E2214."""
         from .requests import hold_to
 
         structure, grammars = request.structured_output, self.grammars
         if structure is not None and grammars is not None:
             hold_to(asked, grammars.known(structure) or grammars.check(structure))
+        if request.lora is None or self.adapters is None:
+            self._add(asked)
+            return
+        asked.lora_request = self.adapters.use(request.lora, asked.request_id)
+        is_given = False
+        try:
+            is_given = self._add(asked)
+        finally:
+            if not is_given:
+                self.adapters.left(asked.request_id)
 
     def _prepare(self, request: Request, asked: Any) -> None:
         failed: CogTritonError | None = None
         try:
-            self._complete(request, asked)
-            self._add(asked)
+            self._give(request, asked)
         except CogTritonError as error:
             failed = error
         except Exception as problem:

@@ -55,7 +55,8 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
         pooling_params=None,
         arrival_time=time.time(),
         lora_request=None,
-        cache_salt=None,
+        cache_salt=request.cache_salt,
+        priority=request.priority or 0,
         data_parallel_rank=None,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
@@ -13,6 +14,7 @@ from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
 from runner.front.openai.asks import chat_asks, completion_asks
 from runner.front.openai.errors import openai_error, openai_status
+from runner.front.openai.operator import OperatorApi
 from runner.front.openai.parameters import (
     ChatParameters,
     CompletionParameters,
@@ -51,17 +53,20 @@ class OpenAIApi:
         *,
         any_model: bool = False,
         keys: Keys | None = None,
+        operator_key: str | None = None,
     ) -> None:
         """`engine` raises a coded error while there is none that takes requests.
 
         `served_name`: what the model is called instead of its own name; `any_model`: whatever name is sent is
-        taken. `keys`: one of them has to be sent.
+        taken. `keys`: one of them has to be sent. `operator_key`: that of the operator's routes; None: there
+        are none.
         """
         self._engine = engine
         self._served_name = served_name
         self._any_model = any_model
         self._keys = keys
         self._created = int(time.time())
+        self._operator = None if operator_key is None else OperatorApi(engine, self._model, operator_key)
 
     def add_to(self, app: App) -> None:
         """Have its routes answered."""
@@ -74,28 +79,21 @@ class OpenAIApi:
             ("POST", "/tokenize", self._tokenize),
             ("POST", "/detokenize", self._detokenize),
         ):
-            app.router.add(method, path, self._guarded(handler))
+            app.router.add(method, path, _told(needs_key(handler, self._keys)))
+        if self._operator is not None:
+            self._operator.add_to(app, _told)
         app.router.add("GET", "/version", _version)
         app.router.refuse("/v1", _refuse)
 
-    def _guarded(self, handler: Handler) -> Handler:
-        """`handler`, for those with a key where one is needed; errors are told in OpenAI's form."""
-        guarded = needs_key(handler, self._keys)
-
-        async def handle(request: Request) -> None:
-            try:
-                await guarded(request)
-            except CogTritonError as error:
-                await _fail(request, error)
-
-        return handle
-
     async def _models(self, request: Request) -> None:
-        await request.respond_json(200, {"object": "list", "data": [self._description()]})
+        adapters = self._engine().predictor.adapters.names
+        described = [self._description(), *map(self._described, adapters)]
+        await request.respond_json(200, {"object": "list", "data": described})
 
     async def _one_model(self, request: Request) -> None:
-        self._check_model(unquote("/".join(request.variables.values())))
-        await request.respond_json(200, self._description())
+        name = unquote("/".join(request.variables.values()))
+        adapter = self._checked(name)
+        await request.respond_json(200, self._description() if adapter is None else self._described(adapter))
 
     def _model(self) -> str:
         return self._served_name or self._engine().model
@@ -109,6 +107,9 @@ class OpenAIApi:
             "max_model_len": self._engine().predictor.preparation.limits.sequence,
         }
 
+    def _described(self, adapter: str) -> dict[str, object]:
+        return self._description() | {"id": adapter, "parent": self._model()}
+
     async def _completions(self, request: Request) -> None:
         parameters = await self._read(CompletionParameters, request)
         await self._answer(request, COMPLETION, parameters, completion_asks(parameters))
@@ -120,7 +121,10 @@ class OpenAIApi:
     async def _answer(
         self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]
     ) -> None:
-        answer = Answer.of(form, self._model())
+        adapter = self._checked(parameters.model)
+        if adapter is not None:
+            asks = [replace(ask, lora=adapter) for ask in asks]
+        answer = Answer.of(form, adapter or self._model())
         texts = Texts(self._engine().predictor, answer, asks, parameters.n or 1, request.key)
         options = parameters.stream_options
         with _while_connected(request):
@@ -153,14 +157,31 @@ class OpenAIApi:
 
     async def _read(self, kind: type[_Body], request: Request) -> _Body:
         parameters = read(kind, await request.body())
-        self._check_model(parameters.model)
+        self._checked(parameters.model)
         return parameters
 
-    def _check_model(self, name: str | None) -> None:
-        """Raises E1303 for a model that is not served."""
+    def _checked(self, name: str | None) -> str | None:
+        """The adapter of this name; None where it is the model's own. Raises E1303 when it is neither."""
         served = self._model()
-        if name is not None and name != served and not self._any_model:
+        if name is None or name == served:
+            return None
+        if name in self._engine().predictor.adapters:
+            return name
+        if not self._any_model:
             raise ModelNotServed(model=name[:_MOST_SHOWN], served=served)
+        return None
+
+
+def _told(handler: Handler) -> Handler:
+    """`handler`, whose errors are told in OpenAI's form."""
+
+    async def handle(request: Request) -> None:
+        try:
+            await handler(request)
+        except CogTritonError as error:
+            await _fail(request, error)
+
+    return handle
 
 
 @contextmanager

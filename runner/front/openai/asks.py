@@ -89,6 +89,8 @@ def _common(parameters: Parameters) -> Ask:
         ignore_end=bool(parameters.ignore_eos),
         logit_bias=parameters.logit_bias,
         structured_output=_structure(parameters),
+        cache_salt=parameters.cache_salt,
+        priority=parameters.priority,
     )
 
 

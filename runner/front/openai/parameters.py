@@ -2,8 +2,8 @@
 
 Source of names, ranges and defaults: OpenAI's API reference for `/v1/completions` and `/v1/chat/completions`.
 Not OpenAI's are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos`,
-`chat_template_kwargs`, `structured_outputs` and `guided_...`: they have the names that other servers of this
-API gave them.
+`chat_template_kwargs`, `structured_outputs`, `guided_...`, `cache_salt` and `priority`: they have the names
+that other servers of this API gave them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _Content = Annotated[str, BeforeValidator(_content)]
 _Penalty = Annotated[float | None, Field(ge=-2, le=2)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     """`not_done`: what OpenAI knows and is not done here: why, and the values that ask for nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -103,7 +103,7 @@ class _Part(BaseModel):
         return {name: one for name, one in value.items() if name not in cls.not_done}
 
 
-class StreamOptions(_Part):
+class StreamOptions(Part):
     """How the events of a stream look."""
 
     not_done = {"include_obfuscation": ("events are not padded", (None, False))}
@@ -111,7 +111,7 @@ class StreamOptions(_Part):
     include_usage: bool | None = None
 
 
-class Message(_Part):
+class Message(Part):
     """One turn of a conversation. A `developer` is what a `system` was to older models, and to templates."""
 
     not_done = {
@@ -134,7 +134,7 @@ class Message(_Part):
         return told if self.name is None else told | {"name": self.name}
 
 
-class JsonSchema(_Part):
+class JsonSchema(Part):
     """The schema of a `ResponseFormat`; every one is followed strictly."""
 
     name: str | None = None
@@ -143,14 +143,14 @@ class JsonSchema(_Part):
     strict: bool | None = None
 
 
-class ResponseFormat(_Part):
+class ResponseFormat(Part):
     """What a text is held to, in OpenAI's words."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
 
-class Named(_Part):
+class Named(Part):
     """What names a model. None is "not sent", as null is to OpenAI."""
 
     model: str | None = None
@@ -182,6 +182,8 @@ class Parameters(Named):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+    cache_salt: str | None = Field(None, min_length=1, max_length=256)
+    priority: int | None = Field(None, ge=0, le=MOST_TOKENS)
     user: str | None = None  # a label of the caller's own, which asks for nothing
 
 

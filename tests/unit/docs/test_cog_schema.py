@@ -28,6 +28,7 @@ def test_the_runner_streams_and_takes_the_inputs_of_the_original_with_their_rang
         "presence_penalty": ("number", 0.0, None, None),
         "seed": ("integer", None, None, None),
         "structured_output": ("string", None, None, None),
+        "lora": ("string", None, None, None),
         "prompt_template": ("string", None, None, None),
         "log_performance_metrics": ("boolean", False, None, None),
         "max_new_tokens": ("integer", None, 1, None),

@@ -33,6 +33,9 @@ PARTS = {
     "logit_bias": {1: 2.0},
     "log_probs": 0,
     "structured_output": StructuredOutput("regex", "a"),
+    "lora": "sql",
+    "cache_salt": "x",
+    "priority": 0,
 }
 NEUTRAL = [
     ("top_k", 0),

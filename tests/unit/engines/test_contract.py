@@ -41,6 +41,9 @@ REQUESTS = st.builds(
     streaming=st.booleans(),
     structured_output=st.none()
     | st.builds(StructuredOutput, st.sampled_from(STRUCTURES), st.text(min_size=1, max_size=20)),
+    lora=st.none() | st.text(min_size=1, max_size=9),
+    cache_salt=st.none() | st.text(min_size=1, max_size=9),
+    priority=st.none() | st.integers(0, 2**31 - 1),
 )
 
 PLAIN = Request(request_id=1, input_token_ids=[5, 6, 7], max_tokens=4)

@@ -1,0 +1,121 @@
+"""LoRA adapters: which folder one is in, and which of them the engine core holds.
+
+The core reads an adapter that it does not hold in the middle of a step, and ends when that fails. So it is
+told to read each before any request needs it, and never holds so many that it would drop one by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import AdapterUnknown, VllmAdapterInvalid, VllmAdaptersInUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+@dataclass(slots=True)
+class _Held:
+    """One that the core holds, or is being told to."""
+
+    number: int
+    state: tuple[object, ...]
+    """Of its files: another one is another adapter."""
+    path: str
+    users: set[str] = field(default_factory=set)  # the core's ids of requests
+
+
+class Adapters:
+    """For several threads."""
+
+    def __init__(self, folder: Path, most: int, call: Callable[[str, Any], Any]) -> None:
+        """`most`: how many the core can hold (`max_cpu_loras`); `call`: a method of the core's, by name."""
+        self._folder = folder
+        self._most = most
+        self._call = call
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._names: dict[str, str] = {}  # by the core's id of a request
+        self._numbers = itertools.count(1)
+
+    def use(self, name: str, core_id: str) -> Any:
+        """The `LoRARequest` of the adapter in this folder; the core keeps it until `left`.
+
+        Raises E1106 where there is none, E2214 when too many others are in use, E2213 when it cannot be read.
+        """
+        from vllm.lora.request import LoRARequest
+
+        path, state = self._found(name)
+        with self._lock:
+            held = self._held.get(name)
+            if held is None or held.state != state:
+                held = self._load(name, path, state)
+            self._held.move_to_end(name)
+            held.users.add(core_id)
+            self._names[core_id] = name
+        # The core keeps blocks of its cache by the name, which must not outlive the files.
+        return LoRARequest(f"{name}#{held.number}", held.number, held.path)
+
+    def left(self, core_id: str) -> None:
+        """The request has ended."""
+        name = self._names.pop(core_id, None)
+        held = None if name is None else self._held.get(name)
+        if held is not None:
+            held.users.discard(core_id)
+
+    def _found(self, name: str) -> tuple[Path, tuple[object, ...]]:
+        folder = self._folder.resolve()
+        try:
+            path = (folder / name).resolve()
+            if path == folder or not path.is_relative_to(folder):
+                raise AdapterUnknown(name=name)
+            stats = [(path / part).stat() for part in (_CONFIG, _WEIGHTS)]
+        except (OSError, ValueError):
+            raise AdapterUnknown(name=name) from None
+        return path, tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
+
+    def _load(self, name: str, path: Path, state: tuple[object, ...]) -> _Held:
+        from vllm.lora.request import LoRARequest
+
+        old = self._held.get(name)
+        if old is not None and old.users:
+            raise VllmAdaptersInUse(reason=f"an earlier {name} still is in use")
+        if old is not None:
+            self._drop(name)
+        if len(self._held) >= self._most:
+            idle = next((other for other, held in self._held.items() if not held.users), None)
+            if idle is None:
+                raise VllmAdaptersInUse(reason=f"{self._most} others are in use, all that there is room for")
+            self._drop(idle)
+        _check(path)
+        made = _Held(next(self._numbers), state, str(path))
+        try:
+            self._call("add_lora", LoRARequest(f"{name}#{made.number}", made.number, made.path))
+        except Exception as problem:
+            from .errors import plain
+
+            raise VllmAdapterInvalid(name=name, reason=plain(str(problem))) from problem
+        self._held[name] = made
+        return made
+
+    def _drop(self, name: str) -> None:
+        held = self._held.pop(name)
+        self._call("remove_lora", held.number)
+
+
+def _check(path: Path) -> None:
+    """What is no adapter at all need not trouble the core."""
+    try:
+        config = json.loads((path / _CONFIG).read_bytes())
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict):
+        raise VllmAdapterInvalid(name=path.name, reason=f"{_CONFIG} is not a JSON object")

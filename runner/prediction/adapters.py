@@ -1,0 +1,70 @@
+"""The adapters that can be asked for by name, and the folder of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.errors import AdapterUnknown, RequestInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONFIG = "adapter_config.json"
+_MOST_SHOWN = 100
+
+
+class Adapters:
+    """All of them lie below one folder; those that lie right in it are there from the beginning."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """None: there are none, nor can be."""
+        self._folder = folder
+        self._places: dict[str, str] = {}
+        if folder is not None and folder.is_dir():
+            self._places = {
+                path.parent.name: path.parent.name for path in sorted(folder.glob(f"*/{_CONFIG}"))
+            }
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def place(self, name: str) -> str:
+        """The folder of an adapter, below the one of all. Raises E1106."""
+        try:
+            return self._places[name]
+        except KeyError:
+            raise AdapterUnknown(name=name[:_MOST_SHOWN]) from None
+
+    def found(self, path: str) -> str:
+        """The place of what is at `path`, absolute or below the folder. Raises E1300."""
+        if self._folder is None:
+            raise RequestInvalid(parameter="lora_path", reason="this runner has no adapters")
+        folder = self._folder.resolve()
+        try:
+            place = (folder / path).resolve()
+            is_there = place != folder and place.is_relative_to(folder) and (place / _CONFIG).is_file()
+        except (OSError, ValueError):
+            is_there = False
+        if not is_there:
+            raise RequestInvalid(
+                parameter="lora_path", reason=f"there is no adapter below LORA_FOLDER at {path}"
+            )
+        return str(place.relative_to(folder))
+
+    def check_name(self, name: str, place: str, served: str) -> None:
+        """Raises E1300 when it is that of the model, or of another adapter."""
+        if name == served or self._places.get(name, place) != place:
+            raise RequestInvalid(parameter="lora_name", reason=f"{name} is what another is called")
+
+    def add(self, name: str, place: str) -> None:
+        """From now on `name` is what `found` gave."""
+        self._places[name] = place
+
+    def remove(self, name: str) -> None:
+        """Raises E1106."""
+        self.place(name)
+        del self._places[name]
