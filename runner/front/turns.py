@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-_IN_ONE_PASS = 2
+_IN_ONE_PASS = 4
 
 
 class Turns:

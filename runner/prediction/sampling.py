@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _RANDOM_SEED_BITS = 32  # every reader of JSON takes them
 _SEED_BITS = 64  # the tensor `seed` is a UINT64
+_FLOAT32 = struct.Struct("f")
 _LARGEST_FLOAT32 = 3.4028234663852886e38
 _FLOATS = (
     "temperature",
@@ -75,13 +76,13 @@ def _min_tokens(min_tokens: int | None, max_tokens: int) -> int | None:
 
 
 def _unless_neutral(name: str, value: float | None) -> float | None:
-    rounded = _float32(value)
-    return None if rounded in (None, _NEUTRAL[name]) else value
+    neutral = _NEUTRAL[name]
+    return None if value == neutral or _float32(value) == neutral else value
 
 
 def _float32(value: float | None) -> float | None:
     """As engines will see it; a number too small for them is 0."""
     if value is None:
         return None
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     return rounded

@@ -30,6 +30,7 @@ _FORMATS = {
     "FP32": "f",
     "FP64": "d",
 }
+_ONE_NUMBER = {datatype: struct.Struct(f"<{form}") for datatype, form in _FORMATS.items()}
 
 ANY = (-1,)
 ONE = (1,)
@@ -169,7 +170,10 @@ def raw_tensor(spec: TensorSpec, numbers: Sequence[float]) -> RawTensor:
         shape: tuple[int, ...] = (1, 2, len(numbers) // 2)
     else:
         shape = (1, len(numbers))
-    data = struct.pack(f"<{len(numbers)}{_FORMATS[spec.datatype]}", *numbers)
+    if len(numbers) == 1:
+        data = _ONE_NUMBER[spec.datatype].pack(numbers[0])
+    else:
+        data = struct.pack(f"<{len(numbers)}{_FORMATS[spec.datatype]}", *numbers)
     return RawTensor(spec.name, spec.datatype, shape, data)
 
 

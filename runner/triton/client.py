@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import grpc
@@ -59,7 +60,7 @@ _Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more
 _RECONNECT_SECONDS = 0.05
 _MALFORMED_SECONDS = 5.0  # before another try with a bridge that cannot be understood
 _CLOSE_SECONDS = 1.0
-_STREAMS = 4  # to Triton: gRPC takes the next request of a stream when it has sent the one before
+_STREAMS = 12  # to Triton: gRPC takes the next request of a stream when it has sent the one before
 _LISTENING_SECONDS = 0.005  # between two looks whether Triton listens
 _CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1)]
 
@@ -358,13 +359,23 @@ async def _listens(address: str) -> None:
 
 
 def _message(model: str, request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:
-    message = service_pb2.ModelInferRequest(model_name=model, id=str(number))
-    for tensor in request_tensors(request):
-        message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-        message.raw_input_contents.append(tensor.data)
+    tensors = request_tensors(request)
+    message = service_pb2.ModelInferRequest(
+        model_name=model,
+        id=str(number),
+        inputs=[_input(tensor.name, tensor.datatype, tensor.shape) for tensor in tensors],
+        raw_input_contents=[tensor.data for tensor in tensors],
+    )
     message.parameters[FEED_PARAMETER].int64_param = feed
     message.parameters[REQUEST_PARAMETER].int64_param = number
     return message
+
+
+@lru_cache
+def _input(
+    name: str, datatype: str, shape: tuple[int, ...]
+) -> service_pb2.ModelInferRequest.InferInputTensor:
+    return service_pb2.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=shape)
 
 
 async def _taken(requests: _Requests) -> AsyncIterator[service_pb2.ModelInferRequest]:

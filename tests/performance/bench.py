@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +66,7 @@ def write_page(rows: Sequence[Row], busy: float) -> None:
     """Put them into the page, below the words that are written by hand."""
     words, mark, _ = PAGE.read_text().partition(_MARK)
     when_and_where = (
-        f"Measured on {datetime.now(UTC):%d %B %Y} on {machine()}; "
+        f"Measured on {datetime.now(UTC):%d %B %Y} on {machine()}, with Python {platform.python_version()}; "
         f"{busy:.1f} processes ran or waited for a core when it began (the load average)."
     )
     measured = [
