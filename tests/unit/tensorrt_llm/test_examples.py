@@ -1,4 +1,4 @@
-"""Every config in examples/ is clean, and becomes these commands.
+"""Every config for TensorRT-LLM in examples/ is clean, and becomes these commands.
 
 A line that is indented deeper goes on with the command before it.
 """
@@ -62,9 +62,8 @@ def unfolded(text: str) -> list[str]:
 
 
 def test_every_example_is_here():
-    assert {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")} == {
-        f"{name}.yaml" for name in COMMANDS
-    }
+    found = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")}
+    assert {path for path in found if not path.startswith("vllm/")} == {f"{name}.yaml" for name in COMMANDS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -15,7 +15,7 @@ CONVERTERS = {
     "gpt": arguments.convert_gpt,
     "qwen": arguments.convert_qwen,
 }
-EXAMPLES = sorted((PROJECT_ROOT / "examples").rglob("*.yaml"))
+EXAMPLES = sorted(path for path in (PROJECT_ROOT / "examples").rglob("*.yaml") if path.parent.name != "vllm")
 
 
 def parser(tool):
