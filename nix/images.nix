@@ -103,6 +103,7 @@ let
         parts.triton
         parts.bridge
         engine
+        parts.command-line
         (parts.application "runner")
       ];
       config = imageConfig {
@@ -151,6 +152,7 @@ perSM "cog-triton-runner" parts.engine-tensorrt-llm
       parts.tokenizer-converter
       parts.engine-ctranslate2
       parts.engine-tensorrt-llm-build
+      parts.command-line
       (parts.application "builder")
     ];
     config = imageConfig {

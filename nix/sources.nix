@@ -28,12 +28,19 @@ in
   prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";
   files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
 
-  application = select "application" "(shared|builder|runner|cli)(/.*)?" (
+  application = select "application" "(shared|runner)(/.*)?" (
     builtins.concatStringsSep "|" [
-      "(shared|builder|runner|cli)/.*[.]py"
-      "(builder|runner)/[.]cog/openapi_schema[.]json"
-      "builder/engines/tensorrt_llm/arguments/[^/]+[.]json"
+      "(shared|runner)/.*[.]py"
+      "runner/[.]cog/openapi_schema[.]json"
       "shared/vllm_arguments[.]json"
+    ]
+  );
+
+  commandLine = select "command-line" "(builder|cli)(/.*)?" (
+    builtins.concatStringsSep "|" [
+      "(builder|cli)/.*[.]py"
+      "builder/[.]cog/openapi_schema[.]json"
+      "builder/engines/tensorrt_llm/arguments/[^/]+[.]json"
     ]
   );
 

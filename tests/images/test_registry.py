@@ -76,15 +76,20 @@ def test_contents_and_making_are_attached_to_what_was_pushed(cpu, host, tmp_path
     assert len(json.loads(pulled_manifest(f"{host}/runner:{tag}"))["manifests"]) == 2
 
 
-def test_a_change_of_code_sends_the_application_layer_alone(cpu, host, checkout, directory, tmp_path):
+@pytest.mark.parametrize(
+    ("module", "layer"),
+    [("runner/prediction/inputs.py", "application-runner"), ("cli/main.py", "command-line")],
+)
+def test_a_change_of_code_sends_one_layer(cpu, host, checkout, directory, tmp_path, module, layer):
+    run(cpu, "push", f"{host}/runner:1")
     before = stored_bytes(directory)
-    module = checkout / "runner/prediction/inputs.py"
-    module.write_text(module.read_text() + "\n# changed\n")
+    module = checkout / module
+    original = module.read_text()
+    module.write_text(f"{original}\n# changed\n")
     changed = build_image(CPU, tmp_path / "changed", root=checkout)
+    module.write_text(original)
     told = run(changed, "push", f"{host}/runner:2").stderr
-    assert [line for line in told.splitlines() if "sending" in line] == [
-        line for line in told.splitlines() if line.startswith("application-runner: sending")
-    ]
+    assert re.findall(r"^(\S+): sending", told, re.MULTILINE) == [layer]
     assert 0 < stored_bytes(directory) - before <= CODE_CHANGE_BYTES
 
 
