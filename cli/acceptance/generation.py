@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import cache
 from itertools import takewhile
@@ -102,10 +103,13 @@ def cancel(bench: Bench) -> Outcome:
         return time.monotonic() - started
 
     alone = seconds(_LONG)
-    with ExitStack() as streams:
-        for _ in range(places):
-            pieces = streams.enter_context(closing(server.stream(prompt, _LONG, ignore_eos=True)))
-            next(pieces)
+    with ExitStack() as streams, ThreadPoolExecutor(places) as pool:
+        begun = [
+            streams.enter_context(closing(server.stream(prompt, _LONG, ignore_eos=True)))
+            for _ in range(places)
+        ]
+        # At once: one after another, the first might have ended by itself when the last begins.
+        list(pool.map(next, begun))
     waited = seconds(1)
     expected = "the next request waits for none of them"
     return Outcome(

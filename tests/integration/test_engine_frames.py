@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import struct
 import sys
 
@@ -18,7 +19,7 @@ FIRST_ID = 1 << 20  # which the bridge gives the first request
 LATER_ID = 2 << 20
 
 # Says that it is ready; once it has got something, says what stands in its directory.
-ENGINE = """#!{python}
+ENGINE = """\
 import socket, sys
 directory = sys.argv[sys.argv.index("--engine-dir") + 1]
 bridge = socket.socket(fileno=3)
@@ -36,7 +37,7 @@ def serve(tmp_path):
 
     def start(frames: bytes):
         program = tmp_path / "python"
-        program.write_text(ENGINE.format(python=sys.executable))
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(ENGINE)} "$@"\n')
         program.chmod(0o700)
         engine = tmp_path / "engine"
         engine.mkdir()

@@ -43,7 +43,7 @@ def events(http, model: str, **inputs) -> list[dict]:
 
 def test_one_engine_process_serves_both_models(server):
     engines = [pid for pid, command in marked(server.mark).items() if "runner.engines.process" in command]
-    assert engines == [server.engine.status.pid]
+    assert engines == [server.engine_pid()]
 
 
 class TestHttp:

@@ -84,7 +84,7 @@ def test_kill_9_of_triton_leaves_no_rank(server):
 
 def test_kill_9_of_the_launcher_leaves_no_rank(server):
     before = ranks(server)
-    os.kill(server.engine.status.pid, signal.SIGKILL)
+    os.kill(pid_of(server.mark, "--bind-to"), signal.SIGKILL)
     server.wait_for(lambda: not set(before) & set(ranks(server)))
 
 
