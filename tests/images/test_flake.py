@@ -131,9 +131,10 @@ def test_a_mirror_of_nvidias_index_is_asked_for_its_wheels(tmp_path):
     page.write_text(f'<a href="{row["file"]}">it</a>')
     shutil.copytree(ROOT / "nix/locks", tmp_path / "locks")
     (tmp_path / "locks/wheels/mirrored.json").write_text(json.dumps({"python": "3.12", "wheels": [row]}))
-    given = f"pkgs = import {ROOT}/nix/host-toolchain/packages.nix {{ }}; locks = {tmp_path}/locks;"
+    nix_folder = f'(/. + "{ROOT}/nix")'  # whose path may have a space
+    given = f'pkgs = import ({nix_folder} + "/host-toolchain/packages.nix") {{ }}; locks = {tmp_path}/locks;'
     given += " readJSON = path: builtins.fromJSON (builtins.readFile path);"
-    wheel = f'(builtins.head ((import {ROOT}/nix/fetch.nix {{ {given} }}).wheels "mirrored").packages).path'
+    wheel = f'(builtins.head ((import ({nix_folder} + "/fetch.nix") {{ {given} }}).wheels "mirrored").packages).path'
     link = tmp_path / "wheel"
     build = ["nix", *FEATURES, "build", "--impure", "--expr", wheel, "--out-link", link, *AS_ROOT]
     run(*build, env={**os.environ, "NVIDIA_INDEX_URL": (tmp_path / "mirror").as_uri()})
