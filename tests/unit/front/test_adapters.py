@@ -9,8 +9,18 @@ import pytest
 
 from runner.prediction.adapters import Adapters
 from runner.protocol.engine import MOST_TOKENS, Declaration, Limits
-from shared.errors import AdapterUnknown, ApiKeyInvalid, ModelNotServed, PathUnknown, RequestInvalid
+from shared.errors import (
+    AdapterUnknown,
+    ApiKeyInvalid,
+    ModelNotServed,
+    PathUnknown,
+    RequestInvalid,
+    VllmAdapterInvalid,
+    VllmAdaptersInUse,
+)
 from tests.support.front import serving
+from tests.support.mock_engine import HANG
+from tests.unit.front.openai.conftest import until
 
 CAN = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"lora", "cache_salt"}))
 OPERATOR = {"authorization": "Bearer secret-of-the-operator"}
@@ -67,14 +77,32 @@ def test_an_adapter_in_the_folder_is_a_model(run):
     run(test)
 
 
-def test_an_input_of_cogs_api_names_one(run):
+def test_an_input_of_cogs_api_names_one(run, answered):
     async def test(front, http):
         body = {"input": {"prompt": "1 2", "max_tokens": 1, "lora": "sql"}}
         assert (await http.post("/predictions", json=body)).json()["status"] == "succeeded"
         assert asked(front).lora == "sql"
         body["input"]["lora"] = "law"
         answer = await http.post("/predictions", json=body)
-        assert AdapterUnknown.code in answer.text
+        answered(answer.json()["error"], AdapterUnknown(name="law"))
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        VllmAdapterInvalid(name="sql", reason="adapter_config.json is not a JSON object"),
+        VllmAdaptersInUse(reason="2 others are in use, all that there is room for"),
+    ],
+)
+def test_one_that_the_engine_cannot_use_fails_its_request(run, answered, error):
+    async def test(front, http):
+        body = {"model": "sql", "prompt": [HANG], "max_tokens": 1}
+        asking = asyncio.create_task(http.post("/v1/completions", json=body))
+        await until(lambda: front.client.in_flight)
+        front.client.die(error)
+        answered((await asking).json()["error"]["message"], error)
 
     run(test)
 
