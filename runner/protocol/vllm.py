@@ -200,12 +200,12 @@ class _Parameters:
         if value is None:
             return None
         try:
-            number = kind(value)
+            number = None if isinstance(value, bool) else kind(value)
+            if number is not None and number == float(value):
+                return number
         except (TypeError, ValueError, OverflowError):
-            number = None
-        if number is None or isinstance(value, bool) or (kind is int and number != float(value)):
-            raise _wrong(name, f"{'a whole' if kind is int else 'a'} number")
-        return number
+            pass
+        raise _wrong(name, f"{'a whole' if kind is int else 'a'} number")
 
     def flag(self, name: str) -> bool:
         value = self._given.pop(name, False)
@@ -243,7 +243,7 @@ class _Parameters:
         value = self._given.pop(name, None) or {}
         try:
             return {int(token): float(bias) for token, bias in value.items()}
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, OverflowError):
             raise _wrong(name, "an object of numbers, by token id") from None
 
     def refuse_the_rest(self) -> None:
