@@ -9,6 +9,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import pip
 import pytest
 
 from nix.lock import stand_ins
@@ -213,6 +214,8 @@ def test_another_python_and_zlib_make_the_same_image(cpu, tmp_path):
     )
     python.chmod(0o755)
     (tmp_path / "toolchain/lib").symlink_to(root / "usr/lib")
+    # A toolchain can fetch wheels, too: those that are not in the store any more.
+    shutil.copytree(Path(pip.__file__).parent, root / "usr/lib/python3/dist-packages/pip")
     versions = "import sys, zlib; print(sys.version_info[:2], zlib.ZLIB_RUNTIME_VERSION)"
     assert run(python, "-c", versions).stdout != run("/usr/bin/python3", "-c", versions).stdout
     shutil.copytree(ROOT / "nix/host-toolchain", tmp_path / "flake")
