@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 import uuid
 from contextlib import contextmanager
 
@@ -57,15 +56,6 @@ def cog_server(package: str, log, *, concurrency: int | None = None, **environme
         server.stop()
         left = wait_gone(mark)
     assert left == {}
-
-
-def wait_for(condition, seconds: float = 30):
-    """Wait until `condition()` is true, and return what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
-    return result
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 
 import httpx2
@@ -23,6 +22,7 @@ from shared.layout import PROJECT_ROOT, Layout
 from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
 from tests.support.uploads import Uploads
+from tests.support.waiting import wait_for
 
 DEMO = PROJECT_ROOT / "demo/model"
 TOKEN = "hf_do_not_tell_anyone"
@@ -304,10 +304,3 @@ def test_cancel_ends_the_build_and_leaves_nothing(served):
     wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
     assert list(served.output.iterdir()) == []
     assert list(served.scratch.iterdir()) == []
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

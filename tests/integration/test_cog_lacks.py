@@ -17,10 +17,10 @@ import httpx2
 import pytest
 
 from shared.cog.server import free_port, server_environment
-from tests.integration.conftest import wait_for
 from tests.support import plain_predictors
 from tests.support.plain_predictors import PAUSE_SECONDS
 from tests.support.processes import MARK, wait_gone
+from tests.support.waiting import wait_for
 from tools.docs.cog_schema import SCHEMA_FILE, openapi_schema
 
 EVENTS = {"accept": "text/event-stream"}

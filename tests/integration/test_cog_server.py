@@ -16,8 +16,9 @@ from demo.cog_server import CogServer
 from shared.cog.server import free_port, server_environment
 from shared.errors import CogTritonError, PredictionFailed
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import READY_SECONDS, wait_for
+from tests.integration.conftest import READY_SECONDS
 from tests.support.processes import MARK, marked, wait_gone
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

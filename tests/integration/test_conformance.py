@@ -6,15 +6,16 @@ row of the table that is true of no request.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
-from tests.integration.conftest import cog_server, wait_for
+from tests.integration.conftest import cog_server
 from tests.support.conformance import bodies, lives, telling
 from tests.support.conformance.conversation import CONVERSATIONS, PLACES, Server
 from tests.support.conformance.table import differences, rows
 from tests.support.conformance.webhooks import Hooks
+from tests.support.waiting import wait_for
 
 for said in (bodies, lives, telling):
     assert said.__doc__  # importing one is what adds its conversations
@@ -48,6 +49,10 @@ def serve(mock_archive, tmp_path_factory, hooks):
     return serve
 
 
+def is_ready(server):
+    return server.health()["status"] == "READY"
+
+
 @pytest.fixture(scope="module")
 def ask(serve, hooks):
     """`ask(conversation)`: what Cog's server and ours say. Each is asked once."""
@@ -57,7 +62,7 @@ def ask(serve, hooks):
         def asked(conversation):
             transcripts = []
             for server in (cog, front):
-                wait_for(lambda server=server: server.health()["status"] == "READY")
+                wait_for(partial(is_ready, server))
                 with Server(server.url, hooks) as spoken_to:
                     transcripts.append(conversation.speak(spoken_to))
             return transcripts

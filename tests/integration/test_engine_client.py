@@ -15,6 +15,7 @@ from shared.errors import CogTritonError, TritonUnavailable, TritonUnknownError
 from tests.support.mock_engine import mock_tokens, write_mock
 from tests.support.processes import marked, wait_gone
 from tests.support.triton import triton
+from tests.support.waiting import until
 
 FOR_EVER = 1_000_000_000
 STREAMS = 64
@@ -45,11 +46,6 @@ async def outcome(
     except CogTritonError as error:
         return taken, type(error)
     return taken, generation.finish_reason
-
-
-async def until(condition) -> None:
-    while not condition():  # noqa: ASYNC110 - of other processes, too
-        await asyncio.sleep(0.01)
 
 
 async def under_load(client, tokens: int) -> list[asyncio.Task]:

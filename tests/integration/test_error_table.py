@@ -27,7 +27,8 @@ from shared.errors import (
     TritonTimeout,
     from_text,
 )
-from tests.integration.conftest import cog_server, unpacked, wait_for
+from tests.integration.conftest import cog_server, unpacked
+from tests.support.waiting import wait_for
 
 MAX_SEQ_LEN = 64
 CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{{ raise_exception('no') if messages|length > 2 }}"

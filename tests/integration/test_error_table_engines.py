@@ -26,10 +26,11 @@ from shared.errors import (
     TritonUnavailable,
     TritonUnknownError,
 )
-from tests.integration.conftest import cog_server, unpacked, wait_for
+from tests.integration.conftest import cog_server, unpacked
 from tests.support.processes import pid_of
 from tests.support.tensorrt_llm_engine import runner_environment
 from tests.support.triton_stand_in import NO_CODE, home_with_it
+from tests.support.waiting import wait_for
 
 NO_FRAME = "the outputs of a step end too early, or end for an unknown reason"
 NO_TOKEN = "it cannot encode the prompt: WordLevel error: Missing [UNK] token from the vocabulary"

@@ -11,9 +11,10 @@ import pytest
 from demo.cog_client import PredictionClient
 from demo.cog_server import CogServer
 from shared.errors import CogTritonError, EngineProcessDied, ShuttingDown, TritonUnavailable
-from tests.integration.conftest import READY_SECONDS, cog_server, counted, wait_for
+from tests.integration.conftest import READY_SECONDS, cog_server, counted
 from tests.support.load import run_streams
 from tests.support.processes import MARK, marked, pid_of, wait_gone
+from tests.support.waiting import wait_for
 
 STREAMS = 16
 

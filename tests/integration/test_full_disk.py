@@ -15,8 +15,9 @@ import httpx2
 import pytest
 
 from shared.cog.server import free_port, server_environment
-from tests.integration.conftest import READY_SECONDS, wait_for
+from tests.integration.conftest import READY_SECONDS
 from tests.support.processes import MARK, marked, pid_of, wait_gone
+from tests.support.waiting import wait_for
 
 # A small file system of its own, in a mount namespace that ends with the runner.
 NAMESPACE = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--user", "--map-root-user"])]

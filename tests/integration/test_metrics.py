@@ -12,8 +12,9 @@ from builder.pipeline import build
 from demo.cog_client import PredictionClient
 from shared.errors import PromptRequired
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import cog_server, unpacked, wait_for
+from tests.integration.conftest import cog_server, unpacked
 from tests.support.tensorrt_llm_engine import runner_environment
+from tests.support.waiting import wait_for
 
 ENGINE = "cog_triton_engine"
 

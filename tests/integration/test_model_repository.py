@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from builder.pipeline import build
 from cli.main import app
 from shared.cog.server import free_port
-from tests.integration.conftest import wait_for
 from tests.support.processes import MARK, wait_gone
+from tests.support.waiting import wait_for
 
 
 @pytest.mark.parametrize("form", ["archive", "directory"])

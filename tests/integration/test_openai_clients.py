@@ -10,8 +10,9 @@ import subprocess
 import openai
 import pytest
 
-from tests.integration.conftest import READY_SECONDS, cog_server, counted, unpacked, wait_for
+from tests.integration.conftest import READY_SECONDS, cog_server, counted, unpacked
 from tests.support.aiperf import program
+from tests.support.waiting import wait_for
 
 KEY, OTHER_KEY = "sk-first", "sk-second"
 MOST_REQUESTS = 70

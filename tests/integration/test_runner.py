@@ -17,9 +17,10 @@ from shared.errors import (
     InputInvalid,
     Overloaded,
 )
-from tests.integration.conftest import cog_server, counted, wait_for
+from tests.integration.conftest import cog_server, counted
 from tests.support.load import run_streams
 from tests.support.processes import pid_of
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

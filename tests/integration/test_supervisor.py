@@ -17,8 +17,8 @@ import pytest
 
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import wait_for
 from tests.support.processes import MARK, marked, pid_of, wait_gone
+from tests.support.waiting import wait_for
 
 TRITON, ENGINE, FRONT = "bin/tritonserver", "runner.engines.process", "stub_front"
 SECRETS = {

@@ -39,12 +39,12 @@ from shared.errors import (
     UnsupportedArchitecture,
 )
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import wait_for
 from tests.support.hub import Hub, Repository
 from tests.support.processes import MARK, descendants, is_alive, marked
 from tests.support.tensorrt_llm.environments import fail, install
 from tests.support.tensorrt_llm.large import build_of
 from tests.support.tokenizers import tiny_gpt2
+from tests.support.waiting import wait_for
 
 DEMO = PROJECT_ROOT / "demo/model"
 CONVERT = "models/core/llama/convert_checkpoint.py"

@@ -15,10 +15,11 @@ from demo.cog_client import PredictionClient
 from runner.text.tokenizer import Tokenizer
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
-from tests.integration.conftest import cog_server, wait_for
+from tests.integration.conftest import cog_server
 from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import NVML
 from tests.support.under_load import cancel_half, kill
+from tests.support.waiting import wait_for
 from tests.vllm.conftest import ENVIRONMENT, PYTHON, engine_core
 from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL, PROMPTS
 

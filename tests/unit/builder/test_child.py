@@ -10,6 +10,7 @@ import pytest
 from builder.child import follow_child
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import descendants, is_alive
+from tests.support.waiting import wait_for
 
 
 def follow(program, tmp_path, on_line, **options):
@@ -110,13 +111,6 @@ def test_a_guard_that_is_killed_takes_the_child_with_it(tmp_path):
 
 def parent_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_missing_program_is_an_error(tmp_path):

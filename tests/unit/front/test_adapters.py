@@ -20,7 +20,7 @@ from shared.errors import (
 )
 from tests.support.front import serving
 from tests.support.mock_engine import HANG
-from tests.unit.front.openai.conftest import until
+from tests.support.waiting import until
 
 CAN = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"lora", "cache_salt"}))
 OPERATOR = {"authorization": "Bearer secret-of-the-operator"}

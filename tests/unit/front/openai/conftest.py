@@ -30,14 +30,6 @@ def run(engine_directory):
     return run
 
 
-async def until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError
-
-
 def events(text):
     """The contents of an event stream."""
     lines = text.split("\n\n")

@@ -8,7 +8,8 @@ from runner.front.server import tls_files
 from runner.settings import Settings
 from shared.errors import SettingInvalid
 from tests.support.files import CERTIFICATE
-from tests.unit.front.openai.conftest import error_of, until
+from tests.support.waiting import until
+from tests.unit.front.openai.conftest import error_of
 
 
 def test_a_key_is_needed_where_keys_are_set(run):

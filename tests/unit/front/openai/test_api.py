@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.support.front import words
-from tests.unit.front.openai.conftest import HI, MODEL, error_of, events, until
+from tests.support.waiting import until
+from tests.unit.front.openai.conftest import HI, MODEL, error_of, events
 
 
 def test_a_completion(run):

@@ -15,7 +15,8 @@ from shared.errors import (
     PathUnknown,
     RequestInvalid,
 )
-from tests.unit.front.openai.conftest import HI, MODEL, error_of, events, until
+from tests.support.waiting import until
+from tests.unit.front.openai.conftest import HI, MODEL, error_of, events
 
 
 @pytest.mark.parametrize("stream", [False, True])
