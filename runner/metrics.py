@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from runner.prediction.admission import Admission
     from runner.triton.client import EngineClient
 
     Engine = Callable[[], EngineClient | None]
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _TRITON_SECONDS = 2
+_OUTCOMES = ("succeeded", "cancelled", "failed", "refused")
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 
 
 class Metrics:
     """What a runner counts. Threads may share it."""
 
-    def __init__(self, running: Callable[[], int], engine: Engine) -> None:
-        """`running`: predictions that run or wait; `engine`: the way to it, once there is one."""
+    def __init__(self, admission: Admission, engine: Engine) -> None:
+        """`engine`: the way to it, once there is one."""
         self.registry = CollectorRegistry()
+        self.tokens = 0
+        """Tokens that were generated, of predictions that run too. For one thread."""
         self._first_token = self._histogram(
             "time_to_first_token_seconds", "From a prediction's arrival to its first token"
         )
@@ -45,14 +49,18 @@ class Metrics:
         )
         self._duration = self._histogram("request_duration_seconds", "From a prediction's arrival to its end")
         self._prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts")
-        self._tokens = self._counter("generated_tokens", "Tokens that were generated")
         self._predictions = self._counter("predictions", "Predictions that ended", "outcome")
+        for outcome in _OUTCOMES:  # a series that begins at its first event would hide that one from rate()
+            self._predictions.labels(outcome)
         self._errors = self._counter("errors", "Predictions that failed, by the code of the error", "code")
-        gauge = Gauge("cog_triton_running", "Predictions that run or wait", registry=self.registry)
-        gauge.set_function(running)
-        gauge = Gauge("cog_triton_engine_restarts", "Restarts of the engine process", registry=self.registry)
-        gauge.set_function(lambda: 0 if (client := engine()) is None else client.restarts)
+        self.gauge("running", "Predictions that run or wait", lambda: admission.count)
+        self.gauge("running_limit", "Predictions that may run or wait", lambda: admission.limit)
+        self.registry.register(_Tokens(self))
         self.registry.register(_Engine(engine))
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Have `cog_triton_NAME` tell a value of the moment."""
+        Gauge(f"cog_triton_{name}", text, registry=self.registry).set_function(value)
 
     def sent(self, queued: float, prompt_tokens: int) -> None:
         """A prediction was handed to Triton, `queued` seconds after its arrival."""
@@ -61,7 +69,6 @@ class Metrics:
 
     def generated(self, tokens: int, first: float | None, duration: float) -> None:
         """A prediction ended; `first` token and end came so many seconds after its arrival."""
-        self._tokens.inc(tokens)
         self._duration.observe(duration)
         if first is not None:
             self._first_token.observe(first)
@@ -69,7 +76,7 @@ class Metrics:
                 self._inter_token.observe((duration - first) / (tokens - 1))
 
     def ended(self, outcome: str, code: str | None = None) -> None:
-        """`outcome`: succeeded, cancelled or failed; `code`: of the error that it failed with."""
+        """`outcome`: succeeded, cancelled, failed or refused; `code`: of the error that it ended with."""
         self._predictions.labels(outcome).inc()
         if code is not None:
             self._errors.labels(code).inc()
@@ -89,6 +96,17 @@ class Metrics:
         return Counter(f"cog_triton_{name}", text, labels, registry=self.registry)
 
 
+class _Tokens(Collector):
+    """A counter of prometheus_client costs more than a token's whole way may."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        text = "Tokens that were generated"
+        yield CounterMetricFamily("cog_triton_generated_tokens", text, self._metrics.tokens)
+
+
 class _Engine(Collector):
     """What the engine tells of itself, once a second; 0 without an engine process."""
 
@@ -97,6 +115,8 @@ class _Engine(Collector):
 
     def collect(self) -> Iterator[Metric]:
         client = self._engine()
+        restarts = 0 if client is None else client.restarts
+        yield CounterMetricFamily("cog_triton_engine_restarts", "Restarts of the engine process", restarts)
         statistics = Statistics() if client is None else client.statistics
         gauges = {
             "active_requests": ("Requests in the engine's steps", statistics.active_requests),

@@ -66,7 +66,7 @@ async def _load(address: EngineAddress, client: EngineClient, settings: Settings
         return client
 
     admission = Admission(1)
-    metrics = Metrics(lambda: admission.count, lambda: client)
+    metrics = Metrics(admission, lambda: client)
     return await LoadedEngine.load(Path(address.engine_dir), connected, admission, metrics, settings)
 
 

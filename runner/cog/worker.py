@@ -46,7 +46,7 @@ class Worker:
         self._admission = Admission(settings.admitted)
         self._engine: LoadedEngine | None = None
         self._client: EngineClient | None = None
-        self._metrics = Metrics(lambda: self._admission.count, lambda: self._client)
+        self._metrics = Metrics(self._admission, lambda: self._client)
         self._loop = uvloop.new_event_loop()
         self._set_up: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="predictions", daemon=True).start()

@@ -51,7 +51,8 @@ class Front:
             key_tokens=settings.key_max_tokens,
         )
         self.health = Health(self.admission)
-        self.metrics = Metrics(lambda: self.admission.count, lambda: self.client)
+        self.metrics = Metrics(self.admission, lambda: self.client)
+        self.metrics.gauge("ready", "1 while predictions can be answered", lambda: self.health.is_ready)
         self.app = App(settings.max_body_bytes)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None

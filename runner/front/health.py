@@ -50,6 +50,11 @@ class Health:
             return "UNHEALTHY"
         return _BUSY if self._admission.count >= self._admission.limit else _READY
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether predictions can be answered, if perhaps no more at once."""
+        return self.status in (_READY, _BUSY)
+
     def add_to(self, app: App) -> None:
         """Add its routes."""
         app.router.add("GET", "/health-check", self._check)
@@ -80,8 +85,7 @@ class Health:
         await request.respond_json(200, {"status": self.status})
 
     async def _is_ready(self, request: Request) -> None:
-        status = self.status
-        await request.respond_json(200 if status in (_READY, _BUSY) else 503, {"status": status})
+        await request.respond_json(200 if self.is_ready else 503, {"status": self.status})
 
 
 def _now() -> str:

@@ -151,6 +151,7 @@ class TextGeneration:
                 before = text.token_count
                 chunk += text.push(output.tokens)
                 taken = text.token_count - before
+                self._metrics.tokens += taken
                 self._tokens += output.tokens[:taken]
                 if output.log_probs:
                     self._log_probs += output.log_probs[:taken]
