@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .check import Outcome
 from .generation import references
+from .server import command_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,17 +49,9 @@ def ends_whole(server: Server) -> Outcome:
     processes = server.processes()
     status = server.stop()
     until = time.monotonic() + _GONE_SECONDS
-    while left := [command for pid, command in processes.items() if _is(pid, command)]:
+    while left := [command for pid, command in processes.items() if command and command_of(pid) == command]:
         if time.monotonic() > until:
             break
         time.sleep(0.1)
     told = ", ".join(f"left: {command}" for command in left) or "nothing left"
     return Outcome("status 0, nothing left", f"status {status}, {told}")
-
-
-def _is(pid: int, command: str) -> bool:
-    try:
-        now = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return False
-    return bool(command) and now == command

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from shared.cog.server import free_port
 from shared.errors import CogTritonError, from_text
@@ -29,11 +30,21 @@ _READY_SECONDS = 900
 _ANSWER_SECONDS = 300
 _POLL_SECONDS = 0.1
 _END_SECONDS = 30
+_PREDICTIONS = "cog_triton_predictions"
 
 
 def last_error(log: str) -> CogTritonError | None:
     """The last coded error in a log."""
     return next((error for line in reversed(log.splitlines()) if (error := from_text(line))), None)
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; empty when it is not there."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return command.replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 class Answer(NamedTuple):
@@ -130,20 +141,24 @@ class Server:
                 _raise_error(part)
                 yield part["choices"][0]["text"]
 
+    def succeeded(self) -> int:
+        """How many predictions ended well, by its own count."""
+        told = text_string_to_metric_families(self._http.get("/metrics").text)
+        counts = (sample for family in told if family.name == _PREDICTIONS for sample in family.samples)
+        return sum(int(count.value) for count in counts if count.labels["outcome"] == "succeeded")
+
     def processes(self) -> dict[int, str]:
         """The processes below the supervisor: id and command line."""
-        parents, commands = {}, {}
+        parents = {}
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:
                 parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-                command = (path.parent / "cmdline").read_bytes()
             except OSError:
                 continue
-            commands[int(path.parent.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
         found = {self.process.pid}
         while more := {child for child, parent in parents.items() if parent in found} - found:
             found |= more
-        return {pid: commands[pid] for pid in found - {self.process.pid}}
+        return {pid: command_of(pid) for pid in found - {self.process.pid}}
 
     def stop(self) -> int:
         """End it as a platform does, by SIGTERM; the exit status."""

@@ -11,9 +11,7 @@ import ctypes
 import json
 import os
 import shutil
-import subprocess
 import sys
-import uuid
 from typing import TYPE_CHECKING
 
 import ml_dtypes  # noqa: F401 - teaches NumPy the type of the weights
@@ -22,10 +20,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cli.acceptance import CHECKS
-from cli.acceptance.server import COMMAND
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.acceptance import accept
 from tests.support.driver import stand_in_driver
-from tests.support.processes import MARK, wait_gone
 from tests.support.tensorrt_llm.environments import install_all
 from tests.support.tensorrt_llm.faults import FILE
 
@@ -104,30 +101,19 @@ class Machine:
     def accept(self, *arguments: str, faults: str = "", **more: str) -> tuple[int, dict]:
         """Run the command with these faults; its status and its JSON. No process may be left."""
         (self.environment / FILE).write_text(faults)
-        mark = uuid.uuid4().hex
         environment = {
-            **os.environ,
-            "COG_TRITON_HOME": str(self.environment.parent.parent),
             "PATH": f"{SUPPORT / 'mpirun_stand_in'}:{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": str(self.libraries),
-            "LD_PRELOAD": str(self.libraries / "limits.so"),
             "OPENBLAS_NUM_THREADS": "1",
-            "ENGINE_ENVIRONMENT": MARK,
-            MARK: mark,
             **more,
         }
-        always = ["acceptance", str(self.model), "--work-dir", str(self.work_dir), "--json"]
-        done = subprocess.run(
-            [*COMMAND, *always, *arguments],
-            cwd=PROJECT_ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=280,
+        return accept(
+            self.model,
+            self.work_dir,
+            *arguments,
+            home=self.environment.parent.parent,
+            libraries=self.libraries,
+            environment=environment,
         )
-        assert wait_gone(mark) == {}
-        return done.returncode, json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ import pytest
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
+from tests.vllm.acceptance import Accepted, run_acceptance
 from tests.vllm.lora import ADAPTERS, write_adapter
 from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
@@ -85,25 +86,41 @@ def engine(engine_directory, adapters, tmp_path_factory):
         yield process, driver
 
 
-SCRIPTS = {"references": "tests/vllm/reference.py", "failures": "tests/vllm/failures.py"}
-
-
 @pytest.fixture(scope="session", autouse=True)
-def scripts(request, tmp_path_factory):
-    """What the scripts write that these tests ask for. They run beside the tests: vLLM starts on one core."""
+def beside(request, tmp_path_factory):
+    """What is made beside the tests, of what they ask for: vLLM starts on one core."""
+    made = {"references": references_by_vllm, "failures": failures_of_starts, "accepted": acceptance}
     asked = {name for item in request.session.items for name in item.fixturenames}
     with ThreadPoolExecutor(1) as pool:
         yield {
-            name: pool.submit(run_script, script, tmp_path_factory.mktemp(name))
-            for name, script in SCRIPTS.items()
+            name: pool.submit(make, tmp_path_factory.mktemp(name))
+            for name, make in made.items()
             if name in asked
         }
 
 
+def pytest_collection_modifyitems(items):
+    """What is waited for longest comes last."""
+    items.sort(key=lambda item: "accepted" in item.fixturenames)
+
+
+def references_by_vllm(scratch: Path) -> Any:
+    return run_script("tests/vllm/reference.py", scratch)
+
+
+def failures_of_starts(scratch: Path) -> Any:
+    return run_script("tests/vllm/failures.py", scratch)
+
+
+def acceptance(scratch: Path) -> Accepted:
+    config = {"engine": "vllm", "model": str(MODEL), "max_model_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
+    return run_acceptance(scratch, config, PYTHON, ENVIRONMENT)
+
+
 @pytest.fixture
-def references(scripts):
+def references(beside):
     """What vLLM's own LLM class writes: after each prompt, and after ten of them with each of two adapters."""
-    return scripts["references"].result()
+    return beside["references"].result()
 
 
 @pytest.fixture
@@ -118,9 +135,15 @@ def lora_references(references):
 
 
 @pytest.fixture
-def failures(scripts):
+def failures(beside):
     """The error of each start that fails."""
-    return scripts["failures"].result()
+    return beside["failures"].result()
+
+
+@pytest.fixture
+def accepted(beside):
+    """What `cog-triton acceptance` said, without a fault and with some."""
+    return beside["accepted"].result()
 
 
 def run_script(script: str, scratch: Path, *arguments: str) -> Any:

@@ -14,9 +14,10 @@ from shared.artifact import EngineDirectory
 from shared.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cli.acceptance.bench import Likeliest
+    from cli.acceptance.server import Server
     from shared.config import VLLMConfig
 
 _PLACES = 8
@@ -70,12 +71,16 @@ class VLLMBench(Bench):
 
     def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
         """Of vLLM's own LLM class, with the same engine arguments."""
-        self.end_server()  # which holds the GPU's memory
         asked = [",".join(map(str, prompt)) for prompt in prompts]
         told = self.ask_inside("reference", str(self.engine.path), str(count), *asked)
         self._longest.write_text(str(told["max_model_len"]), encoding="utf-8")
         answers: list[Likeliest] = told["answers"]
         return answers
+
+    def serve(self, engine: Path | None = None, arguments: Mapping[str, object] | None = None) -> Server:
+        """See `Bench`. The references come first: they need the memory of the GPU that a server takes."""
+        references(self)
+        return super().serve(engine, arguments)
 
     def _served(self, **more: object) -> EngineDirectory:
         """An engine of the model, in place."""

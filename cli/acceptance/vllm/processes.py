@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.acceptance.check import Check, Outcome, Skip, Unable
-from cli.acceptance.generation import SURE, greedy_texts, references
+from cli.acceptance.generation import SURE, greedy_texts
 from cli.acceptance.processes import ends_whole, served_again
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def _end(bench: VLLMBench) -> Outcome:
 def _on_two_gpus(bench: VLLMBench) -> Server:
     if bench.gpus < _GPUS:
         raise Skip(f"there are {bench.gpus} GPUs, and this needs {_GPUS}")
-    references(bench)  # of one GPU, while nothing is served
     return bench.serve(bench.on_two_gpus.path)
 
 

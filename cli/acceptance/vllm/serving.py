@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.acceptance.check import Check, Outcome
-from cli.acceptance.generation import (
-    cancel,
-    ends_before,
-    greedy,
-    longest_prompt,
-    min_tokens,
-    stop_word,
-    streaming,
-)
+from cli.acceptance.generation import Assumed, checks, longest_prompt
 
 if TYPE_CHECKING:
     from .bench import VLLMBench
@@ -27,37 +18,31 @@ def _longest_prompt(bench: VLLMBench) -> Outcome:
 _SCHEDULER = "vllm/v1/core/sched/utils.py: check_stop"
 
 CHECKS = (
-    Check(
-        "two end ids",
-        "each id in stop_token_ids ends a text; it is the last new token, which we leave out",
-        _SCHEDULER,
-        partial(ends_before, alone=False),
+    *checks(
+        {
+            "another end id": Assumed(
+                "each id in stop_token_ids ends a text; it is the last new token, which we leave out",
+                _SCHEDULER,
+            ),
+            "min_tokens of two end ids": Assumed(
+                "until min_tokens no id in stop_token_ids is chosen",
+                "vllm/v1/sample/logits_processor/builtin.py: MinTokensLogitsProcessor",
+            ),
+            "greedy": Assumed(
+                "the engine core writes the tokens of vLLM's LLM class with the same arguments",
+                "vllm/v1/engine/core.py; vllm/entrypoints/llm.py",
+            ),
+            "streaming": Assumed(
+                "an output holds what is new since the last one",
+                "vllm/v1/engine/__init__.py: EngineCoreOutput",
+            ),
+            "cancel": Assumed(
+                "abort_requests ends a request at once, and no output follows",
+                "vllm/v1/engine/core.py: abort_requests",
+            ),
+            "stop word": Assumed("a text ends before a stop word, which is matched by us", _SCHEDULER),
+        }
     ),
-    Check(
-        "min_tokens of two end ids",
-        "until min_tokens no id in stop_token_ids is chosen",
-        "vllm/v1/sample/logits_processor/builtin.py: MinTokensLogitsProcessor",
-        partial(min_tokens, alone=False),
-    ),
-    Check(
-        "greedy",
-        "the engine core writes the tokens of vLLM's LLM class with the same arguments",
-        "vllm/v1/engine/core.py; vllm/entrypoints/llm.py",
-        greedy,
-    ),
-    Check(
-        "streaming",
-        "an output holds what is new since the last one",
-        "vllm/v1/engine/__init__.py: EngineCoreOutput",
-        streaming,
-    ),
-    Check(
-        "cancel",
-        "abort_requests ends a request at once, and no output follows",
-        "vllm/v1/engine/core.py: abort_requests",
-        cancel,
-    ),
-    Check("stop word", "a text ends before a stop word, which is matched by us", _SCHEDULER, stop_word),
     Check(
         "longest prompt",
         "a prompt leaves room for one token; one that does not ends the core, and is refused before",

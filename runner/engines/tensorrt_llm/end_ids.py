@@ -7,8 +7,9 @@ words do not know, responses.py itself ends the sequence at them.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from runner.engines.tokenizer_files import eos_token, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -27,23 +28,13 @@ def in_order(end_ids: AbstractSet[int], vocab_size: int, eos_id: int | None) -> 
 
 def eos_of(tokenizer_dir: Path) -> int | None:
     """The id of `eos_token` in tokenizer_config.json; None where the files do not say."""
-    token = _read(tokenizer_dir / "tokenizer_config.json").get("eos_token")
-    text = token.get("content") if isinstance(token, dict) else token
-    if not isinstance(text, str):
+    text = eos_token(tokenizer_dir)
+    if text is None:
         return None
-    tokenizer = _read(tokenizer_dir / "tokenizer.json")
+    tokenizer = read_object(tokenizer_dir / "tokenizer.json")
     ids = {added["content"]: added["id"] for added in tokenizer.get("added_tokens") or ()}
     vocabulary = (tokenizer.get("model") or {}).get("vocab")
     if text not in ids and isinstance(vocabulary, dict):
         ids = vocabulary
     found = ids.get(text)
     return found if isinstance(found, int) else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty when there is none: whoever needs the tokenizer says what is wrong."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tokenizers
+
+from runner.engines.tokenizer_files import eos_token, read_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,19 +43,9 @@ def core_tokenizer(files: Path, directory: Path) -> CoreTokenizer | None:
 
 def _end_id(library: tokenizers.Tokenizer, files: Path) -> int | None:
     """The `eos_token` of the tokenizer, else the first that generation_config.json names."""
-    token = _read(files / "tokenizer_config.json").get("eos_token")
-    if isinstance(token, dict):
-        token = token.get("content")
-    found = library.token_to_id(token) if isinstance(token, str) else None
+    token = eos_token(files)
+    found = None if token is None else library.token_to_id(token)
     if found is None:
-        ids = _read(files / "generation_config.json").get("eos_token_id")
+        ids = read_object(files / "generation_config.json").get("eos_token_id")
         found = next(iter(ids), None) if isinstance(ids, list) else ids
     return found if isinstance(found, int) and library.id_to_token(found) is not None else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -1,6 +1,6 @@
 """Differences between the real vLLM and what we assume of it, seeded where vLLM is imported.
 
-VLLM_FAULT names one. The module that it changes is changed as soon as it has been executed.
+VLLM_FAULTS names some, between commas. The module that one changes is changed as soon as it has been executed.
 """
 
 import importlib.util
@@ -51,5 +51,5 @@ class _Changed:
         return spec
 
 
-if fault := os.environ.get("VLLM_FAULT"):
+for fault in filter(None, os.environ.get("VLLM_FAULTS", "").split(",")):
     sys.meta_path.insert(0, _Changed(*_FAULTS[fault]))

@@ -10,10 +10,14 @@ from typer.testing import CliRunner
 
 from cli.acceptance import CHECKS
 from cli.acceptance.check import Check, Outcome, Skip, Status, Unable
+from cli.acceptance.generation import PROMPTS
 from cli.acceptance.report import acceptance
 from cli.acceptance.tensorrt_llm.bench import TensorRTLLMBench
+from cli.acceptance.vllm.bench import VLLMBench
 from cli.main import app
+from shared.config import VLLMConfig
 from shared.errors import PartNotInstalled
+from shared.layout import PROJECT_ROOT
 
 
 def fails(error):
@@ -77,3 +81,25 @@ def test_a_check_that_there_is_not_is_refused():
 def test_without_tensorrt_llm_it_says_so_at_once(monkeypatch):
     monkeypatch.setenv("COG_TRITON_HOME", "/nowhere")
     assert isinstance(CliRunner().invoke(app, ["acceptance"]).exception, PartNotInstalled)
+
+
+def test_vllms_references_are_made_before_it_is_served(tmp_path, monkeypatch):
+    # By vLLM itself, which needs the memory that a server has; and a check may be the only one.
+    did = []
+
+    class Served:
+        def __init__(self, *_):
+            did.append("served")
+
+        def wait_ready(self):
+            pass
+
+    def ask(_, question, *__):
+        did.append(question)
+        return {"answers": [{"tokens": [5], "margins": [1.0]}] * len(PROMPTS), "max_model_len": 256}
+
+    monkeypatch.setattr("cli.acceptance.bench.Server", Served)
+    monkeypatch.setattr(VLLMBench, "ask_inside", ask)
+    config = VLLMConfig.model_validate({"engine": "vllm", "model": str(PROJECT_ROOT / "demo/model")})
+    VLLMBench(config, tmp_path).serve()
+    assert did == ["reference", "served"]
