@@ -14,13 +14,16 @@ from builder.package import facts_of, packed_files
 from builder.pipeline import run_steps
 from builder.plan import make_plan
 from builder.step import Build
-from shared.artifact import CONFIG, MANIFEST, Manifest
+from shared.artifact import CONFIG as ENGINE_CONFIG
+from shared.artifact import MANIFEST, Manifest, PackedFile
 from shared.config import dump_config
 from shared.errors import WeightsNotStored
+from shared.lora import ADAPTERS, CONFIG, WEIGHTS
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
-    from shared.artifact import PackedFile
+    from collections.abc import Mapping
+
     from shared.config import VLLMConfig
     from shared.progress import Progress
 
@@ -30,13 +33,15 @@ def in_place(
     cache: Path,
     *,
     folder: Path | None = None,
+    adapters: Mapping[str, Path] | None = None,
     hf_token: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """The folder below `cache` that a runner serves as an unpacked engine; its weights are links.
 
     A model of the hub is in the hub's cache, and is fetched where it is not. The same model with the same
-    config is the same folder. Paths in `config` count from `folder`. Raises E31xx and E32xx, and E4203 when
+    config is the same folder. Paths in `config` count from `folder`; `adapters` are the folders of its LoRA
+    adapters, by their names. Raises E31xx and E32xx, and E4203 when
     `cache` cannot be written to.
     """
     *steps, _package = make_plan(config, folder).steps
@@ -46,6 +51,11 @@ def in_place(
             state = Build(Path(scratch).absolute(), cache, hf_token)
             run_steps(steps, state, progress or SilentProgress())
             files = packed_files(state, dump_config(config))
+            files += [
+                PackedFile(f"{ADAPTERS}/{name}/{part}", path / part)
+                for name, path in (adapters or {}).items()
+                for part in (CONFIG, WEIGHTS)
+            ]
             place = cache / f"in-place-{_digest(files)}"
             if not (place / MANIFEST).is_file():
                 made = state.work_dir / "made"
@@ -77,6 +87,6 @@ def _write(made: Path, files: list[PackedFile], state: Build, config: VLLMConfig
         else:
             path.symlink_to(file.source.resolve())
     facts = facts_of(config.engine, state)
-    digest = sha256((made / CONFIG).read_bytes()).hexdigest()
+    digest = sha256((made / ENGINE_CONFIG).read_bytes()).hexdigest()
     manifest = Manifest(**facts.model_dump(), config_digest=digest, files=())
     (made / MANIFEST).write_bytes(manifest.to_bytes())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.config import VLLMConfig
 
 _CONFIGS = (".yaml", ".yml")
@@ -41,8 +43,8 @@ def _of_folder(path: Path) -> str:
     from builder.sources.vllm_repository import is_vllm_repository, read_repository
 
     if is_vllm_repository(path):
-        config, folder = read_repository(path)
-        return _served(config, folder)
+        repository = read_repository(path)
+        return _served(repository.config, repository.folder, repository.adapters)
     if _is_checkpoint(path):
         return _served(_config(str(path), None), None)
     return str(path)
@@ -83,7 +85,7 @@ def _config(model: str, revision: str | None) -> VLLMConfig:
     return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
 
 
-def _served(config: VLLMConfig, folder: Path | None) -> str:
+def _served(config: VLLMConfig, folder: Path | None, adapters: Mapping[str, Path] | None = None) -> str:
     from builder.check.vllm import check_vllm
     from builder.findings import Findings, Severity
     from builder.in_place import in_place
@@ -107,5 +109,20 @@ def _served(config: VLLMConfig, folder: Path | None) -> str:
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     configure_logging()
-    cache = Settings.from_environment(os.environ).weights_cache
-    return str(in_place(config, cache, folder=folder, hf_token=token, progress=stderr_progress()))
+    settings = Settings.from_environment(os.environ)
+    if adapters and settings.lora_folder is not None:
+        raise VllmRepositoryInvalid(
+            path=folder or config.model,
+            reason="its multi_lora.json names adapters, and LORA_FOLDER is set",
+            fix="Unset LORA_FOLDER, or put all of them into that folder and remove multi_lora.json",
+        )
+    return str(
+        in_place(
+            config,
+            settings.weights_cache,
+            folder=folder,
+            adapters=adapters,
+            hf_token=token,
+            progress=stderr_progress(),
+        )
+    )

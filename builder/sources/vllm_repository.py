@@ -1,4 +1,4 @@
-"""A model repository as Triton's vLLM backend has it: NAME/config.pbtxt and NAME/1/model.json."""
+"""A model repository of Triton's vLLM backend: NAME/config.pbtxt, NAME/1/model.json and multi_lora.json."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from builder.model_json import read_object
 from shared.config import VLLMConfig
 from shared.errors import CheckpointInvalid, VllmRepositoryInvalid
+from shared.lora import CONFIG, WEIGHTS
 from shared.vllm_arguments import table
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ _IS_VLLM = re.compile(r'^\s*backend\s*:\s*"vllm"', re.MULTILINE)
 _WORDS = {"true": True, "false": False}
 # Names of the same types, as vLLM has them.
 _DTYPES = {"half": "float16", "float": "float32"}
-MODEL_JSON = "model.json"
+MODEL_JSON, MULTI_LORA = "model.json", "multi_lora.json"
+# It becomes the name of a folder.
+_ADAPTER_NAME = re.compile(r"(?!\.)[^/\0]{1,200}")
 
 
 class Repository(NamedTuple):
@@ -28,6 +31,8 @@ class Repository(NamedTuple):
 
     config: VLLMConfig
     folder: Path
+    adapters: dict[str, Path]
+    """The folders of its LoRA adapters, by their names."""
 
 
 def is_vllm_repository(path: Path) -> bool:
@@ -57,7 +62,30 @@ def read_repository(path: Path) -> Repository:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it") from None
-    return Repository(config, file.parent)
+    return Repository(config, file.parent, _adapters(file.with_name(MULTI_LORA), config))
+
+
+def _adapters(file: Path, config: VLLMConfig) -> dict[str, Path]:
+    """Those that the file names, if it is there; without `enable_lora` none, as in Triton's backend."""
+    if not file.exists() or config.engine_args.get("enable_lora") is not True:
+        return {}
+    try:
+        given = read_object(file)
+    except CheckpointInvalid as error:
+        raise VllmRepositoryInvalid(
+            path=file, reason=str(error.details["reason"]), fix="Correct it"
+        ) from None
+    adapters = {}
+    for name, place in given.items():
+        if not isinstance(place, str) or not _ADAPTER_NAME.fullmatch(name):
+            reason = f"{name!r} is no name of an adapter with the path of its folder"
+            raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it")
+        folder = file.parent / place
+        if missing := next((part for part in (CONFIG, WEIGHTS) if not (folder / part).is_file()), None):
+            reason = f"there is no {missing} in {folder}, the folder of {name}"
+            raise VllmRepositoryInvalid(path=file, reason=reason, fix="Name the folder of a LoRA adapter")
+        adapters[name] = folder
+    return adapters
 
 
 def _models(path: Path) -> list[Path]:

@@ -117,6 +117,7 @@ def decode_for_backend(
         logit_bias=asked.logit_bias,
         log_probs=asked.log_probs,
         structured_output=structured_output(asked.structure),
+        lora=asked.lora,
         sampling=asked.sampling,
         # Stop words are found in the text, as it comes: the engine has to stop there.
         streaming=asked.streaming or bool(asked.stop),

@@ -131,7 +131,8 @@ class LoadedEngine:
             lowered(declaration.limits, settings.max_sequence_length),
             salts="cache_salt" in declaration.honours and not settings.share_prefix_cache,
         )
-        adapters = Adapters(settings.lora_folder if "lora" in declaration.honours else None)
+        folder = settings.lora_folder or engine.adapters
+        adapters = Adapters(folder if "lora" in declaration.honours else None)
         predictor = Predictor(preparation, client, admission, metrics, settings, chat, adapters)
         model = "model" if engine.manifest is None else engine.manifest.model
         return cls(client, predictor, probe, chat, model)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.errors import AdapterUnknown, RequestInvalid
+from shared.lora import CONFIG
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CONFIG = "adapter_config.json"
 _MOST_SHOWN = 100
 
 
@@ -21,9 +21,7 @@ class Adapters:
         self._folder = folder
         self._places: dict[str, str] = {}
         if folder is not None and folder.is_dir():
-            self._places = {
-                path.parent.name: path.parent.name for path in sorted(folder.glob(f"*/{_CONFIG}"))
-            }
+            self._places = {path.parent.name: path.parent.name for path in sorted(folder.glob(f"*/{CONFIG}"))}
 
     @property
     def names(self) -> list[str]:
@@ -46,7 +44,7 @@ class Adapters:
         folder = self._folder.resolve()
         try:
             place = (folder / path).resolve()
-            is_there = place != folder and place.is_relative_to(folder) and (place / _CONFIG).is_file()
+            is_there = place != folder and place.is_relative_to(folder) and (place / CONFIG).is_file()
         except (OSError, ValueError):
             is_there = False
         if not is_there:

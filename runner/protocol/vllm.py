@@ -80,7 +80,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "allowed_token_ids": (None, []),
     "guided_decoding": (None, {}),
     "extra_args": (None, {}),
-    "lora_name": (None, ""),
     "thinking_token_budget": (None,),
     "repetition_detection": (None,),
     "output_kind": (None,),
@@ -106,6 +105,8 @@ class BackendRequest:
     """What the text is held to, in vLLM's words; nothing where it is free."""
     echo: bool
     """Whether the prompt stands before the answer."""
+    lora: str | None
+    """The name of an adapter."""
     returned: frozenset[str] = field(default=frozenset())
     """The outputs that are given beside the text."""
 
@@ -144,6 +145,7 @@ def decode_backend_request(frame: RequestFrame) -> BackendRequest:
         streaming=streaming,
         structure=parameters.object("structured_outputs"),
         echo=not streaming and excluded != (True,),
+        lora=parameters.text("lora_name"),
         returned=returned,
     )
     parameters.refuse_the_rest()
@@ -222,6 +224,12 @@ class _Parameters:
             raise _wrong(name, "a text, or a list of texts")
         return tuple(filter(None, values))
 
+    def text(self, name: str) -> str | None:
+        value = self._given.pop(name, None)
+        if not isinstance(value, str | None):
+            raise _wrong(name, "a text")
+        return value or None
+
     def tokens(self, name: str) -> tuple[int, ...]:
         values = self._given.pop(name, None) or []
         if not isinstance(values, list) or not all(type(one) is int and 0 <= one < 2**31 for one in values):
@@ -262,7 +270,7 @@ class _Parameters:
 _KNOWN: Iterable[str] = (
     *sorted(_SAMPLING),
     *("max_tokens", "stop", "stop_token_ids", "bad_words", "ignore_eos", "logit_bias", "logprobs"),
-    "structured_outputs",
+    *("structured_outputs", "lora_name"),
 )
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
+from shared.lora import ADAPTERS
 
 from .manifest import CONFIG, MANIFEST, Manifest
 
@@ -50,6 +51,12 @@ class EngineDirectory:
         if not isinstance(config, dict):
             raise EngineArchiveMalformed(reason=f"{CONFIG} in it is not JSON object")
         return config
+
+    @property
+    def adapters(self) -> Path | None:
+        """The folder of the LoRA adapters that belong to it."""
+        folder = self.path / ADAPTERS
+        return folder if folder.is_dir() else None
 
     @property
     def tokenizer_files(self) -> Path:

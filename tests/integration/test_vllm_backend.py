@@ -272,6 +272,8 @@ class TestSamplingParameters:
             ('{"n": 2}', "E2404", "sampling_parameters.n"),
             ('{"prompt_logprobs": 1}', "E2404", "sampling_parameters.prompt_logprobs"),
             ('{"bad_words": ["3"]}', "E1103", "bad_words"),
+            ('{"lora_name": "law"}', "E1103", "lora"),
+            ('{"lora_name": 5}', "E2403", "lora_name is not a text"),
             ('{"structured_outputs": {"regex": "[0-9]+"}}', "E1103", "structured_output"),
             (json.dumps({"structured_outputs": json.dumps({"choice": ["a"]})}), "E1103", "structured_output"),
             ('{"structured_outputs": {"regexp": "a"}}', "E1105", "did you mean regex?"),

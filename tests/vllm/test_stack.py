@@ -143,6 +143,13 @@ def test_a_client_of_tritons_own_backend_gets_the_same_text(complete, server, tr
     with httpx2.stream("POST", f"{model}/generate_stream", json=body, timeout=60) as events:
         texts = [json.loads(line[6:])["text_output"] for line in events.iter_lines() if line]
     assert len(texts) > 2
+    body["parameters"] = parameters | {"lora_name": "first"}
+    answer = httpx2.post(f"{model}/generate", json=body, timeout=60).json()
+    assert (
+        answer["text_output"]
+        == complete(prompt="Once upon", ignore_eos=True, model="first")["choices"][0]["text"]
+    )
+    assert answer["text_output"] != expected
     chosen = {**parameters, "ignore_eos": False, "structured_outputs": json.dumps({"choice": ["one", "two"]})}
     body["parameters"] = chosen
     assert httpx2.post(f"{model}/generate", json=body, timeout=60).json()["text_output"] in ("one", "two")

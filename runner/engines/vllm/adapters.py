@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import AdapterUnknown, VllmAdapterInvalid, VllmAdaptersInUse
+from shared.lora import CONFIG, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 @dataclass(slots=True)
@@ -77,7 +76,7 @@ class Adapters:
             path = (folder / name).resolve()
             if path == folder or not path.is_relative_to(folder):
                 raise AdapterUnknown(name=name)
-            stats = [(path / part).stat() for part in (_CONFIG, _WEIGHTS)]
+            stats = [(path / part).stat() for part in (CONFIG, WEIGHTS)]
         except (OSError, ValueError):
             raise AdapterUnknown(name=name) from None
         return path, tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
@@ -114,8 +113,8 @@ class Adapters:
 def _check(path: Path) -> None:
     """What is no adapter at all need not trouble the core."""
     try:
-        config = json.loads((path / _CONFIG).read_bytes())
+        config = json.loads((path / CONFIG).read_bytes())
     except (OSError, ValueError):
         config = None
     if not isinstance(config, dict):
-        raise VllmAdapterInvalid(name=path.name, reason=f"{_CONFIG} is not a JSON object")
+        raise VllmAdapterInvalid(name=path.name, reason=f"{CONFIG} is not a JSON object")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
 from shared.errors import CogTritonError, VllmArgumentInvalid, VllmUnknownError
+from shared.lora import ADAPTERS
 
 from .adapters import Adapters
 from .environment import vllm_environment
@@ -73,13 +74,16 @@ class VLLMEngine:
                 self._grammar_end = tokenizer.end_id
                 vocabulary = config.model_config.get_vocab_size()
                 grammars = Grammars(files / "tokenizer.json", vocabulary, tokenizer.end_id)
+            self._adapters_held = self._adapters(config, engine_dir / ADAPTERS)
             self._start(config, grammars, failures)
 
-    def _adapters(self, config: Any) -> Adapters | None:
-        folder, lora = os.environ.get("LORA_FOLDER"), config.lora_config
-        if not folder or lora is None:
+    def _adapters(self, config: Any, own: Path) -> Adapters | None:
+        """Those of the operator, or else the engine's own."""
+        given, lora = os.environ.get("LORA_FOLDER"), config.lora_config
+        folder = Path(given) if given else own
+        if lora is None or not (given or own.is_dir()):
             return None
-        return Adapters(Path(folder), lora.max_cpu_loras or lora.max_loras, self._call)
+        return Adapters(folder, lora.max_cpu_loras or lora.max_loras, self._call)
 
     def _start(self, config: Any, grammars: Grammars | None, failures: Path) -> None:
         self.limits = Limits(
@@ -95,7 +99,6 @@ class VLLMEngine:
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
         # Last outputs that the core does not give: of what is cancelled, or never gets there.
         self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
-        self._adapters_held = self._adapters(config)
         self._preparing = Preparing(grammars, self._adapters_held, self._add, self._end)
         self._ending = threading.Event()
         self.lacks: frozenset[str] = frozenset()

@@ -15,6 +15,7 @@ from shared.errors import (
     ModelNotFound,
     VllmRepositoryInvalid,
 )
+from shared.lora import CONFIG, WEIGHTS
 from tests.unit.builder.conftest import hub, model_dir
 from tests.unit.builder.test_vllm import TOKENIZER
 
@@ -219,3 +220,54 @@ class TestRepositoriesOfTriton:
         (made / "llama3-70b/1/model.json").unlink()
         with pytest.raises(VllmRepositoryInvalid, match=r"no 1/model\.json"):
             weights_of(str(made))
+
+
+class TestAdaptersOfARepository:
+    @pytest.fixture
+    def with_adapters(self, repository, tmp_path):
+        """Of the form that Triton's backend reads; `places` by name."""
+
+        def made(places=None, enable_lora=True) -> Path:
+            folder = tmp_path / "loras/law"
+            folder.mkdir(parents=True)
+            for name in (CONFIG, WEIGHTS):
+                (folder / name).write_text("{}")
+            path = repository(enable_lora=enable_lora)
+            told = {"law": str(folder), "too": "../../../loras/law"} if places is None else places
+            text = told if isinstance(told, str) else json.dumps(told)
+            (path / "llama3-70b/1/multi_lora.json").write_text(text)
+            return path
+
+        return made
+
+    def test_are_links_in_the_engine(self, with_adapters, tmp_path):
+        adapters = EngineDirectory(Path(weights_of(str(with_adapters())))).adapters or Path()
+        assert sorted(path.name for path in adapters.iterdir()) == ["law", "too"]
+        for part in (CONFIG, WEIGHTS):
+            assert (adapters / "too" / part).resolve() == tmp_path / "loras/law" / part
+
+    def test_truth_may_be_text(self, with_adapters):
+        assert EngineDirectory(Path(weights_of(str(with_adapters(enable_lora="true"))))).adapters
+
+    def test_are_not_there_unless_lora_is_enabled(self, with_adapters):
+        assert EngineDirectory(Path(weights_of(str(with_adapters(enable_lora=False))))).adapters is None
+
+    @pytest.mark.parametrize(
+        ("places", "told"),
+        [
+            ("[]", "multi_lora"),
+            ("{", "multi_lora"),
+            ({"law": 1}, "'law' is no name"),
+            ({"../law": "."}, "'../law' is no name"),
+            ({".": "."}, r"'\.' is no name"),
+            ({"law": "nowhere"}, "no adapter_config.json in .*nowhere, the folder of law"),
+        ],
+    )
+    def test_what_is_none_is_refused(self, with_adapters, places, told):
+        with pytest.raises(VllmRepositoryInvalid, match=told):
+            weights_of(str(with_adapters(places)))
+
+    def test_come_from_one_place(self, with_adapters, tmp_path, monkeypatch):
+        monkeypatch.setenv("LORA_FOLDER", str(tmp_path))
+        with pytest.raises(VllmRepositoryInvalid, match="Unset LORA_FOLDER"):
+            weights_of(str(with_adapters()))
