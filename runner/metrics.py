@@ -118,7 +118,7 @@ class _Engine(Collector):
         restarts = 0 if client is None else client.restarts
         yield CounterMetricFamily("cog_triton_engine_restarts", "Restarts of the engine process", restarts)
         statistics = Statistics() if client is None else client.statistics
-        gauges = {
+        gauges: dict[str, tuple[str, float]] = {
             "active_requests": ("Requests in the engine's steps", statistics.active_requests),
             "queued_requests": ("Requests that wait in the engine", statistics.queued_requests),
         }
@@ -126,6 +126,10 @@ class _Engine(Collector):
             gauges |= {
                 "kv_cache_blocks": ("Blocks of the KV cache", statistics.kv_cache_blocks),
                 "kv_cache_blocks_used": ("Blocks of it in use", statistics.kv_cache_blocks_used),
+                "kv_cache_usage": (
+                    "Share of it in use, from 0 to 1: one number, as routers and autoscalers want it",
+                    statistics.kv_cache_blocks_used / statistics.kv_cache_blocks,
+                ),
             }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"cog_triton_engine_{name}", text, value)

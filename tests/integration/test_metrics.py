@@ -72,6 +72,7 @@ def test_tensorrt_llm_tells_its_kv_cache_and_its_queue(tmp_path):
         assert now[f"{ENGINE}_active_requests"] == 2
         assert now[f"{ENGINE}_kv_cache_blocks"] == 500
         assert 2 <= now[f"{ENGINE}_kv_cache_blocks_used"] < 500
+        assert now[f"{ENGINE}_kv_cache_usage"] == now[f"{ENGINE}_kv_cache_blocks_used"] / 500
         for stream in streams:
             stream.close()
         wait_for(lambda: numbers()[f"{ENGINE}_active_requests"] == 0)

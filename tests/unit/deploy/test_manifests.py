@@ -1,0 +1,155 @@
+"""deploy/ against schemas and code; and whether the check would notice."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.support.images import ROOT
+from tools.manifests.__main__ import check
+from tools.manifests.kustomize import build
+from tools.manifests.schemas import UNCHECKED, definitions_in
+
+DEPLOY = ROOT / "deploy"
+RUNNER = "kubernetes/base/runner.yaml"
+COMPOSE = "compose/compose.yaml"
+PICKER = "kubernetes/overlays/gateway"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """`copy(file, old, new)`: what is wrong with a copy of deploy/ where a file says something else."""
+
+    def changed(file, old, new):
+        shutil.copytree(DEPLOY, tmp_path / "deploy")
+        path = tmp_path / "deploy" / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        return "\n".join(check(tmp_path / "deploy")[0])
+
+    return changed
+
+
+def test_everything_fits():
+    wrong, unchecked = check(DEPLOY)
+    assert wrong == []
+    assert unchecked == UNCHECKED  # docs/deploying.md names them
+
+
+def test_the_page_names_what_is_not_checked():
+    page = (ROOT / "docs/deploying.md").read_text()
+    assert [kind for kind in UNCHECKED if f"`{kind.split()[-1]}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "found"),
+    [
+        (RUNNER, "replicas: 1", "replica: 1", "Additional properties are not allowed ('replica' was unexpected)"),
+        (RUNNER, "replicas: 1", "replicas: one", "'one' is not of type 'integer'"),
+        (RUNNER, "apps/v1", "apps/v1beta1", "Kubernetes 1.34 has no apps/v1beta1 StatefulSet"),
+        (RUNNER, "name: COG_WEIGHTS", "name: COG_WEIGHT", "the runner reads no variable COG_WEIGHT"),
+        (RUNNER, 'value: "1800"', "value: soon", "E4002 SettingInvalid: The setting SETUP_TIMEOUT"),
+        (RUNNER, 'value: "1800"', 'value: "3600"', "startupProbe: gives up after 1860 s; SETUP_TIMEOUT is 3600"),
+        (RUNNER, "Seconds: 90", "Seconds: 60", "preStop, DRAIN_SECONDS and its end take 80"),
+        (RUNNER, "path: /health/live", "path: /healthz", "livenessProbe: the front has no /healthz"),
+        (RUNNER, "containerPort: 5000", "containerPort: 5001", "no containerPort is PORT, 5000"),
+        (RUNNER, 'io/port: "5000"', 'io/port: "8000"', "prometheus.io/port: 8000 is not PORT, 5000"),
+        (RUNNER, "io/path: /metrics", "io/path: /metric", "prometheus.io/path: the front has no /metric"),
+        (RUNNER, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "its root can be written to"),
+        (RUNNER, "mountPath: /tmp", "mountPath: /temp", "/tmp is in no volume"),
+        (RUNNER, "- name: home\n", "- name: house\n", "there is no volume home"),
+        (RUNNER, "value: /var/cache/cog-triton/weights", "value: /data", "/data is in no volume"),
+        ("kubernetes/base/service.yaml", "component: runner", "component: server", "selects nothing"),
+        ("kubernetes/base/service.yaml", "targetPort: http", "targetPort: web", "has no port web"),
+        (f"{PICKER}/pool.yaml", "number: 5000", "number: 8000", "has no port 8000"),
+        (f"{PICKER}/route.yaml", "value: /v1", "value: /v2", "OpenAI's API is not below /v2"),
+        ("kubernetes/overlays/autoscaling/autoscaler.yaml", "kind: StatefulSet", "kind: Deployment", "there is no D"),
+        (COMPOSE, "DRAIN_SECONDS", "DRAIN", "compose: service runner: the runner reads no variable DRAIN"),
+        (COMPOSE, "0.1:5000:5000", "0.1:5000:5001", "does not lead to PORT, 5000"),
+        (COMPOSE, "/health/ready", "/ready", "healthcheck: that is no path"),
+        (COMPOSE, "period: 80s", "period: 30s", "DRAIN_SECONDS and its end take 70"),
+        (COMPOSE, "../prometheus/", "../rules/", "there is no ../rules/"),
+        ("compose/prometheus.yaml", "runner:5000", "runner:8000", "runner:8000 is no service's port"),
+        ("compose/prometheus.yaml", "/metrics", "/stats", "the front has no /stats"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_found(copy, file, old, new, found):
+    assert found in copy(file, old, new)
+
+
+@pytest.mark.parametrize("name", ["COG_WEIGHTS", "DRAIN_SECONDS"])
+def test_a_variable_that_the_code_renames_is_found(tmp_path, name):
+    for folder in ("runner", "shared", "tools", "deploy"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = tmp_path / "runner/settings.py"
+    text = settings.read_text()
+    assert f'alias="{name}"' in text
+    settings.write_text(text.replace(f'alias="{name}"', f'alias="{name}_NOW"'))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    found = subprocess.run(
+        [sys.executable, "-m", "tools.manifests"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 1, found.stderr
+    assert f"kubernetes/base: StatefulSet/cog-triton: the runner reads no variable {name}\n" in found.stdout
+    assert f"compose: service runner: the runner reads no variable {name}\n" in found.stdout
+
+
+def test_definitions_of_custom_resources_are_used_where_they_are_at_hand(tmp_path):
+    names = {"kind": "InferencePool"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": {"type": "object", "properties": {"selector": {"type": "object"}}},
+        },
+    }
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]
+    spec = {"group": "inference.networking.k8s.io", "names": names, "versions": versions}
+    (tmp_path / "pool.yaml").write_text(yaml.safe_dump({"kind": "CustomResourceDefinition", "spec": spec}))
+    assert set(definitions_in(tmp_path)) == {"inference.networking.k8s.io/v1 InferencePool"}
+    wrong, unchecked = check(DEPLOY, tmp_path)
+    assert unchecked == UNCHECKED - {"inference.networking.k8s.io/v1 InferencePool"}
+    assert len(wrong) == 1
+    assert "'endpointPickerRef', 'targetPorts' were unexpected" in wrong[0]
+
+
+def test_overlays_are_put_together_as_kustomize_does(tmp_path):
+    (tmp_path / "kustomization.yaml").write_text("resources: [base.yaml]\npatches: [{path: patch.yaml}]\n")
+    (tmp_path / "base.yaml").write_text("""\
+kind: Pod
+metadata: {name: one, labels: {a: b, c: d}}
+spec:
+  containers:
+    - {name: x, image: old, env: [{name: A, value: "1"}, {name: B, value: "2"}], args: [a, b]}
+    - {name: y, image: other}
+""")
+    (tmp_path / "patch.yaml").write_text("""\
+kind: Pod
+metadata: {name: one, labels: {a: null}}
+spec:
+  containers:
+    - {name: x, image: new, env: [{name: B, value: "3"}, {name: C, value: "4"}], args: [c]}
+""")
+    # What kubectl 1.32 (kustomize 5.5.0) answers.
+    env = [{"name": name, "value": value} for name, value in (("B", "3"), ("C", "4"), ("A", "1"))]
+    containers = [{"name": "x", "image": "new", "env": env, "args": ["c"]}, {"name": "y", "image": "other"}]
+    assert [one.content for one in build(tmp_path)] == [
+        {"kind": "Pod", "metadata": {"name": "one", "labels": {"c": "d"}}, "spec": {"containers": containers}}
+    ]
+    (tmp_path / "patch.yaml").write_text("kind: Pod\nmetadata: {name: two}\n")
+    with pytest.raises(ValueError, match="there is no Pod/two"):
+        build(tmp_path)
+    (tmp_path / "kustomization.yaml").write_text("resources: [base.yaml]\nnamePrefix: a-\n")
+    with pytest.raises(ValueError, match="not known here: namePrefix"):
+        build(tmp_path)

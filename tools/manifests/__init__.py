@@ -1,0 +1,1 @@
+"""Holds deploy/ against what it names: the schemas of its resources, and our own code."""

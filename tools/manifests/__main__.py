@@ -1,0 +1,49 @@
+"""Check deploy/: `python -m tools.manifests [--crds FOLDER]`; exit status 1 when something does not fit.
+
+FOLDER has CustomResourceDefinitions as YAML files, of those kinds that no package has a schema of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tools.manifests import compose
+from tools.manifests.code import pods, references
+from tools.manifests.kustomize import build
+from tools.manifests.schemas import UNCHECKED, definitions_in, findings, kind_of
+
+DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
+
+
+def check(deploy: Path, crds: Path | None = None) -> tuple[list[str], set[str]]:
+    """What is wrong below `deploy`, with the folder of each; and the kinds whose schema was not at hand."""
+    definitions = {} if crds is None else definitions_in(crds)
+    wrong = [f"compose: {text}" for text in compose.findings(deploy / "compose")]
+    unchecked: set[str] = set()
+    for kustomization in sorted((deploy / "kubernetes").rglob("kustomization.yaml")):
+        place = kustomization.parent.relative_to(deploy)
+        resources = build(kustomization.parent)
+        for resource in resources:
+            wrong += [f"{place}: {text}" for text in findings(resource, definitions)]
+            wrong += [f"{place}: {resource}: {text}" for pod in pods(resource) for text in pod.findings()]
+        wrong += [f"{place}: {text}" for text in references(resources)]
+        unchecked |= ({kind_of(resource) for resource in resources} & UNCHECKED) - set(definitions)
+    return wrong, unchecked
+
+
+def main() -> None:
+    """Say what was found."""
+    parser = argparse.ArgumentParser(prog="python -m tools.manifests", description=__doc__)
+    parser.add_argument("--crds", type=Path, metavar="FOLDER")
+    wrong, unchecked = check(DEPLOY, parser.parse_args().crds)
+    for text in wrong:
+        sys.stdout.write(f"{text}\n")
+    for kind in sorted(unchecked):
+        sys.stdout.write(f"not checked against a schema: {kind}\n")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The Compose files, and the Prometheus beside them, against our code."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tools.manifests.code import (
+    DEFAULT_PORT,
+    SECONDS_TO_END,
+    is_ours,
+    is_route,
+    number,
+    settings_findings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::[-?]([^}]*))?\}")
+
+
+def findings(folder: Path) -> Iterator[str]:
+    """What compose.yaml and prometheus.yaml in `folder` say that is not so."""
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        if is_ours(_VARIABLE.sub(r"\2", service["image"])):
+            for text in _runner(service):
+                yield f"service {name}: {text}"
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith(".") and not (folder / source).exists():
+                yield f"service {name}: there is no {source}"
+    scraped = yaml.safe_load((folder / "prometheus.yaml").read_text())["scrape_configs"]
+    for job in scraped:
+        if not is_route(job["metrics_path"]):
+            yield f"prometheus.yaml: the front has no {job['metrics_path']}"
+        for target in [one for static in job["static_configs"] for one in static["targets"]]:
+            host, _, port = target.partition(":")
+            if host not in services or port != services[host]["environment"].get("PORT", DEFAULT_PORT):
+                yield f"prometheus.yaml: {target} is no service's port"
+
+
+def _runner(service: dict[str, Any]) -> Iterator[str]:
+    environment = {name: _VARIABLE.sub(r"\2", value) for name, value in service["environment"].items()}
+    yield from settings_findings(environment)
+    port = environment.get("PORT", DEFAULT_PORT)
+    for mapping in service["ports"]:
+        if mapping.rpartition(":")[2] != port:
+            yield f"ports: {mapping} does not lead to PORT, {port}"
+    needed = number(environment, "DRAIN_SECONDS") + SECONDS_TO_END
+    grace = float(service["stop_grace_period"].removesuffix("s"))
+    if grace < needed:
+        yield f"stop_grace_period: {grace:g} s; DRAIN_SECONDS and its end take {needed:g}"
+    asked = re.search(r"http://localhost:(\d+)(/[\w/]+)", " ".join(service["healthcheck"]["test"]))
+    if asked is None or asked[1] != port or not is_route(asked[2]):
+        yield "healthcheck: that is no path of the front's"
+    mounts = [volume.split(":")[1] for volume in service["volumes"]]
+    if not any(environment["WEIGHTS_CACHE"].startswith(f"{mount}/") for mount in mounts):
+        yield f"{environment['WEIGHTS_CACHE']} is in no volume"
