@@ -5,7 +5,7 @@ PORT ?= 5000
 TEST_PROCESSES ?= 3
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune lint fix docs vllm-arguments lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -33,6 +33,12 @@ test-docs: setup-dev ## Type every command of the README and the docs (see tests
 test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm --timeout 600
+
+test-bridge: setup-dev ## The bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
+	$(run) pytest tests/bridge
+
+bridge-coverage: setup-dev ## A table of the lines and branches of the bridge that its tests run (needs gcc)
+	@$(run) tests.bridge.coverage
 
 acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md

@@ -1,0 +1,136 @@
+#include "client.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "constants.h"
+#include "triton_stand_in.h"
+
+bool client_open(struct client *client, const char *path, bool honest) {
+  *client = (struct client){.socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), .honest = honest};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strcpy(address.sun_path, path);
+  if (connect(client->socket, (struct sockaddr *)&address, sizeof address) == 0) return true;
+  client_close(client);
+  return false;
+}
+
+void client_close(struct client *client) {
+  if (client->socket >= 0) close(client->socket);
+  client->socket = -1;
+  buffer_free(&client->in);
+}
+
+// The size of an output's data, with its extras, of which `left` bytes are there.
+static size_t size_of_data(const uint8_t *data, size_t left, int finish, int extras, uint32_t count) {
+  size_t size = (size_t)count * (finish >= TEXT_FINISH ? 1 : 4);
+  if (extras & CACHED_TOKENS) size += 4;
+  if (extras & LOG_PROBS) {
+    if (size >= left) wrong("a feed's output is cut off");
+    size += 1 + count * (4u + data[size] * 8u);
+  }
+  if (size > left) wrong("a feed's output is cut off");
+  return size;
+}
+
+static void take_output(struct client *client, uint64_t number, int finish, const uint8_t *data, uint32_t count) {
+  if (number >= MOST_NUMBERS) wrong("a feed has an output for a request that it never had");
+  if (client->ends[number] > 0) wrong("a feed has an output after the end of its request");
+  if (finish == ERROR_FINISH || finish % TEXT_FINISH != NOT_FINISHED) client->ends[number]++;
+  if (!client->honest || finish == ERROR_FINISH) return;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t token = client->tokens[number]++, came;
+    if (finish >= TEXT_FINISH) {
+      token = 'a' + token % 26;
+      came = data[i];
+    } else {
+      memcpy(&came, data + 4 * (size_t)i, sizeof came);
+    }
+    if (came != token) wrong("a feed has %u where %u belongs", came, token);
+  }
+}
+
+static void take_step(struct client *client, const uint8_t *at, const uint8_t *end) {
+  uint32_t outputs;
+  if (end - at < 4) wrong("a step of a feed is cut off");
+  memcpy(&outputs, at, 4);
+  for (at += 4; outputs > 0; outputs--) {
+    uint64_t number;
+    uint32_t count;
+    if (end - at < 14) wrong("a step of a feed is cut off");
+    memcpy(&number, at, 8);
+    memcpy(&count, at + 10, 4);
+    int finish = at[8], extras = at[9];
+    at += 14;
+    size_t size = size_of_data(at, (size_t)(end - at), finish, extras, count);
+    take_output(client, number, finish, at, count);
+    at += size;
+  }
+  if (at != end) wrong("a step of a feed has more than its outputs");
+}
+
+static void take_frame(struct client *client, int type, const uint8_t *body, size_t size) {
+  uint32_t version;
+  switch (type) {
+    case FEED_OPENED:
+      if (size != 12) wrong("a feed is opened by a frame of %zu bytes", size);
+      memcpy(&version, body, 4);
+      memcpy(&client->feed, body + 4, 8);
+      if (version != PROTOCOL_VERSION || client->feed == 0) wrong("a feed has no number");
+      break;
+    case FEED_ENGINE:
+      if (size < 5 || body[0] > STATE_GIVEN_UP) wrong("a feed is told of no engine");
+      break;
+    case FEED_STATISTICS:
+      if (size != 4 * (1 + STATISTICS_COUNT)) wrong("a feed has statistics of %zu bytes", size);
+      break;
+    case FEED_STEP:
+      take_step(client, body, body + size);
+      break;
+    default:
+      wrong("a feed has a frame of type %d", type);
+  }
+}
+
+bool client_read(struct client *client, size_t most) {
+  if (client->socket < 0) return false;
+  ssize_t size = recv(client->socket, buffer_reserve(&client->in, most), most, 0);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (size <= 0) return false;
+  client->in.length += (size_t)size;
+  uint32_t length;
+  while (client->in.length >= 4) {
+    memcpy(&length, client->in.data, 4);
+    if (length < 1) wrong("a feed has a frame without a type");
+    if (client->in.length < 4 + (size_t)length) break;
+    take_frame(client, client->in.data[4], client->in.data + 5, length - 1);
+    buffer_drop_front(&client->in, 4 + (size_t)length);
+  }
+  return true;
+}
+
+static void send_all(struct client *client, const struct buffer *bytes) {
+  if (client->socket >= 0) (void)!send(client->socket, bytes->data, bytes->length, MSG_NOSIGNAL);
+}
+
+void client_cancel(struct client *client, uint64_t number) {
+  struct buffer frame = {0};
+  buffer_append_u32(&frame, 9);
+  buffer_append_u8(&frame, FEED_CANCEL);
+  buffer_append_u64(&frame, number);
+  send_all(client, &frame);
+  buffer_free(&frame);
+}
+
+void client_send_garbage(struct client *client, struct chance *chance) {
+  struct buffer bytes = {0};
+  uint32_t length = chance_one_in(chance, 10) ? 40000 : 1 + chance_below(chance, 30);
+  for (uint32_t i = 0; i < length; i++) buffer_append_u8(&bytes, (uint8_t)chance_next(chance));
+  static const uint8_t head[] = {9, 0, 0, 0, FEED_CANCEL};
+  for (uint32_t i = chance_below(chance, sizeof head + 1); i > 0 && i <= length; i--) bytes.data[i - 1] = head[i - 1];
+  send_all(client, &bytes);
+  buffer_free(&bytes);
+}
