@@ -60,10 +60,10 @@ def test_what_cog_refuses_gets_a_code_from_our_client(start, answered):
         answered(str(refused.value), PredictionFailed(reason=reason))
 
 
-def test_one_that_dies_at_import_ends_the_runner(start, tmp_path, saw):
+def test_one_that_dies_at_import_ends_the_runner(start, tmp_path):
     with start("import os; os._exit(3)") as (server, _):
         assert server.process.wait(60) == 1
-    assert "E4005 WorkerDied" in saw((tmp_path / "log").read_text())
+    assert "E4005 WorkerDied" in (tmp_path / "log").read_text()
 
 
 def test_one_that_hangs_at_import_does_not_outlive_the_runner(start):

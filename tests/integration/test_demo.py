@@ -54,10 +54,10 @@ def test_the_demo_takes_a_model_of_a_hub(hub, tmp_path):
     assert PROMPT["prompt"] + PROMPT["text"] in done.stdout
 
 
-def test_a_model_that_is_not_there_is_a_coded_error(hub, tmp_path, saw):
+def test_a_model_that_is_not_there_is_a_coded_error(hub, tmp_path):
     done = run_demo("--model", "someone/nothing", HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path))
     assert done.returncode == 1
-    assert "E3100 ModelNotFound" in saw(done.stderr)
+    assert "E3100 ModelNotFound" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -68,7 +68,7 @@ def test_the_demo_takes_a_folder_by_its_path_from_here(hub):
     assert hub.requests == []
 
 
-def test_a_folder_that_is_not_there_is_a_coded_error(saw):
+def test_a_folder_that_is_not_there_is_a_coded_error():
     done = run_demo("--model", "./nothing")
     assert done.returncode == 1
-    assert "E3107 ModelFolderUnusable" in saw(done.stderr)
+    assert "E3107 ModelFolderUnusable" in done.stderr

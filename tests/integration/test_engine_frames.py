@@ -84,11 +84,11 @@ def head(finish: int, extras: int, count: int) -> bytes:
         encode_step([TextOutput(FIRST_ID, "text for a request for tokens")]),
     ],
 )
-def test_an_engine_that_sends_what_cannot_be_read_is_ended_and_its_requests_fail(serve, saw, frames):
+def test_an_engine_that_sends_what_cannot_be_read_is_ended_and_its_requests_fail(serve, frames):
     with serve(frames) as server, feed(server) as it:
         call = submit(server, it.number, {1: Request(0, [1], 5)})
         it.wait_ends([1])
-        assert saw(str(it.ends[1][0].error)).startswith("E2400 EngineProcessDied: ")
+        assert str(it.ends[1][0].error).startswith("E2400 EngineProcessDied: ")
         assert [response.error_message for response in call] == [""]
         server.wait_engine(EngineState.GIVEN_UP)
 

@@ -64,12 +64,12 @@ def test_with_stages_the_first_rank_leads_from_the_last_one(tmp_path):
     assert [(engine / f"engine/plan{rank}").read_text() for rank in range(4)] == ["2", "3", "0", "1"]
 
 
-def test_when_one_rank_dies_all_are_started_again(server, saw):
+def test_when_one_rank_dies_all_are_started_again(server):
     before = ranks(server)
     call = server.open(Request(1, [20], 1_000_000))
     next(call)
     os.kill(before[-1], signal.SIGKILL)
-    assert saw([answer.error_message for answer in call][-1]).startswith("E2400 EngineProcessDied: ")
+    assert [answer.error_message for answer in call][-1].startswith("E2400 EngineProcessDied: ")
     server.wait_for(lambda: server.engine.status.restarts == 1)
     server.wait_engine(EngineState.READY)
     assert server.run(Request(2, [20], 10)).tokens == stand_in_tokens([20], 10)
@@ -112,17 +112,17 @@ def failed_to_load(tmp_path, **script: object) -> str:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_one_rank_cannot_load_is_told(tmp_path, saw, rank):
+def test_what_one_rank_cannot_load_is_told(tmp_path, rank):
     text = (
         "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0"
     )
-    assert "E2503 EngineOfAnotherGpu: " in saw(failed_to_load(tmp_path, load_log=text, failing_rank=rank))
+    assert "E2503 EngineOfAnotherGpu: " in failed_to_load(tmp_path, load_log=text, failing_rank=rank)
 
 
-def test_without_mpirun_it_says_so(tmp_path, saw, monkeypatch):
+def test_without_mpirun_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "E2506 TensorRTLLMNotLoaded: TensorRT-LLM cannot be loaded: there is no mpirun" in saw(
-        failed_to_load(tmp_path)
+    assert "E2506 TensorRTLLMNotLoaded: TensorRT-LLM cannot be loaded: there is no mpirun" in failed_to_load(
+        tmp_path
     )
 
 

@@ -42,7 +42,7 @@ def with_member(archive: Path, name: str) -> bytes:
 
 
 @pytest.fixture
-def start(tmp_path, saw):
+def start(tmp_path):
     """`start(setting=value, ...)`: the text with which the set-up of a runner fails."""
 
     def run(**environment: str) -> str:
@@ -58,7 +58,7 @@ def start(tmp_path, saw):
         assert wait_gone(mark) == {}
         assert not list(cache.glob("*"))
         # A front that cannot even begin says so in the log alone.
-        return saw(str(failed.value) + (tmp_path / "log").read_text())
+        return str(failed.value) + (tmp_path / "log").read_text()
 
     return run
 
@@ -125,13 +125,13 @@ def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("config.yaml", "E3003 ConfigDuplicateKey"),
     ],
 )
-def test_serve_of_a_file_that_is_no_engine_ends_with_the_reason(tmp_path, saw, name, error):
+def test_serve_of_a_file_that_is_no_engine_ends_with_the_reason(tmp_path, name, error):
     for text in ("notes.txt", "config.yaml"):
         (tmp_path / text).write_text("engine: mock\n" * 100)
     done = serve(str(tmp_path / name), "--port", str(free_port()))
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if error in line]
-    assert saw(line).startswith(error)
+    assert line.startswith(error)
     assert "Traceback" not in done.stderr
 
 

@@ -149,7 +149,7 @@ def test_a_triton_that_dies_comes_back_where_it_was(ready):
     assert ready.get() == before  # the front was not disturbed
 
 
-def test_an_http_server_that_dies_too_often_ends_the_runner(ready, saw):
+def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
     deaths = 0
     while ready.process.poll() is None:
         pids = [pid for pid, command in marked(ready.mark).items() if FRONT in command]
@@ -157,7 +157,7 @@ def test_an_http_server_that_dies_too_often_ends_the_runner(ready, saw):
             os.kill(pids[0], signal.SIGKILL)
             deaths += 1
     assert (ready.process.returncode, deaths) == (1, 6)
-    assert "E4008 ServerDiedTooOften" in saw(ready.log.read_text())
+    assert "E4008 ServerDiedTooOften" in ready.log.read_text()
 
 
 def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):
@@ -197,17 +197,17 @@ def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):
         assert runner.process.wait(5) == 0
 
 
-def test_a_set_up_that_fails_is_told_by_the_front(start, saw):
+def test_a_set_up_that_fails_is_told_by_the_front(start):
     with start(COG_WEIGHTS="/nowhere/engine.tar") as runner:
-        assert "E4201 WeightsNotFound" in saw(runner.wait("SETUP_FAILED")["error"])
+        assert "E4201 WeightsNotFound" in runner.wait("SETUP_FAILED")["error"]
         runner.kill(FRONT)
         assert "E4201 WeightsNotFound" in wait_for(lambda: runner.get().get("error"))
 
 
-def test_a_set_up_that_fails_ends_a_runner_that_is_to_end_then(start, saw):
+def test_a_set_up_that_fails_ends_a_runner_that_is_to_end_then(start):
     with start("--end-on-failure", COG_WEIGHTS="/nowhere/engine.tar") as runner:
         assert runner.process.wait(20) == 1
-        assert "E4201 WeightsNotFound" in saw(runner.log.read_text())
+        assert "E4201 WeightsNotFound" in runner.log.read_text()
 
 
 def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
@@ -216,10 +216,10 @@ def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
     wait_for(lambda: not any(TRITON in command for command in marked(ready.mark).values()))
 
 
-def test_a_set_up_that_takes_too_long_ends_the_runner(start, saw, silence):
+def test_a_set_up_that_takes_too_long_ends_the_runner(start, silence):
     with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as runner:
         assert runner.process.wait(20) == 1
-        assert "E4006 SetupTimedOut: The set-up did not end within 2 s." in saw(runner.log.read_text())
+        assert "E4006 SetupTimedOut: The set-up did not end within 2 s." in runner.log.read_text()
 
 
 def test_triton_and_the_engine_get_no_secrets(start, tmp_path):

@@ -1,11 +1,11 @@
-"""Codes, docs and raises agree: each active code is raised in the source, no other one is, docs are fresh."""
+"""Codes, docs, raises and tests agree: each active code is raised in the source and named by a test, no other one is
+raised, docs are fresh.
+"""
 
 import ast
 import re
 
-import pytest
-
-from shared.errors import REGISTRY, CogTritonError, FixedBy, State, from_text
+from shared.errors import REGISTRY, CogTritonError, State
 from shared.layout import PROJECT_ROOT
 from tools.docs import errors as docs
 
@@ -57,12 +57,44 @@ def raised() -> set[str]:
     return raised_in_python() | raised_in_the_bridge()
 
 
+def named_in(tree: ast.AST) -> set[str]:
+    """Names that a test module uses, and those of the codes that stand in its texts."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name() | ast.Attribute():
+                found.add(named(node))
+            case ast.Constant(value=str(text)):
+                found.update(of_codes(text))
+    return found & KINDS.keys()
+
+
+def of_codes(text: str) -> set[str]:
+    return {REGISTRY[code].name() for code in re.findall(r"\bE\d{4}\b", text) if code in REGISTRY}
+
+
+def named_by_tests() -> set[str]:
+    """Without what only supports tests, or measures. Configs say in comments what is expected of them."""
+    folders = [PROJECT_ROOT / "tests" / name for name in ("unit", "integration", "day_one")]
+    modules = [path for folder in folders for path in folder.rglob("test_*.py")]
+    configs = [path for folder in folders for path in folder.rglob("*.yaml")]
+    return set().union(
+        *(named_in(ast.parse(path.read_text(), path)) for path in modules),
+        *(of_codes(path.read_text()) for path in configs),
+    )
+
+
 def test_every_active_code_is_raised():
     assert ACTIVE - raised() == set()
 
 
 def test_no_other_code_is_raised():
     assert raised() & KINDS.keys() - ACTIVE == set()
+
+
+def test_every_active_code_is_named_by_a_test():
+    """Those that a request can meet must be met over HTTP besides: tests/conftest.py."""
+    assert ACTIVE - named_by_tests() == set()
 
 
 def test_codes_in_the_bridge_are_active_ones():
@@ -87,40 +119,11 @@ table = {401: RevisionNotFound}
     assert raised_in(ast.parse(source)) == {"EngineNotReady", "ModelGated", "RevisionNotFound"}
 
 
-class TestRecorder:
-    @pytest.fixture
-    def probe(self, met):
-        class Probe(CogTritonError):
-            code = "E1999"
-            fixed_by = FixedBy.US
-            message = "It {what}."
-            remedy = "None."
-
-        yield Probe
-        met.discard("E1999")
-        del REGISTRY["E1999"]
-
-    @staticmethod
-    def run_as_product(source: str, **names: object) -> None:
-        exec(compile(source, PROJECT_ROOT / "runner/lifecycle/engine_probe.py", "exec"), names)
-
-    def test_an_error_made_by_a_test_is_not_met(self, probe, met):
-        probe(what="fails")
-        assert "E1999" not in met
-
-    def test_an_error_made_by_product_code_is_met(self, probe, met):
-        self.run_as_product("Probe(what='fails')", Probe=probe)
-        assert "E1999" in met
-
-    def test_an_error_read_by_a_test_is_not_met(self, probe, met):
-        assert from_text(str(probe(what="fails"))) is not None
-        assert "E1999" not in met
-
-    def test_an_error_read_by_product_code_is_met(self, probe, met):
-        self.run_as_product("from_text('E1999 Probe: x')", from_text=from_text)
-        assert "E1999" in met
-
-    def test_an_error_seen_in_a_text_is_met(self, probe, met, saw):
-        text = "log: E1999 Probe: It fails. None.\nE1998 Other: x"
-        assert saw(text) == text
-        assert "E1999" in met
+def test_a_name_that_is_only_imported_names_nothing():
+    source = """
+from shared.errors import EngineNotReady, ModelNotFound
+with pytest.raises(ModelNotFound):
+    assert errors.ModelGated
+assert text.startswith("E2402 ")
+"""
+    assert named_in(ast.parse(source)) == {"EngineGaveUp", "ModelGated", "ModelNotFound"}
