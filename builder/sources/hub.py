@@ -226,7 +226,7 @@ def _byte_counter(show: Callable[[int, int], None]) -> type[tqdm]:
             # Beside the bytes written, the library counts files, and the bytes of the wire.
             self._shown = str(kwargs.get("desc")).startswith("Reconstructing")
             self._done = 0
-            super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
+            super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call] # tqdm has no types
 
         def update(self, n: float | None = 1) -> None:
             self._done += int(n or 0)

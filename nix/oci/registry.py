@@ -89,6 +89,7 @@ class Registry:
         """One request, again with credentials when they are asked for. `missing`: 404 is an answer."""
         url = urllib.parse.urljoin(self._base, path)
         for last in (False, True):
+            # The scheme is that of the registry's own address, which whoever pushes has named.
             request = urllib.request.Request(url, content, {"Accept": accept}, method=method)  # noqa: S310
             if kind:
                 request.add_header("Content-Type", kind)
@@ -109,7 +110,7 @@ class Registry:
 
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
                 return Answer(answer.status, answer.headers, answer.read(_MOST_BYTES))
         except HTTPError as error:
             with error:
@@ -128,6 +129,7 @@ class Registry:
             raise Problem(f"{self.host} asks for credentials in a way that is not known here: {scheme}")
         scope = asked.get("scope") or f"repository:{self.repository}:pull,push"
         query = urllib.parse.urlencode({"service": asked.get("service", self.host), "scope": scope})
+        # An address of the registry's choice, as the protocol has it; it gets what the registry may know.
         request = urllib.request.Request(f"{asked['realm']}?{query}")  # noqa: S310
         if basic:
             request.add_unredirected_header("Authorization", f"Basic {basic}")

@@ -113,6 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
+            # uvicorn has no other place at which an answer can be changed for old clients.
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
         self._await_part("body", self.bounds.body_seconds)
 

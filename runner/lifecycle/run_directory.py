@@ -52,7 +52,7 @@ def run_directory() -> Iterator[Path]:
 
 
 def _temporary() -> str:
-    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - only named in a message
 
 
 def _made(parent: str) -> tuple[Path, int]:

@@ -101,7 +101,7 @@ class _Loader(yaml.SafeLoader):
     yaml_constructors = {  # noqa: RUF012  PyYAML's own way to set a loader up
         tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag in {*_JSON_TAGS, None}
     }
-    yaml_implicit_resolvers = {  # noqa: RUF012  likewise
+    yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML has it
         first: [(tag, pattern) for tag, pattern in resolvers if tag in {*_JSON_TAGS, _MERGE}]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

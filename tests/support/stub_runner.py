@@ -23,7 +23,7 @@ class Stub(Front):
 
 
 async def main() -> None:
-    restarts._PAUSES = (0.1,) * 5  # type: ignore[assignment] # shorter
+    restarts._PAUSES = (0.1,) * 5  # type: ignore[assignment] # shorter than users have them
     liveness._DEADLINE_SECONDS = 1
     with run_directory() as directory:
         server = Stub("127.0.0.1", int(sys.argv[1]))

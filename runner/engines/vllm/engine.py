@@ -221,6 +221,7 @@ class VLLMEngine:
         client, number, answer = self._client, next(_CALLS), Future[Any]()
         client.utility_results[number] = answer
         with self._lock:  # and not while it waits, as `call_utility` would
+            # What the public `call_utility` does before it waits.
             client._send_input(EngineCoreRequestType.UTILITY, (0, number, method, (argument,)))  # noqa: SLF001
         return answer.result(_CALL_SECONDS)
 

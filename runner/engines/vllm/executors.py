@@ -33,7 +33,7 @@ class MortalUniProcExecutor(UniProcExecutor):  # type: ignore[misc] # vLLM is in
         super()._init_executor()
 
 
-class MortalMultiprocExecutor(MultiprocExecutor):  # type: ignore[misc]
+class MortalMultiprocExecutor(MultiprocExecutor):  # type: ignore[misc] # as above
     """One worker process for each GPU of this host."""
 
     def _init_executor(self) -> None:

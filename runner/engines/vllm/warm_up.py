@@ -34,7 +34,7 @@ def warm_up_requests(limits: Limits) -> Iterator[Request]:
     """One request for each way, with ids that no other request has."""
     tokens = min(_TOKENS, limits.sequence - 1)
     for number, (sampling, parts) in enumerate(_WAYS):
-        request = Request(-1 - number, [0], tokens, **parts)  # type: ignore[arg-type]
+        request = Request(-1 - number, [0], tokens, **parts)  # type: ignore[arg-type] # each has its own types
         least = min(sampling.min_tokens or 0, tokens) or None
         yield replace(request, sampling=replace(sampling, min_tokens=least))
 

@@ -24,7 +24,7 @@ class _Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if data and self.sent == 0 and self not in self.running:
-            self.transport.write(_HEAD)  # type: ignore[attr-defined]
+            self.transport.write(_HEAD)  # type: ignore[attr-defined] # of a connection, so it writes
             self.running.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -42,7 +42,7 @@ async def _serve(port: int, tokens: int, rate: float) -> None:
         for stream in list(_Stream.running):
             text = f" {stream.sent}" if stream.sent else "0"
             stream.sent += 1
-            stream.transport.write(b'data: {"chunk":"%s"}\n\n' % text.encode())  # type: ignore[attr-defined]
+            stream.transport.write(b'data: {"chunk":"%s"}\n\n' % text.encode())  # type: ignore[attr-defined] # as above
             if stream.sent == tokens:
                 stream.transport.close()
 

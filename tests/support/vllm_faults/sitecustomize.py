@@ -47,7 +47,7 @@ class _Changed:
             execute(module)
             self.change(module)
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign] # faults come in by this way
         return spec
 
 
