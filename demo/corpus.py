@@ -39,6 +39,8 @@ class Document(NamedTuple):
 
 
 class Animal(NamedTuple):
+    """Whom the stories and questions are about; each field is a word or words of a sentence."""
+
     name: str
     colour: str
     legs: str

@@ -46,6 +46,8 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Image:
+    """An image whose layers lie in the Nix store, and how it leaves it."""
+
     name: str
     layers: list[dict[str, Any]]
     config: Blob

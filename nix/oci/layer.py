@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 class Made(NamedTuple):
+    """What is known of a layer once it is written; sizes in bytes, digests as `sha256:...`."""
+
     digest: str
     size: int
     diff_id: str

@@ -33,6 +33,8 @@ _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """What a registry answers to one request."""
+
     status: int
     headers: Message
     content: bytes

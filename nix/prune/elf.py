@@ -49,6 +49,8 @@ _EM_X86_64 = 62
 
 @dataclass(frozen=True)
 class Segment:
+    """A program header of a 64-bit ELF file: offsets and sizes in bytes."""
+
     type: int
     flags: int
     offset: int
@@ -82,6 +84,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Section:
+    """A section header of a 64-bit ELF file: offsets and sizes in bytes."""
+
     name: str
     name_offset: int
     type: int

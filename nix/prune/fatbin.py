@@ -80,6 +80,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Container:
+    """A fatbin: the same device code for several targets, in bytes `start` to `end` of the file."""
+
     start: int
     end: int
     entries: tuple[Entry, ...]

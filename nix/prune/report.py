@@ -8,6 +8,8 @@ from typing import Any
 
 
 class Outcome(enum.StrEnum):
+    """What became of a library. One that is refused stays as it was."""
+
     PRUNED = "pruned"
     UNCHANGED = "unchanged"
     REFUSED = "refused"

@@ -56,6 +56,7 @@ def build(zig_path: Path, output: Path) -> None:
 
 
 def main() -> None:
+    """Run what the module's docstring shows."""
     parser = argparse.ArgumentParser(prog="runner.bridge.build", description="Compile the engine bridge.")
     parser.add_argument("--zig-path", type=Path, required=True, help="the folder that holds `ziglang`")
     parser.add_argument("--output", type=Path, required=True, help="the library to write")
