@@ -133,7 +133,7 @@ def tensor_values(tensor: Tensor, spec: TensorSpec, *, batched: bool = False) ->
         raise MalformedRequest(reason=f"{tensor.name} is {tensor.datatype}, not {spec.datatype}")
     batch, *dims = (tensor.shape or (0,)) if batched else (1, *tensor.shape)
     fits = len(dims) == len(spec.dims) and all(
-        want in (-1, got) for want, got in zip(spec.dims, dims, strict=True)
+        got >= 0 and want in (-1, got) for want, got in zip(spec.dims, dims, strict=True)
     )
     if batch != 1 or not fits:
         wanted = [1, *spec.dims] if batched else [*spec.dims]
@@ -142,10 +142,11 @@ def tensor_values(tensor: Tensor, spec: TensorSpec, *, batched: bool = False) ->
     count = math.prod(dims)
     if spec.datatype == "BYTES":
         return _texts(tensor, count)
-    layout = struct.Struct(f"<{count}{_FORMATS[spec.datatype]}")
-    if layout.size != len(tensor.data):
-        raise MalformedRequest(reason=f"{tensor.name} has {len(tensor.data)} bytes, not {layout.size}")
-    return layout.unpack(tensor.data)
+    element = _FORMATS[spec.datatype]
+    size = count * struct.calcsize(f"<{element}")
+    if size != len(tensor.data):
+        raise MalformedRequest(reason=f"{tensor.name} has {len(tensor.data)} bytes, not {size}")
+    return struct.unpack(f"<{count}{element}", tensor.data)
 
 
 def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:

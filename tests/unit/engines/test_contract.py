@@ -7,7 +7,7 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runner.protocol.engine import STRUCTURES, Request, SamplingParameters, StructuredOutput
@@ -85,6 +85,8 @@ def test_a_request_comes_back_as_it_went(request):
         )
     )
 )
+@example([Tensor("input_ids", "INT32", (1, -1), b"")])
+@example([Tensor("input_ids", "INT32", (1, 1 << 62), b"")])
 def test_any_tensors_are_a_request_or_a_coded_error(tensors):
     try:
         decode_request(frame(PLAIN, *tensors))
