@@ -98,6 +98,10 @@ static void step(struct state *state, enum behaviour behaviour) {
     if (chance_one_in(chance, 2)) kill(getpid(), SIGKILL);
     exit(3);
   }
+  if (behaviour == LEAVES_A_CHILD && chance_one_in(chance, 20)) {
+    if (fork() == 0) pause();
+    exit(0);
+  }
   if (behaviour == LETS_GO && chance_one_in(chance, 20)) {
     close(SOCKET);
     pause();

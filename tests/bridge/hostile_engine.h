@@ -10,6 +10,7 @@ enum behaviour {
   NEVER_READY,
   TAKES_NOTHING,
   LETS_GO,  // closes its socket, and goes on
+  LEAVES_A_CHILD,  // ends, and the child keeps the socket open
   BEHAVIOURS,
 };
 

@@ -128,9 +128,9 @@ static void run(uint64_t seed, const char *path) {
   open_clients(round, path);
   play(round, seed % 3 == 1 ? 40 : 0);
   delivery_fail_all(&round->delivery, "E2400 EngineProcessDied: by chance");
+  if (chance_one_in(&round->chance, 2)) delivery_send_feeds(&round->delivery);
   for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
-    delivery_send_feeds(&round->delivery);
-    if (chance_one_in(&round->chance, 2)) client_close(&round->clients[i]);
+    if (chance_one_in(&round->chance, 3)) client_close(&round->clients[i]);
   }
   feeds_close_all(&round->delivery.feeds);
   for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
