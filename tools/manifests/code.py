@@ -125,7 +125,7 @@ class Pod:
         if not container.get("securityContext", {}).get("readOnlyRootFilesystem"):
             yield "its root can be written to"
         mounts = [one["mountPath"] for one in container.get("volumeMounts", ())]
-        needed = ["/tmp", *([literal["WEIGHTS_CACHE"]] if "WEIGHTS_CACHE" in literal else [])]  # noqa: S108
+        needed = ["/tmp", *([literal["WEIGHTS_CACHE"]] if "WEIGHTS_CACHE" in literal else [])]  # noqa: S108 - of the container
         for path in needed:
             if not any(f"{path}/".startswith(f"{mount}/") for mount in mounts):
                 yield f"{path} is in no volume"
