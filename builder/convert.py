@@ -39,7 +39,9 @@ class Convert:
     name: ClassVar[str] = "convert"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises E3200 to E3202, and E4000 when the environment of the engine is missing."""
+        """Raises UnsupportedArchitecture, CheckpointInvalid and ConversionFailed, and PartNotInstalled when
+        the environment of the engine is missing.
+        """
         assert build.model is not None
         python = Layout.current().engine_python(self.engine)
         version: list[str] = []
@@ -73,7 +75,8 @@ _VERSION_PROGRAM = "import importlib.metadata, sys; print(importlib.metadata.ver
 def run_child(step: str, command: Sequence[str], *, cwd: Path, on_line: Callable[[str], None]) -> None:
     """Run `command` to its end and hand each line of its stdout to `on_line`; stderr goes to the log.
 
-    Raises the coded error that the child wrote to stderr, E3203, or E3202 naming `step`.
+    Raises the coded error that the child wrote to stderr, HostMemoryExhausted, or ConversionFailed naming
+    `step`.
     """
     complaints: deque[str] = deque(maxlen=_KEPT_LINES)
 

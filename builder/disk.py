@@ -19,7 +19,8 @@ _FULL = 1 << 20  # bytes that are left when nothing of use can be written any mo
 
 @contextmanager
 def watched_disk(step: str, directory: Path) -> Iterator[None]:
-    """Raise E3105 with all that its reader needs when `step`, which writes to `directory`, fills the disk.
+    """Raise NotEnoughSpace with all that its reader needs when `step`, which writes to `directory`, fills the
+    disk.
 
     A child says so, or it is told from what is left: one that writes through a mapping is killed instead. An
     E3105 that has a `place` is complete.

@@ -45,5 +45,5 @@ def _ids(value: object) -> list[int]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none. Raises E3201 for what is none."""
+    """A JSON object; an empty one where there is none. Raises CheckpointInvalid for what is none."""
     return read_object(path) if path.exists() else {}

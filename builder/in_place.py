@@ -41,7 +41,7 @@ def in_place(
 
     A model of the hub is in the hub's cache, and is fetched where it is not. The same model with the same
     config is the same folder. Paths in `config` count from `folder`; `adapters` are the folders of its LoRA
-    adapters, by their names. Raises E31xx and E32xx, and E4203 when
+    adapters, by their names. Raises E31xx and E32xx, and WeightsNotStored when
     `cache` cannot be written to.
     """
     *steps, _package = make_plan(config, folder).steps

@@ -14,7 +14,7 @@ _MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in the file `path`. Raises E3201 when there is none."""
+    """The JSON object in the file `path`. Raises CheckpointInvalid when there is none."""
     try:
         if not path.is_file():  # a pipe would be waited for
             raise CheckpointInvalid(reason=f"it has no {path.name}")

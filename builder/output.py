@@ -21,7 +21,7 @@ def log_of(output: Path) -> Path:
 
 
 def check_output(output: Path) -> None:
-    """Raise E3302 unless `output` can be written, and what is there already is the work of a build.
+    """Raise OutputRefused unless `output` can be written, and what is there already is the work of a build.
 
     A config, a checkpoint or anything else that somebody named by mistake is not overwritten.
     """

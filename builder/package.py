@@ -28,7 +28,7 @@ class Package:
     name: ClassVar[str] = "package"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises E3105 and E3300."""
+        """Raises NotEnoughSpace and PackageFailed."""
         files = packed_files(build, self.config)
         total = sum(file.size() for file in files)
         facts = facts_of(self.engine, build)

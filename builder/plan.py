@@ -43,7 +43,7 @@ class Plan:
 def make_plan(config: BuildConfig | CogTRTLLMConfig, folder: Path | None = None) -> Plan:
     """The plan for `config`, whose paths count from `folder`.
 
-    Raises E3010 for arguments.
+    Raises ConfigCheckFailed for arguments.
     """
     wanted = model_of(config)
     more = vllm_files(config) if isinstance(config, VLLMConfig) else ()

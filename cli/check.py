@@ -28,7 +28,8 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 def check(source: str, *, as_json: bool, gpus: int | None, gpu: str | None, token: str | None) -> int:
     """Print the report on the config at `source`; return the exit status: 1 when there are errors.
 
-    `gpu` comes before the one that a config of vLLM names. Raises E3008 for one that is not known.
+    `gpu` comes before the one that a config of vLLM names. Raises ConfigValueInvalid for one that is not
+    known.
     """
     report = check_source(source, gpus)
     if gpu not in (None, *GPUS):

@@ -24,7 +24,8 @@ def weights_of(engine: str) -> str:
     """`engine` as COG_WEIGHTS names it, wherever that is read.
 
     The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
-    Triton's vLLM backend become a folder of links that a runner serves. Raises E3xxx, E4103 and E4107.
+    Triton's vLLM backend become a folder of links that a runner serves. Raises E3xxx, EngineKindMismatch and
+    VllmRepositoryInvalid.
     """
     if "://" in engine:
         return engine

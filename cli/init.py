@@ -26,7 +26,7 @@ _WIDTH = 100
 def init(path: Path, engine: str, model: str | None) -> None:
     """Write the config to `path`, and beside it the schema that its first line names.
 
-    Both or neither. Raises E3302 when there is a file already, or one cannot be written.
+    Both or neither. Raises OutputRefused when there is a file already, or one cannot be written.
     """
     schema = path.with_name(SCHEMA_FILE)
     part = path.with_name(f"{SCHEMA_FILE}.part")

@@ -21,7 +21,8 @@ def manifest_of(source: str) -> Manifest | None:
 
     That is the path or URL of an engine.tar, or the path of a directory that holds one unpacked.
 
-    Of what a URL names only the beginning is fetched. Raises E4100, E4102, E4200 and E4201.
+    Of what a URL names only the beginning is fetched. Raises EngineArchiveMalformed, EngineArchiveVersion,
+    WeightsUnreachable and WeightsNotFound.
     """
     try:
         path = local_path(source)

@@ -42,7 +42,8 @@ def instantiate(
 
     `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
     stand in for them. `environment` comes before what the config says; a config is not needed where it says
-    all. Raises E30xx and E2505 for the config and E3301 when the image cannot be made.
+    all. Raises E30xx and ServerParameterInvalid for the config and ModelImageFailed when the image cannot be
+    made.
     """
     section = None if source is None else load_instantiate(read_config(source), shown(source))
     if section and section.server and section.server.tensorrt_llm:
@@ -76,7 +77,7 @@ def model_environment(section: Instantiate) -> dict[str, str]:
 
 
 def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
-    """Push `base` with other environment variables to `dest`; return the digest. Raises E3301."""
+    """Push `base` with other environment variables to `dest`; return the digest. Raises ModelImageFailed."""
     told = _skopeo(["inspect", "--raw"], [base], dest)
     base_digest = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
     manifest = json.loads(told)

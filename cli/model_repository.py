@@ -24,7 +24,8 @@ def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, a directory or an archive, by its path or URL.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, as a shell takes it, from wherever it is typed. Raises E4000, E2505 and what `fetch_weights` raises.
+    it, as a shell takes it, from wherever it is typed. Raises PartNotInstalled, ServerParameterInvalid and
+    what `fetch_weights` raises.
     """
     settings = Settings.from_environment(os.environ)
     directory = fetch_weights(

@@ -34,7 +34,7 @@ class PredictionClient:
     def predict(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         """Run a prediction to its end and return Cog's answer, whose status is "succeeded".
 
-        Raises the coded error that the prediction failed with, else E2107.
+        Raises the coded error that the prediction failed with, else PredictionFailed.
         """
         answer = httpx2.post(self._url, json={"input": inputs}, timeout=self._timeout, verify=TRUSTS_NOBODY)
         return _succeeded(answer.json())

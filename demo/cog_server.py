@@ -40,7 +40,7 @@ class CogServer:
     ) -> None:
         """Start serving `package` on loopback; port 0 takes a free one, `output` is a file descriptor.
 
-        Raises E4003 when the port is taken.
+        Raises PortInUse when the port is taken.
         """
         self.port = port or free_port()
         if port:
@@ -73,7 +73,7 @@ class CogServer:
     def wait_ready(self, timeout: float) -> float:
         """Wait until the predictor is set up; return the seconds it took from this call.
 
-        Raises what the set-up fails with, and E4004 when the server ends or `timeout` seconds pass.
+        Raises what the set-up fails with, and ServerNotReady when the server ends or `timeout` seconds pass.
         """
         started = time.monotonic()
         while (waited := time.monotonic() - started) < timeout:

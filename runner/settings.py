@@ -265,7 +265,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read the variables. Raises E4002 for the first that is not valid."""
+        """Read the variables. Raises SettingInvalid for the first that is not valid."""
         try:
             return cls.model_validate({name: value for name, value in environment.items() if value})
         except ValidationError as invalid:
@@ -296,7 +296,8 @@ class Settings(BaseModel):
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
 
-        Raises E4002 for a file that cannot be read or is not valid, E3001 and E3002 for one that is no YAML.
+        Raises SettingInvalid for a file that cannot be read or is not valid, ConfigTooLarge and ConfigNotYaml
+        for one that is no YAML.
         """
         section = dict(engine_config.get("instantiate") or {})
         return section | self._file_section()

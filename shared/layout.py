@@ -29,28 +29,30 @@ class Layout:
 
     @property
     def tritonserver(self) -> Path:
-        """Triton's program. Raises E4000 when it is not there."""
+        """Triton's program. Raises PartNotInstalled when it is not there."""
         return _existing("tritonserver", self.home / "triton/pytriton/tritonserver/bin/tritonserver")
 
     @property
     def triton_libraries(self) -> Path:
-        """What Triton's program needs in LD_LIBRARY_PATH. Raises E4000 when it is not there."""
+        """What Triton's program needs in LD_LIBRARY_PATH. Raises PartNotInstalled when it is not there."""
         return _existing("Triton's libraries", self.home / "triton/nvidia_pytriton.libs")
 
     @property
     def backend_directory(self) -> Path:
-        """Triton's `--backend-directory`: holds the engine bridge. Raises E4000 when it is not built."""
+        """Triton's `--backend-directory`: holds the engine bridge. Raises PartNotInstalled when it is not
+        built.
+        """
         directory = self.home / "bridge"
         _existing("engine bridge", directory / "engine_bridge/libtriton_engine_bridge.so")
         return directory
 
     @property
     def tokenizer_converter(self) -> Path:
-        """The interpreter of its environment. Raises E4000 when it is not there."""
+        """The interpreter of its environment. Raises PartNotInstalled when it is not there."""
         return _existing("tokenizer converter", self.home / "tokenizer-converter/bin/python")
 
     def engine_python(self, kind: str) -> Path:
-        """The interpreter of the environment of one engine. Raises E4000 when it is not there.
+        """The interpreter of the environment of one engine. Raises PartNotInstalled when it is not there.
 
         The mock needs nothing but the standard library and runs in the environment of its caller.
         """

@@ -235,7 +235,9 @@ def read_parameters(arguments: Mapping[str, Any]) -> Parameters:
 
 
 def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of those that have an effect and are set; log what nobody knows. Raises E2505."""
+    """The values of those that have an effect and are set; log what nobody knows. Raises
+    ServerParameterInvalid.
+    """
     found = read_parameters(arguments)
     for name, nearest in found.unknown.items():
         hint = f"; the nearest that is known is {nearest}" if nearest else ""
@@ -246,7 +248,8 @@ def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
-    """With max_utilization, set chunked context where nothing is said of it. Raises E2505 where it is off.
+    """With max_utilization, set chunked context where nothing is said of it. Raises ServerParameterInvalid
+    where it is off.
 
     A paused request starts again with what it has written as a part of its prompt, which without chunks may
     be longer than the longest: the executor refuses each streaming one that may get there.
@@ -266,7 +269,7 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
 def is_decoupled(arguments: Mapping[str, Any]) -> bool:
     """Whether Triton's models may give several responses to a request; they may when nothing is said.
 
-    Raises E2505.
+    Raises ServerParameterInvalid.
     """
     asked = {name: argument for name, argument in arguments.items() if name == DECOUPLED}
     decoupled: bool = parse_parameters(asked).get(DECOUPLED, True)

@@ -71,7 +71,9 @@ class Report:
         return [one for one in self.diagnostics if one.severity is Severity.ERROR]
 
     def build_config(self) -> BuildConfig | CogTRTLLMConfig:
-        """The config to build. Raises E3000 to E3003, E3004 for its form, E3010 for what it asks."""
+        """The config to build. Raises E3000 to E3003, ConfigInvalid for its form, ConfigCheckFailed for what
+        it asks.
+        """
         if self.unreadable:
             raise self.unreadable
         if self.errors:

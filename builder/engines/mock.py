@@ -35,7 +35,7 @@ class MakeMock:
     name: ClassVar[str] = "mock"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - over at once
-        """Raises E3201 when the tokenizer of the model cannot be used."""
+        """Raises CheckpointInvalid when the tokenizer of the model cannot be used."""
         if build.model is None:
             tokenizer = counting_tokenizer()
             build.tokenizer_dir.mkdir()

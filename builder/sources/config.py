@@ -20,7 +20,8 @@ _SHOWN_LENGTH = 200
 def read_config(source: str) -> str:
     """The text at `source`: an http(s), data: or file: URL, or a path; at most 1 MiB of UTF-8.
 
-    Raises E3000 when it cannot be had, E3001 when it is too large, E3002 when it is not UTF-8.
+    Raises ConfigUnreachable when it cannot be had, ConfigTooLarge when it is too large, ConfigNotYaml when it
+    is not UTF-8.
     """
     content = _read(source)
     if len(content) > MAX_CONFIG_BYTES:

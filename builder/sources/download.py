@@ -102,7 +102,8 @@ class Download:
     def look(self) -> Model | None:
         """The model when it is a folder here.
 
-        Raises what can be said without the network: E3100, E3102, E3104, E3107.
+        Raises what can be said without the network: ModelNotFound, RevisionNotFound, ModelFilesMissing,
+        ModelFolderUnusable.
         """
         path = None if is_url(self.model) else local_folder(self.model, self.beside)
         if path is None:
@@ -112,7 +113,9 @@ class Download:
         return self._directory(path, path.name)
 
     def wanted(self, files: Collection[str]) -> list[str]:
-        """Patterns of the files to take, of a model that has these. Raises E3104 when it lacks some."""
+        """Patterns of the files to take, of a model that has these. Raises ModelFilesMissing when it lacks
+        some.
+        """
         if self.needs_tokenizer and tokenizer_form(files) is None:
             others = " or ".join(" and ".join(form) for form in _TOKENIZER_FORMS[1:])
             missing = f"tokenizer.json, nor what one could be made from ({others})"

@@ -19,8 +19,8 @@ _MOST = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size"
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise E3107 for one of `names` that is no file, or that a link brings in from outside of `folder`;
-    E3201 for JSON that cannot be read, and sizes that no model has.
+    """Raise ModelFolderUnusable for one of `names` that is no file, or that a link brings in from outside of
+    `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no model has.
     """
     root = _root(folder)
     for name in names:

@@ -76,7 +76,8 @@ class HubModel:
         """The directory of the model's files, named by its commit. `wanted` gets the names of all files that
         the model has, raises to refuse it, and returns patterns of those to take.
 
-        Raises E3100 to E3103, E3105 before anything is moved when the disk is too small, and E3106.
+        Raises E3100 to E3103, NotEnoughSpace before anything is moved when the disk is too small, and
+        ModelCorrupt.
         """
         api = HfApi(token=self.token)
         try:

@@ -59,7 +59,8 @@ def local_folder(model: str, beside: Path | None) -> Path | None:
 
     What begins with /, ./ or ../ is a path. Everything else is one when there is such a folder. A path counts
     from `beside`, the folder of the config; without that, for a config from a URL, it has to be absolute.
-    Raises E3107 for a path that leads to no folder, E3100 for a name that the hub does not allow.
+    Raises ModelFolderUnusable for a path that leads to no folder, ModelNotFound for a name that the hub does
+    not allow.
     """
     is_path = model.startswith(("/", "./", "../")) or model in (".", "..")
     if beside is None and is_path and not model.startswith("/"):

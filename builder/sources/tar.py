@@ -24,7 +24,8 @@ _MAX_BYTES = 1 << 40
 def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
 
-    Raises E3103 and E3105, and OSError when the disk becomes full; then nothing is left at `destination`.
+    Raises DownloadFailed and NotEnoughSpace, and OSError when the disk becomes full; then nothing is left at
+    `destination`.
     """
 
     def check(manifest: Manifest | None) -> None:

@@ -43,7 +43,7 @@ def is_vllm_repository(path: Path) -> bool:
 def read_repository(path: Path) -> Repository:
     """The config that stands for the model in it.
 
-    Raises E4107 when there are several, or what its model.json says cannot be served.
+    Raises VllmRepositoryInvalid when there are several, or what its model.json says cannot be served.
     """
     model, *others = _models(path)
     if others:

@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _tokenizers(model: Path) -> tuple[Any, Any]:
-    """The model's tokenizer, and a fast one that was made from it. Raises E3210."""
+    """The model's tokenizer, and a fast one that was made from it. Raises TokenizerNotConverted."""
     # Read when the library is imported: nothing is asked of the hub, and no advice is given.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     from transformers import AutoTokenizer

@@ -32,7 +32,9 @@ class MakeTokenizer:
     name: ClassVar[str] = "tokenizer"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - some seconds
-        """Raises E3210, and E4000 when the environment of the converter is missing."""
+        """Raises TokenizerNotConverted, and PartNotInstalled when the environment of the converter is
+        missing.
+        """
         assert build.model is not None
         if (build.model.path / TOKENIZER).exists():
             return
@@ -48,7 +50,7 @@ class MakeTokenizer:
 
 
 def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
-    """Raise E3210 for the first text on which `tokenizer` is not at one with the model's own.
+    """Raise TokenizerNotConverted for the first text on which `tokenizer` is not at one with the model's own.
 
     One difference is only told: newer forms of Llama's tokenizer take a space less from the beginning of a
     text, in every tokenizer.json of theirs.

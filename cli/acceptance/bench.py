@@ -58,7 +58,7 @@ class Bench(ABC):
 
     @cached_property
     def python(self) -> Path:
-        """The interpreter of the engine's environment. Raises E4000."""
+        """The interpreter of the engine's environment. Raises PartNotInstalled."""
         return Layout.current().engine_python(self.kind)
 
     def ask_inside(self, *question: str) -> Any:

@@ -45,8 +45,8 @@ def run(
 ) -> int:
     """Make the checks of an engine; the exit status.
 
-    Raises E4000 where it is not installed, E30xx for a config that is not right, and E31xx for a model that
-    cannot be had.
+    Raises PartNotInstalled where it is not installed, E30xx for a config that is not right, and E31xx for a
+    model that cannot be had.
     """
     layout = Layout.current()
     model = model or str(PROJECT_ROOT / "demo/model")

@@ -45,7 +45,7 @@ class BuilderServer:
     """Everything behind the port. For one event loop."""
 
     def __init__(self, settings: Settings, directory: Path) -> None:
-        """`directory` is where engine.tar is written. Raises E4002."""
+        """`directory` is where engine.tar is written. Raises SettingInvalid."""
         self._archive = Archive(directory / "engine.tar")
         self._addresses = allowed_addresses(settings)
         self._admission = Admission(1)

@@ -30,7 +30,9 @@ class Archive:
         self._prediction_id, self._sha256, self._state = prediction_id, sha256, self.path.stat()
 
     async def send(self, request: Request) -> None:
-        """Answer with it, or with the ranges that are asked for. Raises E1324 once it is another."""
+        """Answer with it, or with the ranges that are asked for. Raises PredictionNotFound once it is
+        another.
+        """
         if request.variables["id"] != self._prediction_id:
             raise PredictionNotFound
         try:

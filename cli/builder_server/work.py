@@ -57,7 +57,7 @@ class BuildWork:
         return self
 
     async def __anext__(self) -> Chunk | Log:
-        """End when the build has ended. Raises E1326, E1330 and E3xxx."""
+        """End when the build has ended. Raises AddressRefused, UploadFailed and E3xxx."""
         if self._task is None and self.finish_reason is None:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(lambda _: self._said.put_nowait(None))

@@ -102,7 +102,8 @@ def decode_for_backend(
 ) -> tuple[Request, BackendReply]:
     """The request for the engine, and what becomes of its outputs.
 
-    Raises E1105, E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
+    Raises StructuredOutputInvalid, MalformedRequest and TensorNotSupported for its inputs,
+    TritonTokenizerError when the tokenizer cannot be used.
     """
     asked = decode_backend_request(frame)
     words = tokenizer()

@@ -90,7 +90,7 @@ ENGINES = {
 
 
 def find_engine(name: str) -> EngineKind:
-    """The record of that name. Raises E2407 when there is none."""
+    """The record of that name. Raises EngineStartFailed when there is none."""
     try:
         return ENGINES[name]
     except KeyError:

@@ -47,7 +47,7 @@ _OPTIONAL_PARTS = (
 def check_request(declared: Declaration, request: Request) -> None:
     """Refuse a request that the engine cannot follow, or would not survive.
 
-    Raises E1001, E1002, E1103, E1104 and E2403.
+    Raises PromptRequired, PromptTooLong, ParameterNotHonoured, InvalidArgument and MalformedRequest.
     """
     _check_honoured(declared, request)
     limits = declared.limits

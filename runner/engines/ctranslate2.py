@@ -48,7 +48,9 @@ class CTranslate2Engine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Raises E2407 for a directory that does not hold such an engine, E2300 where CTranslate2 refuses."""
+        """Raises EngineStartFailed for a directory that does not hold such an engine, CTranslate2Error where
+        CTranslate2 refuses.
+        """
         settings = _read_settings(engine_dir)
         model = engine_dir / "engine"
         self._settings = settings

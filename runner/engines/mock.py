@@ -75,7 +75,9 @@ class _Script:
         return min(ends, key=lambda end: (end[0], _AT_ONE_PLACE.index(end[1])))
 
     def number(self, name: str, prompt: Sequence[int], ids: set[int]) -> int | None:
-        """The number after the token of that name in a prompt of these ids. Raises E1104 for one without."""
+        """The number after the token of that name in a prompt of these ids. Raises InvalidArgument for one
+        without.
+        """
         token = getattr(self, f"{name}_id")
         if token not in ids:
             return None
@@ -112,7 +114,7 @@ class MockEngine:
     """Tokens by the clock. Deadlines are absolute (start + i / rate), so that no rate drifts."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Read the two files. Raises E2407 for ones that do not say what to do."""
+        """Read the two files. Raises EngineStartFailed for ones that do not say what to do."""
         try:
             config = json.loads((engine_dir / "config.json").read_text())
             self._script = _Script(**json.loads((engine_dir / "engine/mock.json").read_text()))
@@ -133,7 +135,7 @@ class MockEngine:
         self._shut_down = False
 
     def submit(self, request: Request) -> None:
-        """Start the request's clock. Raises E1104 for a prompt that sets a speed to no number."""
+        """Start the request's clock. Raises InvalidArgument for a prompt that sets a speed to no number."""
         tokens = request.input_token_ids
         prompt = set(tokens)
         rate = self._script.number("tokens_per_second", tokens, prompt)

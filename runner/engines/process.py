@@ -53,7 +53,7 @@ _SECONDS_TO_END = 0.8  # a process that nobody listens to must be gone within a 
 
 
 def load_engine(kind: EngineKind, engine_dir: Path) -> Engine:
-    """Load the engine. Raises its own coded errors, and E2407 for everything else."""
+    """Load the engine. Raises its own coded errors, and EngineStartFailed for everything else."""
     module, _, name = kind.implementation.partition(":")
     try:
         engine: Engine = getattr(import_module(module), name)(engine_dir)

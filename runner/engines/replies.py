@@ -82,7 +82,7 @@ class TextInterface:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """That of the model. Raises E2102 when it cannot be used."""
+        """That of the model. Raises TritonTokenizerError when it cannot be used."""
         # Not before it is asked for: most engines are never asked for text here.
         from runner.text.tokenizer import Tokenizer
 
@@ -92,7 +92,8 @@ class TextInterface:
     def decode(self, frame: RequestFrame) -> tuple[Request, TextReply]:
         """The request for the engine, and what makes text of its outputs.
 
-        Raises E2403 and E2404 for its inputs, E2102 when the tokenizer cannot be used.
+        Raises MalformedRequest and TensorNotSupported for its inputs, TritonTokenizerError when the tokenizer
+        cannot be used.
         """
         asked = decode_text_request(frame)
         tokenizer = self.tokenizer

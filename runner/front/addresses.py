@@ -59,7 +59,7 @@ class Addresses:
         return {}
 
     async def check(self, address: str) -> str:
-        """An IP address of the host that may be connected to. Raises E1326 when there is none."""
+        """An IP address of the host that may be connected to. Raises AddressRefused when there is none."""
         try:
             origin = scheme, host, port = origin_of(address)
         except ValueError as error:
@@ -93,7 +93,7 @@ def _is_public(text: str) -> bool:
 
 
 def allowed_addresses(settings: Settings) -> Addresses:
-    """What the settings name. Raises E4002."""
+    """What the settings name. Raises SettingInvalid."""
     named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
     token = settings.webhook_auth_token
     try:

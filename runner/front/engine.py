@@ -90,7 +90,8 @@ class LoadedEngine:
         metrics: Metrics,
         settings: Settings,
     ) -> LoadedEngine:
-        """Return when the engine has generated a token. Raises E2102, E2402 and E4002.
+        """Return when the engine has generated a token. Raises TritonTokenizerError, EngineGaveUp and
+        SettingInvalid.
 
         `connect`: as EngineClient.connect.
         """
@@ -142,7 +143,7 @@ class LoadedEngine:
         return self._client.state is EngineState.READY and self._probe.is_alive
 
     def check(self) -> None:
-        """Raise E2401 or E2402 while it cannot take a request."""
+        """Raise EngineNotReady or EngineGaveUp while it cannot take a request."""
         if self._client.state is EngineState.GIVEN_UP:
             raise EngineGaveUp(restarts=self._client.restarts + 1)  # the last death led to none
         if self._client.state is not EngineState.READY:

@@ -42,7 +42,7 @@ class Front:
     """Everything behind the port. For one event loop."""
 
     def __init__(self, settings: Settings, shut_down: Callable[[], object] = lambda: None) -> None:
-        """`shut_down` is called by POST /shutdown. Raises E4002."""
+        """`shut_down` is called by POST /shutdown. Raises SettingInvalid."""
         self._shut_down = shut_down
         self.settings = settings
         self.admission = Admission(
@@ -81,7 +81,7 @@ class Front:
     async def load(self, directory: Path, connect: Callable[[], Awaitable[EngineClient]]) -> None:
         """Have the engine in `directory` answer predictions; returns when it generates.
 
-        Raises E2102 and E4002 when it never will.
+        Raises TritonTokenizerError and SettingInvalid when it never will.
         """
 
         async def connected() -> EngineClient:
@@ -106,7 +106,9 @@ class Front:
             await self.client.close()
 
     def _loaded(self) -> LoadedEngine:
-        """Raises E2108 once it drains, E2401 and E2402 while there is no engine that takes requests."""
+        """Raises ShuttingDown once it drains, EngineNotReady and EngineGaveUp while there is no engine that
+        takes requests.
+        """
         if self.admission.closed:
             raise ShuttingDown
         if self.engine is None:

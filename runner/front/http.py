@@ -98,7 +98,7 @@ class Request:
         return None
 
     async def body(self) -> bytes:
-        """All of it. Raises E1320 as soon as it is known to be too large."""
+        """All of it. Raises BodyTooLarge as soon as it is known to be too large."""
         length = self.header(b"content-length")
         if length is not None and length.isdecimal() and int(length) > self.limit:
             raise BodyTooLarge(limit=self.limit)

@@ -28,7 +28,7 @@ def parse_keys(text: str, setting: str) -> dict[bytes, str]:
     """The name of each key, by its digest; one key per line, or several with commas between them.
 
     A line is `KEY` or `NAME KEY`; what begins with `#` is a comment. A key without a name is called by its
-    place: `key 1`, `key 2`. Raises E4002, which names no key.
+    place: `key 1`, `key 2`. Raises SettingInvalid, which names no key.
     """
     names: dict[bytes, str] = {}
     lines = [line.strip() for line in text.replace(",", "\n").splitlines()]
@@ -57,7 +57,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings) -> Self | None:
-        """The keys that the settings name; None where they name none. Raises E4002."""
+        """The keys that the settings name; None where they name none. Raises SettingInvalid."""
         for setting, is_set in (
             ("COG_API_NEEDS_KEY", settings.cog_api_needs_key),
             ("METRICS_NEED_KEY", settings.metrics_need_key),
@@ -74,11 +74,11 @@ class Keys:
 
     @classmethod
     def of_operator(cls, key: str) -> Self:
-        """The one key of the operator. Raises E4002."""
+        """The one key of the operator. Raises SettingInvalid."""
         return cls(dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator"))
 
     def name_of(self, authorization: str | None) -> str:
-        """The name of the key in a header `Authorization`. Raises E1304."""
+        """The name of the key in a header `Authorization`. Raises ApiKeyInvalid."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != _SCHEME or not key:
             raise ApiKeyInvalid(reason="No API key was sent")

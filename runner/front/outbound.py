@@ -33,7 +33,7 @@ class _Guarded(httpx2.AsyncHTTPTransport):
         self._addresses = addresses
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises E1326 for an address that nothing is sent to; a redirect leads here too."""
+        """Raises AddressRefused for an address that nothing is sent to; a redirect leads here too."""
         ip = await self._addresses.check(str(request.url))
         guarded = httpx2.Request(
             request.method,
@@ -59,8 +59,8 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
 async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
     """Send a file with PUT, as it is read; where it is now, which the answer may say in `Location`.
 
-    `progress` is told how many bytes have been sent. Raises E1326 for an address that nothing is sent to,
-    E1330 when it does not take the file.
+    `progress` is told how many bytes have been sent. Raises AddressRefused for an address that nothing is
+    sent to, UploadFailed when it does not take the file.
     """
 
     async def content() -> AsyncIterator[bytes]:

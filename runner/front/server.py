@@ -24,7 +24,7 @@ _ACCEPTED_IN_ONE_PASS = 12
 
 
 def tls_files(settings: Settings) -> tuple[Path, Path] | None:
-    """Certificate and private key; None where HTTP is spoken. Raises E4002 for what cannot be used."""
+    """Certificate and private key; None where HTTP is spoken. Raises SettingInvalid for unusable ones."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         if certificate is not key:

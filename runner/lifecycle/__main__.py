@@ -59,7 +59,7 @@ async def _run(
 
 
 def _server(host: str, port: str) -> Server:
-    """The HTTP server of the settings. Raises E4002 and E4003."""
+    """The HTTP server of the settings. Raises SettingInvalid and PortInUse."""
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise SettingInvalid(setting="PORT", value=port, reason="a port must be a number from 1 to 65535")
     match os.environ.get("SERVER") or "front":

@@ -87,7 +87,7 @@ def check_machine(
 
 
 def read_machine(needed: int) -> Machine:
-    """The machine this runs on. Raises E4010, which names `needed`, when the driver does not answer."""
+    """The machine this runs on. Raises GpusMissing, which names `needed`, when the driver does not answer."""
     import pynvml
 
     try:

@@ -104,8 +104,8 @@ def backend_model(engine: EngineDirectory) -> str | None:
 def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     """The engine that the settings name, fetched and unpacked if need be.
 
-    Raises E4202 when they name none, E4103 for a kind that is not in `available`, E4010 to E4015 for a
-    machine that cannot run it, and what fetch_weights raises.
+    Raises WeightsNotSet when they name none, EngineKindMismatch for a kind that is not in `available`, E4010
+    to E4015 for a machine that cannot run it, and what fetch_weights raises.
     """
 
     def check(manifest: Manifest | None) -> None:
@@ -130,7 +130,7 @@ def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
 
 
 def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
-    """Raise E4002 when WORLD_SIZE is not what the engine needs."""
+    """Raise SettingInvalid when WORLD_SIZE is not what the engine needs."""
     ranks = None if engine.manifest is None else engine.manifest.ranks
     if settings.world_size is not None and ranks is not None and settings.world_size != ranks:
         reason = f"the engine is served by {ranks} processes"

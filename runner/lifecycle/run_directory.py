@@ -32,7 +32,8 @@ _YOUNG_SECONDS = 10  # one that is being made is not locked yet
 def run_directory() -> Iterator[Path]:
     """A new directory for this runner alone, removed at the end; those of killed runners are removed now.
 
-    It is where temporary files belong (TMPDIR), or elsewhere when nothing can be written there. Raises E4007.
+    It is where temporary files belong (TMPDIR), or elsewhere when nothing can be written there. Raises
+    RunDirectoryUnusable.
     """
     problems = []
     for parent in dict.fromkeys((_temporary(), *_ELSEWHERE)):

@@ -80,7 +80,7 @@ class Front(Server):
     liveness_path = "/health/live"
 
     def __init__(self, host: str, port: int, *, tls: bool = False) -> None:
-        """Raises E4002 and E4003 when nothing can listen there."""
+        """Raises SettingInvalid and PortInUse when nothing can listen there."""
         super().__init__(host, port, tls=tls)
         self._listener = listen(host, port)
 

@@ -100,7 +100,8 @@ class Supervisor:
     async def run(self, caller: socket.socket | None = None) -> None:
         """Serve until a signal, or until the end of `caller`.
 
-        Raises E4005, E4006 and E4008 when it cannot, and with `end_on_failure` whatever the set-up raises.
+        Raises WorkerDied, SetupTimedOut and ServerDiedTooOften when it cannot, and with `end_on_failure`
+        whatever the set-up raises.
 
         `caller` is the other end of a connection (control.py) with the process that serves, when it is not
         for this one to start: its end is the end.
@@ -165,7 +166,7 @@ class Supervisor:
     # --- the engine
 
     async def _keep_engine(self) -> None:
-        """Prepare, start Triton, and start it again whenever it ends. Raises E4006."""
+        """Prepare, start Triton, and start it again whenever it ends. Raises SetupTimedOut."""
         try:
             prepared = await self._prepared()
             self._address = prepared.address
@@ -257,7 +258,7 @@ class Supervisor:
     # --- whoever serves HTTP
 
     async def _keep_server(self, server: Server) -> None:
-        """Start the HTTP server, and start it again whenever it ends. Raises E4005."""
+        """Start the HTTP server, and start it again whenever it ends. Raises WorkerDied."""
         restarts = Restarts(_MOST_DEATHS)
         while True:
             self._gone.clear()

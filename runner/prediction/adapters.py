@@ -31,14 +31,14 @@ class Adapters:
         return name in self._places
 
     def place(self, name: str) -> str:
-        """The folder of an adapter, below the one of all. Raises E1106."""
+        """The folder of an adapter, below the one of all. Raises AdapterUnknown."""
         try:
             return self._places[name]
         except KeyError:
             raise AdapterUnknown(name=name[:_MOST_SHOWN]) from None
 
     def found(self, path: str) -> str:
-        """The place of what is at `path`, absolute or below the folder. Raises E1300."""
+        """The place of what is at `path`, absolute or below the folder. Raises RequestInvalid."""
         if self._folder is None:
             raise RequestInvalid(parameter="lora_path", reason="this runner has no adapters")
         folder = self._folder.resolve()
@@ -54,7 +54,7 @@ class Adapters:
         return str(place.relative_to(folder))
 
     def check_name(self, name: str, place: str, served: str) -> None:
-        """Raises E1300 when it is that of the model, or of another adapter."""
+        """Raises RequestInvalid when it is that of the model, or of another adapter."""
         if name == served or self._places.get(name, place) != place:
             raise RequestInvalid(parameter="lora_name", reason=f"{name} is what another is called")
 
@@ -63,6 +63,6 @@ class Adapters:
         self._places[name] = place
 
     def remove(self, name: str) -> None:
-        """Raises E1106."""
+        """Raises AdapterUnknown."""
         self.place(name)
         del self._places[name]

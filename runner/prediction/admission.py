@@ -39,7 +39,7 @@ class Ticket:
         self.on_late: Callable[[], object] = _nothing
 
     def hold(self, tokens: int) -> None:
-        """Count the tokens of the prompt and the most that may follow. Raises E1305 for too many."""
+        """Count the tokens of the prompt and the most that may follow. Raises KeyLimitReached."""
         self._admission.held(self, tokens)
 
     def leave(self) -> None:
@@ -76,8 +76,8 @@ class Admission:
     async def enter(self, key: str = "") -> Ticket:
         """Be one of those inside, until `leave`; `key`: the name of the API key.
 
-        Raises E1305 when the key has all that it may, E2106 when all places are taken and the key has its
-        share of them, E2108 once `drain` has begun.
+        Raises KeyLimitReached when the key has all that it may, Overloaded when all places are taken and the
+        key has its share of them, ShuttingDown once `drain` has begun.
         """
         if self.closed:
             raise ShuttingDown

@@ -38,7 +38,7 @@ class TextGeneration:
     """An asynchronous iterator of pieces, each with some text: all that waits at a time. One task reads it.
 
     The text is cut at the first stop sequence. Iterating raises the coded error with which the request ended,
-    E2108 when the runner shut down before its end. After `cancel` it just ends.
+    ShuttingDown when the runner shut down before its end. After `cancel` it just ends.
     """
 
     def __init__(

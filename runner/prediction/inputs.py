@@ -60,7 +60,9 @@ class Inputs:
                 object.__setattr__(self, name, int(value))
 
     def ask(self) -> Ask:
-        """What they ask for. Raises E1005, E1101, E1102 and E1105."""
+        """What they ask for. Raises MessagesInvalid, InvalidArgumentMinTokens, InvalidArgumentMaxTokens and
+        StructuredOutputInvalid.
+        """
         if self.messages is not None and (self.prompt or self.prompt_template is not None):
             raise MessagesInvalid(reason="a prompt or a prompt_template was sent beside them")
         return Ask(
@@ -124,7 +126,7 @@ class Defaults:
     ) -> Defaults:
         """Settle each default; `instantiate` is `Settings.instantiate`.
 
-        Raises E4002 for an END_ID that the tokenizer does not have.
+        Raises SettingInvalid for an END_ID that the tokenizer does not have.
         """
 
         def settled(own: str | None, key: str) -> str | None:

@@ -20,8 +20,8 @@ def lowered(limits: Limits, sequence: int | None) -> Limits:
 def room(limits: Limits, prompt_tokens: int, max_tokens: int | None) -> int:
     """`max_tokens`, or as many as the prompt leaves room for.
 
-    Raises E1001 for a prompt without tokens, E1002 for one that is too long, E1104 for what no engine can
-    count to.
+    Raises PromptRequired for a prompt without tokens, PromptTooLong for one that is too long, InvalidArgument
+    for what no engine can count to.
     """
     if prompt_tokens == 0:
         raise PromptRequired

@@ -55,9 +55,9 @@ class Predictor:
     async def start(self, ask: Ask, *, key: str = "", prediction_id: str = "") -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
-        `key`: the name of the API key that was sent. Raises E1305, E2106 and E2108 when it is not let in;
-        E1001 to E1007, E1104, and E2102 for what was asked.
-        What the engine itself refuses is raised by the iteration.
+        `key`: the name of the API key that was sent. Raises KeyLimitReached, Overloaded and ShuttingDown when
+        it is not let in; E1001 to E1007, InvalidArgument, and TritonTokenizerError for what was asked. What
+        the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
         try:
@@ -121,7 +121,7 @@ class Predictor:
     async def tokens_of(self, text: str, *, templated: bool = False) -> list[int]:
         """The tokens of a text; one `templated` by the model's own chat template has its special ones.
 
-        Raises E1007 and E2102.
+        Raises PreparationTimedOut and TritonTokenizerError.
         """
         return await self._tokenising.tokens_of(text, add_special_tokens=not templated)
 

@@ -42,7 +42,7 @@ class Preparation:
     """Whether the engine's prefix cache is kept apart for each API key."""
 
     def prompt(self, ask: Ask) -> str:
-        """The template, filled in. Raises E1001, E1003 and E1004."""
+        """The template, filled in. Raises PromptRequired, BadPromptTemplate and PromptTemplateError."""
         if not isinstance(ask.prompt, str):
             raise PromptRequired
         return fill_template(
@@ -53,7 +53,7 @@ class Preparation:
         )
 
     def conversation(self, ask: Ask) -> list[Mapping[str, Any]]:
-        """The messages, with the system prompt before them. Raises E1005."""
+        """The messages, with the system prompt before them. Raises MessagesInvalid."""
         messages = list(ask.messages or ())
         if not messages:
             raise MessagesInvalid(reason="the list is empty")
@@ -68,7 +68,7 @@ class Preparation:
     def request(
         self, ask: Ask, tokens: Sequence[int], request_id: int, *, lora: str | None = None, key: str = ""
     ) -> Prepared:
-        """What the engine is asked. Raises E1001, E1002 and E1104.
+        """What the engine is asked. Raises PromptRequired, PromptTooLong and InvalidArgument.
 
         `lora`: the place of the adapter that the ask names; `key`: the name of the API key.
         """

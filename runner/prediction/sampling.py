@@ -37,7 +37,7 @@ _NEUTRAL = {
 
 
 def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> SamplingParameters:
-    """How tokens are to be chosen. Raises E1104.
+    """How tokens are to be chosen. Raises InvalidArgument.
 
     `max_tokens` is how many there can be; `random_seed` has a seed chosen where it matters and none was sent.
     """

@@ -23,7 +23,8 @@ _MOST_SHOWN = 40
 def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
     """The one that `asked` names: `json` (a schema), `json_object` (true), `regex`, `choice`, `grammar`.
 
-    None where nothing is set. Whether the engine can follow it is the engine's to say. Raises E1105.
+    None where nothing is set. Whether the engine can follow it is the engine's to say. Raises
+    StructuredOutputInvalid.
     """
     for key in asked:
         if key not in _KEYS:
@@ -43,7 +44,7 @@ def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
 
 
 def structured_output_of_text(text: str) -> StructuredOutput | None:
-    """As `structured_output`, of a JSON object. Raises E1105."""
+    """As `structured_output`, of a JSON object. Raises StructuredOutputInvalid."""
     try:
         asked = json.loads(text)
     except (ValueError, RecursionError) as problem:

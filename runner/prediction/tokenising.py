@@ -37,7 +37,7 @@ class Tokenising:
         self._alone = ThreadPoolExecutor(_ALONE_THREADS, thread_name_prefix="tokenise-long")
 
     async def tokens_of(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """As `Tokenizer.encode`. Raises E1007 and E2102."""
+        """As `Tokenizer.encode`. Raises PreparationTimedOut and TritonTokenizerError."""
         if len(text) <= _AT_ONCE:
             return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
         loop = asyncio.get_running_loop()

@@ -95,7 +95,8 @@ class InputTable:
     def read(self, frame: RequestFrame, skip: str | None = None) -> dict[str, tuple[Any, ...]]:
         """The values of a request's inputs by name, numbers or texts; without names that begin with `skip`.
 
-        Raises E2403 for inputs that do not keep the table, E2404 for ones that ask for what is not supported.
+        Raises MalformedRequest for inputs that do not keep the table, TensorNotSupported for ones that ask
+        for what is not supported.
         """
         given = {}
         for tensor in frame.tensors:
@@ -115,7 +116,7 @@ class InputTable:
         return given
 
     def read_sampling(self, given: Mapping[str, tuple[Any, ...]]) -> SamplingParameters:
-        """The sampling parameters among the values that `read` gave. Raises E2403."""
+        """The sampling parameters among the values that `read` gave. Raises MalformedRequest."""
         values: dict[str, Any] = {}
         for spec, (field, allowed) in self.sampling.items():
             for number in given.get(spec.name, ()):
@@ -128,7 +129,9 @@ class InputTable:
 
 
 def tensor_values(tensor: Tensor, spec: TensorSpec, *, batched: bool = False) -> tuple[Any, ...]:
-    """The elements of an input that has the datatype and the dims of its spec. Raises E2403 for another."""
+    """The elements of an input that has the datatype and the dims of its spec. Raises MalformedRequest for
+    another.
+    """
     if tensor.datatype != spec.datatype:
         raise MalformedRequest(reason=f"{tensor.name} is {tensor.datatype}, not {spec.datatype}")
     batch, *dims = (tensor.shape or (0,)) if batched else (1, *tensor.shape)
@@ -193,7 +196,7 @@ def flatten_words(words: Iterable[Sequence[int]]) -> list[int]:
 
 
 def split_words(name: str, rows: Sequence[int]) -> list[list[int]]:
-    """The inverse of `flatten_words` for the values of the input `name`. Raises E2403."""
+    """The inverse of `flatten_words` for the values of the input `name`. Raises MalformedRequest."""
     width = len(rows) // 2
     ids, ends = rows[:width], [end for end in rows[width:] if end > 0]
     if any(start >= end for start, end in pairwise([0, *ends])) or (ends and ends[-1] > width):

@@ -69,7 +69,7 @@ class TextRequest:
 
 
 def decode_text_request(frame: RequestFrame) -> TextRequest:
-    """What the inputs of an inference request ask for. Raises E2403 and E2404."""
+    """What the inputs of an inference request ask for. Raises MalformedRequest and TensorNotSupported."""
     given = _TABLE.read(frame)
     (max_tokens,) = given["max_tokens"]
     if max_tokens < 1:

@@ -167,7 +167,8 @@ def request_tensors(request: Request) -> list[RawTensor]:
 def decode_request(frame: RequestFrame) -> Request:
     """What the inputs of an inference request ask for.
 
-    Raises E2403 for inputs that do not keep the contract, E2404 for ones that ask for what is not supported.
+    Raises MalformedRequest for inputs that do not keep the contract, TensorNotSupported for ones that ask for
+    what is not supported.
     """
     given = _TABLE.read(frame)
     input_ids = given["input_ids"]

@@ -112,7 +112,9 @@ class BackendRequest:
 
 
 def decode_backend_request(frame: RequestFrame) -> BackendRequest:
-    """What the inputs and parameters of an inference request ask for. Raises E2403 and E2404."""
+    """What the inputs and parameters of an inference request ask for. Raises MalformedRequest and
+    TensorNotSupported.
+    """
     given = _TABLE.read(frame, skip=PARAMETER)
     streaming = _flag(given, "stream")
     excluded = given.get("exclude_input_in_output")
@@ -255,7 +257,9 @@ class _Parameters:
             raise _wrong(name, "an object of numbers, by token id") from None
 
     def refuse_the_rest(self) -> None:
-        """Raises E2404 for what vLLM has and is not supported here, E2403 for what there is not."""
+        """Raises TensorNotSupported for what vLLM has and is not supported here, MalformedRequest for what
+        there is not.
+        """
         for name, value in self._given.items():
             if name.startswith("triton_"):
                 continue  # of Triton itself

@@ -30,7 +30,7 @@ class ChatTemplate:
     """One model's template."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        """Raises E2102 for a template that is not valid."""
+        """Raises TritonTokenizerError for a template that is not valid."""
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
         )
@@ -47,7 +47,7 @@ class ChatTemplate:
     def load(cls, directory: Path) -> Self | None:
         """The template in chat_template.jinja, else that of tokenizer_config.json; None where there is none.
 
-        Raises E2102.
+        Raises TritonTokenizerError.
         """
         path = directory / _TOKENIZER_CONFIG
         try:
@@ -67,7 +67,7 @@ class ChatTemplate:
     ) -> str:
         """The prompt that asks for the next turn; `arguments` are further variables of the template.
 
-        Raises E1005 for messages that the template refuses, MemoryError when there is not enough.
+        Raises MessagesInvalid for messages that the template refuses, MemoryError when there is not enough.
         """
         parts = []
         length = 0

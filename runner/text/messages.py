@@ -22,7 +22,7 @@ _MESSAGES = TypeAdapter(list[Message])
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """The messages in a JSON list. Raises E1005."""
+    """The messages in a JSON list. Raises MessagesInvalid."""
     try:
         messages = [message.model_dump() for message in _MESSAGES.validate_json(text)]
     except ValidationError as invalid:

@@ -39,7 +39,7 @@ class ChatRenderer:
     async def load(cls, directory: Path, seconds: float = _RENDER_SECONDS) -> Self | None:
         """Start it, with the tokenizer's files in `directory`; None where the model has no template.
 
-        A conversation may take so many seconds. Raises E2102.
+        A conversation may take so many seconds. Raises TritonTokenizerError.
         """
         renderer = cls(directory, seconds)
         try:
@@ -57,7 +57,8 @@ class ChatRenderer:
     ) -> str:
         """The prompt that asks for the next turn.
 
-        Raises E1005 for messages that the template refuses, or takes too long or too much memory for.
+        Raises MessagesInvalid for messages that the template refuses, or takes too long or too much memory
+        for.
         """
         if len(self._waiting) >= _MOST_WAITING:
             raise MessagesInvalid(reason="too many conversations wait for the chat template")
@@ -81,7 +82,7 @@ class ChatRenderer:
             self._answer({"error": str(MessagesInvalid(reason="the runner is shutting down"))})
 
     async def _start(self) -> None:
-        """Raises E2102."""
+        """Raises TritonTokenizerError."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -18,7 +18,7 @@ def fill_template(
     is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it must not
     be lost; a default one is left out of a template without a place for it.
 
-    Raises E1001 PromptRequired, E1003 BadPromptTemplate, E1004 PromptTemplateError.
+    Raises PromptRequired, BadPromptTemplate, PromptTemplateError.
     """
     if (length := _longest(template, prompt, system_prompt)) > _MOST_CHARACTERS:
         reason = f"filled in, it could have {length} characters; at most {_MOST_CHARACTERS} are accepted"

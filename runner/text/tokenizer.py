@@ -50,7 +50,7 @@ class Tokenizer:
     def load(cls, directory: Path) -> Self:
         """Read tokenizer.json; also tokenizer_config.json, generation_config.json and config.json if there.
 
-        Raises E2102 TritonTokenizerError.
+        Raises TritonTokenizerError.
         """
         path = directory / "tokenizer.json"
         if not path.is_file():
@@ -84,7 +84,7 @@ class Tokenizer:
         A BOS that the text itself begins with (many prompt templates do) is not doubled. A text that holds
         all its special tokens already, as one from a chat template does, gets none with
         `add_special_tokens` false.
-        Raises E2102 TritonTokenizerError for text that the tokenizer has no tokens for.
+        Raises TritonTokenizerError for text that the tokenizer has no tokens for.
         """
         with _coded("it cannot encode the prompt"):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
@@ -93,7 +93,7 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """`encode` of each, while other threads of Python go on; slower for a short text by itself.
 
-        Raises E2102 TritonTokenizerError when one of them cannot be encoded.
+        Raises TritonTokenizerError when one of them cannot be encoded.
         """
         with _coded("it cannot encode the prompt"):
             found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)

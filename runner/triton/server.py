@@ -21,7 +21,7 @@ _CLOSED = "shared-memory,trace,logging"
 def tritonserver_command(
     layout: Layout, model_repository: Path, *, grpc: Address, metrics: Address, http: Address | None
 ) -> list[str]:
-    """How a tritonserver is started. Without `http`, its HTTP endpoints are closed. Raises E4000."""
+    """How a tritonserver is started, without `http` with its HTTP closed. Raises PartNotInstalled."""
     return [
         str(layout.tritonserver),
         f"--model-repository={model_repository}",

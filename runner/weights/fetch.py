@@ -36,8 +36,8 @@ def fetch_weights(
     time before manifests) and raises to refuse it. `progress` gets the bytes read so far, and their number
     where it is known.
 
-    Raises E4200 (not reachable), E4201 (nothing there), E4203 (cannot be stored), and the E41xx of
-    `extract_archive`.
+    Raises WeightsUnreachable (not reachable), WeightsNotFound (nothing there), WeightsNotStored (cannot be
+    stored), and the E41xx of `extract_archive`.
     """
     try:
         path = local_path(source)
@@ -82,7 +82,7 @@ def _unpacked(
 
 
 def _check_room(destination: Path, needed: int) -> None:
-    """Raises E4203 unless so many bytes are free there."""
+    """Raises WeightsNotStored unless so many bytes are free there."""
     place = next(parent for parent in destination.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(place).free
     if needed > free:

@@ -24,7 +24,8 @@ _MAX_WINDOW_LOG = 27  # 128 MiB of memory: what `zstd --long` and `--ultra` need
 def decompressed(stream: Readable) -> Readable:
     """What is in `stream` when that is gzip or Zstandard data, else the same bytes.
 
-    Reading raises E4100 for damaged data, E4105 when far more comes out than went in.
+    Reading raises EngineArchiveMalformed for damaged data, EngineArchiveTooLarge when far more comes out than
+    went in.
     """
     head = b""
     while len(head) < len(_ZSTANDARD) and (more := stream.read(len(_ZSTANDARD) - len(head))):

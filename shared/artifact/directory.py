@@ -21,7 +21,8 @@ _BACKEND = re.compile(r'^\s*backend\s*:\s*"(\w+)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class EngineDirectory:
-    """Where the parts of an unpacked engine are. Raises E4106 and E4201 when there is no engine at `path`.
+    """Where the parts of an unpacked engine are. Raises ModelRepositoryNotServed and WeightsNotFound when
+    there is no engine at `path`.
 
     Archives of the time before manifests are flat: all their files lie in one directory.
     """
@@ -35,7 +36,9 @@ class EngineDirectory:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """What the builder said of it; None for one of the time before manifests. Raises E4100, E4102."""
+        """What the builder said of it; None for one of the time before manifests. Raises
+        EngineArchiveMalformed, EngineArchiveVersion.
+        """
         try:
             return Manifest.from_bytes((self.path / MANIFEST).read_bytes())
         except FileNotFoundError:
@@ -43,7 +46,7 @@ class EngineDirectory:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The object in config.json. Raises E4100 when it is none."""
+        """The object in config.json. Raises EngineArchiveMalformed when it is none."""
         try:
             config = json.loads((self.path / CONFIG).read_bytes())
         except (ValueError, RecursionError):
@@ -66,7 +69,7 @@ class EngineDirectory:
 
 
 def _refuse_model_repository(path: Path) -> None:
-    """Raise E4106 for a model repository that is for other backends than ours."""
+    """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours."""
     configs = [config.read_text(errors="replace") for config in path.glob("*/config.pbtxt")]
     backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
     if backends:

@@ -103,8 +103,8 @@ class Manifest(EngineFacts):
     def from_bytes(cls, text: bytes) -> Manifest:
         """Read manifest.json.
 
-        Raises E4102 for another format version, E4100 for what is no manifest, E4104 for one that contradicts
-        itself.
+        Raises EngineArchiveVersion for another format version, EngineArchiveMalformed for what is no
+        manifest, EngineArchiveCorrupt for one that contradicts itself.
         """
         try:
             version = _Versioned.model_validate_json(text).format_version

@@ -32,7 +32,7 @@ _MAX_LINK = 1024  # bytes, as of names
 def read_manifest(stream: Readable) -> Manifest | None:
     """The manifest of an archive, from its first bytes; None for an archive of the time before manifests.
 
-    Raises E4100 for what is no engine archive, E4102 for a later format.
+    Raises EngineArchiveMalformed for what is no engine archive, EngineArchiveVersion for a later format.
     """
     manifest, _, _ = _begin(TarStream(decompressed(stream)))
     return manifest
@@ -42,8 +42,9 @@ def extract_archive(stream: Readable, destination: Path, *, check: Check, max_by
     """Unpack an archive into `destination`, which must not exist; return its manifest.
 
     `check` gets the manifest (None for an archive of the time before manifests) before anything is written,
-    and raises to refuse the engine. At most `max_bytes` are written. Raises E4100 (not whole, or no archive),
-    E4101 (unsafe entry), E4102 (later format), E4104 (not what its manifest says), E4105 (too large), E4203
+    and raises to refuse the engine. At most `max_bytes` are written. Raises EngineArchiveMalformed (not
+    whole, or no archive), EngineArchiveUnsafe (unsafe entry), EngineArchiveVersion (later format),
+    EngineArchiveCorrupt (not what its manifest says), EngineArchiveTooLarge (too large), WeightsNotStored
     (cannot be stored), and what `stream` raises; then nothing is left behind.
     """
     archive = TarStream(decompressed(stream))

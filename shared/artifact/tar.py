@@ -38,7 +38,7 @@ class Readable(Protocol):
 
 
 class TarStream:
-    """The entries of a tar, front to back. Everything wrong with its form raises E4100."""
+    """The entries of a tar, front to back. Everything wrong with its form raises EngineArchiveMalformed."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -49,7 +49,7 @@ class TarStream:
     def next(self) -> tarfile.TarInfo | None:
         """The next entry, with its full name; None behind the last one, when the stream has ended too.
 
-        Raises E4105 for too many entries.
+        Raises EngineArchiveTooLarge for too many entries.
         """
         for _ in self.contents():
             pass

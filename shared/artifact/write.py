@@ -64,8 +64,9 @@ def write_archive(
 ) -> Manifest:
     """Pack `files` in the order of their names, behind a manifest of them; `output` appears when it is whole.
 
-    `progress` is told how many bytes of the files are packed so far. Raises E3105 when the disk is full, and
-    E3300 when the archive cannot be written, a name is not fit for it, or a file changes its size meanwhile.
+    `progress` is told how many bytes of the files are packed so far. Raises NotEnoughSpace when the disk is
+    full, and PackageFailed when the archive cannot be written, a name is not fit for it, or a file changes
+    its size meanwhile.
     """
     packed = 0
 
@@ -110,7 +111,7 @@ def header(name: str, size: int) -> bytes:
 
 
 def _room(output: Path, size: int) -> int:
-    """The free bytes where `output` is to be. Raises E3105 when they are fewer than `size`."""
+    """The free bytes where `output` is to be. Raises NotEnoughSpace when they are fewer than `size`."""
     place = output.parent
     free = shutil.disk_usage(place).free
     if free < size:

@@ -51,7 +51,9 @@ def free_port() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises E4003 when the port is taken, E4002 when one cannot listen."""
+    """A socket that listens there. Raises PortInUse when the port is taken, SettingInvalid when one cannot
+    listen.
+    """
     listener = _bound(host, port)
     listener.listen(BACKLOG)
     listener.setblocking(False)
@@ -59,7 +61,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def refuse_used_port(port: int, host: str = "127.0.0.1") -> None:
-    """Raise E4003 when something listens on the port already, E4002 when nothing can listen there."""
+    """Raise PortInUse when something listens on the port already, SettingInvalid when nothing can listen
+    there.
+    """
     _bound(host, port).close()
 
 

@@ -31,7 +31,7 @@ _LFS_POINTER = b"version https://git-lfs"
 class Checkpoint:
     """An open checkpoint directory.
 
-    Raises E3201 for files that are missing, damaged, or Git LFS pointers.
+    Raises CheckpointInvalid for files that are missing, damaged, or Git LFS pointers.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -43,7 +43,7 @@ class Checkpoint:
             self._tensors |= dict.fromkeys(weights.keys(), weights)
 
     def require(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise E3201 unless there is a tensor `name` of this shape, in a float type."""
+        """Raise CheckpointInvalid unless there is a tensor `name` of this shape, in a float type."""
         self._required.add(name)
         if name not in self._tensors:
             raise CheckpointInvalid(reason=f"it has no tensor {name}")

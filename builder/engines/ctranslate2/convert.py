@@ -27,8 +27,9 @@ def convert(model: Path, output: Path, quantization: str, progress: Callable[[in
     """Write model.bin, config.json and vocabulary.json into the new directory `output`.
 
     The same input gives the same bytes. `progress` is told the bytes written to model.bin and their total.
-    `output` appears when it is whole. Raises E3200 and E3201 for checkpoints that cannot be converted, E3105
-    when the disk is full, E3202 when `output` cannot be written.
+    `output` appears when it is whole. Raises UnsupportedArchitecture and CheckpointInvalid for checkpoints
+    that cannot be converted, NotEnoughSpace when the disk is full, ConversionFailed when `output` cannot be
+    written.
     """
     checkpoint = Checkpoint(model)
     hyperparameters = read_hyperparameters(checkpoint.config)

@@ -53,7 +53,9 @@ class Hyperparameters:
 
 
 def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
-    """Raises E3200 for another architecture, E3201 for a variant of it that cannot be converted."""
+    """Raises UnsupportedArchitecture for another architecture, CheckpointInvalid for a variant of it that
+    cannot be converted.
+    """
     architecture = _architecture(config)
     _refuse_variants(config)
     heads = _count(config, "num_attention_heads")

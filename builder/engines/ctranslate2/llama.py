@@ -28,7 +28,7 @@ def make_model(
 ) -> TransformerDecoderModelSpec:
     """The model, ready to be saved; saving reads its weights.
 
-    Raises E3201 where the tensors do not fit `hyperparameters`.
+    Raises CheckpointInvalid where the tensors do not fit `hyperparameters`.
     """
     h = hyperparameters
     spec = _empty_spec(h)

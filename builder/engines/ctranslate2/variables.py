@@ -54,7 +54,7 @@ class Variables:
     def linear(self, spec: Any, rows: dict[str, int], columns: int, *, bias: bool = False) -> None:
         """Let `spec` be the modules named in `rows` (name -> output features), one below the other.
 
-        Raises E3201 for a tensor that is not there or has another shape; so does `norm`.
+        Raises CheckpointInvalid for a tensor that is not there or has another shape; so does `norm`.
         """
         weights = tuple(f"{module}.weight" for module in rows)
         for name, size in zip(weights, rows.values(), strict=True):

@@ -17,7 +17,7 @@ def read_vocabulary(tokenizer_json: Path, size: int) -> list[str]:
     """The strings of the ids 0 to `size` - 1, as tokenizer.json has them.
 
     Embeddings are often padded beyond the tokenizer: such ids, and those that tokenizer.json leaves out or
-    names twice, get a name of their own. Raises E3201 when the file cannot be read.
+    names twice, get a name of their own. Raises CheckpointInvalid when the file cannot be read.
     """
     if not tokenizer_json.is_file():
         raise CheckpointInvalid(reason=f"it has no {tokenizer_json.name}")

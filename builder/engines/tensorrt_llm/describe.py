@@ -26,7 +26,7 @@ class Describe:
     name: ClassVar[str] = "describe"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002  the protocol's
-        """Raises E3202 for an engine that is not whole."""
+        """Raises ConversionFailed for an engine that is not whole."""
         lines: list[str] = []
         python = Layout.current().engine_python("tensorrt_llm")
         run_child(self.name, [str(python), probe.__file__], cwd=build.work_dir, on_line=lines.append)

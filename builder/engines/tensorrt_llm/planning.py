@@ -23,7 +23,7 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
 
 
 def commands(config: CogTRTLLMConfig | TensorRTLLMConfig) -> tuple[RunTool, ...]:
-    """The commands of `config`. Raises E3010 when they would fail."""
+    """The commands of `config`. Raises ConfigCheckFailed when they would fail."""
     findings = Findings()
     found = calls(config, findings)
     if findings.errors:

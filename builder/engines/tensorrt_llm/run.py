@@ -50,7 +50,7 @@ class ToolStep:
     def run(self, build: Build, progress: StepProgress) -> None:
         """Append its output to `Build.log`, with the seconds and the memory it took.
 
-        Raises E3105, E3200 to E3209, and E4000 when the tool is not there.
+        Raises NotEnoughSpace, E3200 to E3209, and PartNotInstalled when the tool is not there.
         """
         assert build.model is not None
         _link_model(build)

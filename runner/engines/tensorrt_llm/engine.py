@@ -37,7 +37,7 @@ class TensorRTLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Load the engine, on every rank at the same time. Raises E2407 and E25xx."""
+        """Load the engine, on every rank at the same time. Raises EngineStartFailed and E25xx."""
         self._settings = read_settings(engine_dir)
         values = parse_parameters(self._settings.server_arguments)
         self.limits = Limits(
@@ -69,7 +69,7 @@ class TensorRTLLMEngine:
         self._statistics = Statistics()
 
     def submit(self, request: Request) -> None:
-        """Raises E1104, E2501 and E2500."""
+        """Raises InvalidArgument, ExecutorQueueFull and TensorRTLLMError."""
         check(request)
         end_ids = in_order(request.end_ids, self._settings.vocab_size, self._settings.eos_id)
         with self._lock:

@@ -34,7 +34,7 @@ _MOST_TEXT = 4096
 def launch(ranks: int, arguments: list[str], bridge: socket.socket) -> int:
     """Run the engine process with these arguments as so many ranks; return mpirun's exit status.
 
-    Raises E2506 when there is no mpirun.
+    Raises TensorRTLLMNotLoaded when there is no mpirun.
     """
     mpirun = shutil.which("mpirun")
     if mpirun is None:

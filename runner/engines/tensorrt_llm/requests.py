@@ -16,7 +16,7 @@ _MOST_TOP_K = 1024  # of the sampling kernel
 
 
 def check(request: Request) -> None:
-    """Raise E1104 for what only this engine refuses."""
+    """Raise InvalidArgument for what only this engine refuses."""
     top_k = request.sampling.top_k or 0
     if top_k > _MOST_TOP_K:
         raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MOST_TOP_K} is possible")

@@ -53,7 +53,8 @@ class Settings:
 
 
 def read_settings(engine_dir: Path) -> Settings:
-    """Read both config.json. Raises E2407, and E2502 for an engine of before TensorRT-LLM 0.8.
+    """Read both config.json. Raises EngineStartFailed, and EngineOfAnotherVersion for an engine of before
+    TensorRT-LLM 0.8.
 
     Archives of the time before manifests are flat, and hold no config of ours.
     """
@@ -90,7 +91,8 @@ def read_settings(engine_dir: Path) -> Settings:
 
 
 def check_version(settings: Settings) -> None:
-    """Raise E2502 when another TensorRT built the engine than is installed, before it takes minutes to load.
+    """Raise EngineOfAnotherVersion when another TensorRT built the engine than is installed, before it takes
+    minutes to load.
 
     A plan loads with its own version alone; ".post1" is another package of the same library.
     """
@@ -109,7 +111,9 @@ def _installed_tensorrt() -> str | None:
 
 
 def rank_count(engine_dir: Path) -> int:
-    """How many ranks the engine is for. Raises E2504 when WORLD_SIZE says otherwise, E2407 and E2502."""
+    """How many ranks the engine is for. Raises RanksMismatch when WORLD_SIZE says otherwise,
+    EngineStartFailed and EngineOfAnotherVersion.
+    """
     ranks = read_settings(engine_dir).ranks
     world_size = os.environ.get("WORLD_SIZE", "").strip()
     if world_size and world_size != str(ranks):

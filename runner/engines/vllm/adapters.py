@@ -48,7 +48,8 @@ class Adapters:
     def use(self, name: str, core_id: str) -> Any:
         """The `LoRARequest` of the adapter in this folder; the core keeps it until `left`.
 
-        Raises E1106 where there is none, E2214 when too many others are in use, E2213 when it cannot be read.
+        Raises AdapterUnknown where there is none, VllmAdaptersInUse when too many others are in use,
+        VllmAdapterInvalid when it cannot be read.
         """
         from vllm.lora.request import LoRARequest
 

@@ -109,7 +109,7 @@ class VLLMEngine:
         self._warm_up(failures)
 
     def submit(self, request: Request) -> None:
-        """Raises E1104 for values that vLLM does not take.
+        """Raises InvalidArgument for values that vLLM does not take.
 
         E1105, for a structure that it cannot follow, is in the request's last output: to try one takes time.
         """

@@ -57,7 +57,7 @@ class Grammars:
         return self._known.get((asked.kind, asked.text))
 
     def check(self, asked: StructuredOutput) -> Told:
-        """What the engine core is to be told. Raises E1105."""
+        """What the engine core is to be told. Raises StructuredOutputInvalid."""
         with self._lock:
             told = self.known(asked) or self._try(asked)
             self._keep(asked, told)

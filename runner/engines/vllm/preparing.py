@@ -63,7 +63,7 @@ class Preparing:
         return structure is None or self.grammars is None or self.grammars.known(structure) is not None
 
     def _give(self, request: Request, asked: Any) -> None:
-        """Raises E1105, E1106, E2213 and E2214."""
+        """Raises StructuredOutputInvalid, AdapterUnknown, VllmAdapterInvalid and VllmAdaptersInUse."""
         from .requests import hold_to
 
         structure, grammars = request.structured_output, self.grammars

@@ -41,7 +41,7 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
 
     `most_log_probs` is vLLM's `max_logprobs`.
 
-    Raises E1104 for values that vLLM does not take.
+    Raises InvalidArgument for values that vLLM does not take.
     """
     if (request.log_probs or 0) > most_log_probs:
         raise InvalidArgument(

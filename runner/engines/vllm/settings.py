@@ -35,8 +35,8 @@ _OURS = ("dtype", "quantization", "max_model_len", "tensor_parallel_size", "pipe
 def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     """The keyword arguments of vLLM's `EngineArgs` for the engine in a directory.
 
-    What earlier versions of vLLM took is left out, with a warning. Raises E2202 for arguments that may not be
-    set here, or not so; E2204 for a directory without a model.
+    What earlier versions of vLLM took is left out, with a warning. Raises VllmArgumentInvalid for arguments
+    that may not be set here, or not so; VllmModelIncomplete for a directory without a model.
     """
     model = engine_dir / "engine"
     if not (model / "config.json").is_file():

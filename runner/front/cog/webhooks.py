@@ -34,7 +34,7 @@ class Webhooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def check(self, address: str) -> None:
-        """Raise E1326 for an address that nothing is sent to."""
+        """Raise AddressRefused for an address that nothing is sent to."""
         await self._addresses.check(address)
 
     def follow(self, prediction: Prediction, address: str, events: frozenset[str]) -> None:

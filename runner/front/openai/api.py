@@ -161,7 +161,9 @@ class OpenAIApi:
         return parameters
 
     def _checked(self, name: str | None) -> str | None:
-        """The adapter of this name; None where it is the model's own. Raises E1303 when it is neither."""
+        """The adapter of this name; None where it is the model's own. Raises ModelNotServed when it is
+        neither.
+        """
         served = self._model()
         if name is None or name == served:
             return None

@@ -38,7 +38,7 @@ _STRUCTURES = frozenset(
 
 
 def completion_asks(parameters: CompletionParameters) -> list[Ask]:
-    """The texts of all prompts, `n` for each, in the order of `choices`. Raises E1300."""
+    """The texts of all prompts, `n` for each, in the order of `choices`. Raises RequestInvalid."""
     common = _common(parameters)
     return [
         ask
@@ -95,7 +95,9 @@ def _common(parameters: Parameters) -> Ask:
 
 
 def _structure(parameters: Parameters) -> StructuredOutput | None:
-    """What the text is held to, in whichever words. Raises E1105, and E1300 where it is said twice."""
+    """What the text is held to, in whichever words. Raises StructuredOutputInvalid, and RequestInvalid where
+    it is said twice.
+    """
     if not parameters.model_fields_set & _STRUCTURES:
         return None
     asked = {

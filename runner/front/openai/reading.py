@@ -40,7 +40,7 @@ _MOST_SHOWN = 80
 
 
 def read(kind: type[_Body], body: bytes) -> _Body:
-    """The parameters in a body. Raises E1300, E1301 and E1302."""
+    """The parameters in a body. Raises RequestInvalid, ParameterUnknown and ParameterNotSupported."""
     try:
         content = orjson.loads(body)
     except ValueError as problem:

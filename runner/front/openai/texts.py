@@ -110,7 +110,7 @@ class Texts:
 
 
 def _finish_reason(generation: TextGeneration) -> str:
-    """Raises E2405 for an end that nobody asked for."""
+    """Raises EngineInternalError for an end that nobody asked for."""
     reason = generation.finish_reason
     if reason not in ("stop", "length"):
         raise EngineInternalError(reason=f"its text ended as {reason}")

@@ -4,6 +4,7 @@ raised, docs are fresh.
 
 import ast
 import re
+from pathlib import Path
 
 from shared.errors import REGISTRY, CogTritonError, State
 from shared.layout import PROJECT_ROOT
@@ -30,13 +31,13 @@ def raised_in(tree: ast.AST) -> set[str]:
     return found & KINDS.keys()
 
 
+def modules() -> list[Path]:
+    folders = ("shared", "builder", "runner", "cli", "demo")
+    return [path for folder in folders for path in (PROJECT_ROOT / folder).rglob("*.py")]
+
+
 def raised_in_python() -> set[str]:
-    modules = [
-        path
-        for folder in ("shared", "builder", "runner", "cli", "demo")
-        for path in (PROJECT_ROOT / folder).rglob("*.py")
-    ]
-    return set().union(*(raised_in(ast.parse(path.read_text(), path)) for path in modules))
+    return set().union(*(raised_in(ast.parse(path.read_text(), path)) for path in modules()))
 
 
 def in_the_bridge(pattern: str) -> set[str]:
@@ -117,6 +118,25 @@ except ModelNotFound:
 table = {401: RevisionNotFound}
 """
     assert raised_in(ast.parse(source)) == {"EngineNotReady", "ModelGated", "RevisionNotFound"}
+
+
+def described(tree: ast.AST) -> list[str]:
+    """Of each docstring, what it says from a `raise` on to the end of its paragraph."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
+    found = [re.search(r"\b[Rr]aises?\b.*", part, re.DOTALL) for text in texts for part in text.split("\n\n")]
+    return [match[0] for match in found if match]
+
+
+def test_docstrings_name_what_is_raised_by_its_class():
+    """Ranges stay: `E3100 to E3103`, E41xx."""
+    said = [
+        f"{path.relative_to(PROJECT_ROOT)}: {sentence}"
+        for path in modules()
+        for sentence in described(ast.parse(path.read_text(), path))
+        if re.search(r"\bE\d{4}\b", re.sub(r"\bE\d{4}\s+to\s+E\d{4}\b", "", sentence))
+    ]
+    assert said == []
 
 
 def test_a_name_that_is_only_imported_names_nothing():
