@@ -226,7 +226,7 @@ class Supervisor:
                 if not self._ready.is_set():
                     raise log.last_error or TritonFailedToStart(reason=f"it ended with {triton.status}")
                 pause = restarts.pause() or 0
-                _logger().error("Triton ended; it is started again", status=triton.status, in_seconds=pause)
+                _logger().error("Triton ended; restarting it", status=triton.status, in_seconds=pause)
                 await asyncio.sleep(pause)
         finally:
             starting.cancel()
@@ -281,7 +281,7 @@ class Supervisor:
             pause = restarts.pause()
             if pause is None:
                 raise ServerDiedTooOften(times=_MOST_DEATHS + 1)
-            _logger().error(f"the HTTP server {reason}; it is started again", in_seconds=pause)
+            _logger().error(f"the HTTP server {reason}; restarting it", in_seconds=pause)
             await asyncio.sleep(pause)
 
     async def _until_useless(self, server: Server, process: Process) -> str:

@@ -23,7 +23,7 @@ class ParameterNotSupported(CogTritonError):
     code = "E1302"
     fixed_by = FixedBy.USER
     message = "{parameter} asks for something that is not supported here: {reason}."
-    remedy = "Leave it out."
+    remedy = "Omit it."
 
 
 class ModelNotServed(CogTritonError):

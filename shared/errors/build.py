@@ -100,7 +100,7 @@ class ModelCorrupt(CogTritonError):
     code = "E3106"
     fixed_by = FixedBy.OPERATOR
     message = "{file} of the model {model!r} did not arrive as the hub has it: {reason}."
-    remedy = "Build again: it was removed and will be downloaded anew. Look at the disk if that goes on."
+    remedy = "Build again: it was removed and will be downloaded anew. If it happens again, check the disk."
 
 
 class ModelFolderUnusable(CogTritonError):
@@ -149,7 +149,7 @@ class NotSupportedOnGpu(CogTritonError):
     code = "E3205"
     fixed_by = FixedBy.OPERATOR
     message = "{argument}: {value} is not supported on GPUs of SM {sm}."
-    remedy = "Leave that argument out, or build on another kind of GPU."
+    remedy = "Omit that argument, or build on another kind of GPU."
 
 
 class ToolArgumentsRefused(CogTritonError):
@@ -177,7 +177,7 @@ class EngineVersionMismatch(CogTritonError):
     code = "E3209"
     fixed_by = FixedBy.OPERATOR
     message = 'The step "{step}" met a file that another version wrote: {reason}.'
-    remedy = "Let every step run in one build, and leave out timing caches and checkpoints of other versions."
+    remedy = "Let every step run in one build, and omit timing caches and checkpoints of other versions."
 
 
 class TokenizerNotConverted(CogTritonError):

@@ -191,7 +191,7 @@ class TokenizerWillBeMade(CogTritonError):
     code = "E3032"
     fixed_by = FixedBy.OPERATOR
     message = "The model has no tokenizer.json; the build makes one from {files}, and compares the two."
-    remedy = "Nothing has to be done; a tokenizer.json beside them would be used instead."
+    remedy = "Nothing to do; a tokenizer.json beside them would be used instead."
 
 
 class EngineArgumentRefused(CogTritonError):

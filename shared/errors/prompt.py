@@ -8,7 +8,7 @@ from .base import CogTritonError, FixedBy
 class GenericError(CogTritonError):
     code = "E1000"
     fixed_by = FixedBy.US
-    message = "An unexpected error."
+    message = "An unexpected error occurred."
     remedy = "Report it with the log of this prediction."
 
 
@@ -30,7 +30,7 @@ class BadPromptTemplate(CogTritonError):
     code = "E1003"
     fixed_by = FixedBy.USER
     message = "The prompt template has no place for what was sent: {reason}."
-    remedy = "Add the field to prompt_template, or leave the input out."
+    remedy = "Add the field to prompt_template, or omit the input."
 
 
 class PromptTemplateError(CogTritonError):
@@ -81,7 +81,7 @@ class ParameterNotHonoured(CogTritonError):
     code = "E1103"
     fixed_by = FixedBy.USER
     message = 'The engine "{engine}" cannot honour {parameter}={value}.'
-    remedy = "Leave {parameter} out, or use an engine that honours it."
+    remedy = "Omit {parameter}, or use an engine that honours it."
 
 
 class InvalidArgument(CogTritonError):
@@ -95,7 +95,7 @@ class StructuredOutputInvalid(CogTritonError):
     code = "E1105"
     fixed_by = FixedBy.USER
     message = "The text cannot be held to that structure: {reason}."
-    remedy = "Send a JSON schema, a regular expression, choices or a grammar that says less."
+    remedy = "Send a simpler JSON schema, regular expression, list of choices or grammar."
 
 
 class AdapterUnknown(CogTritonError):

@@ -9,14 +9,14 @@ class TritonUnknownError(CogTritonError):
     code = "E2100"
     fixed_by = FixedBy.US
     message = "Triton answered with an error that has no code: {reason}."
-    remedy = "Look into the log of the runner for the request."
+    remedy = "Check the log of the runner for the request."
 
 
 class TritonTimeout(CogTritonError):
     code = "E2101"
     fixed_by = FixedBy.ENGINE
     message = "Triton sent nothing for {seconds:g} s."
-    remedy = "Try again; if it goes on, look into the log of the engine process."
+    remedy = "Try again; if it persists, check the log of the engine process."
 
 
 class TritonTokenizerError(CogTritonError):
@@ -44,8 +44,8 @@ class TritonMalformedEvent(CogTritonError):
 class TritonUnavailable(CogTritonError):
     code = "E2105"
     fixed_by = FixedBy.ENGINE
-    message = "Triton is not there: {reason}."
-    remedy = "Try again in a few seconds; the runner starts it again by itself."
+    message = "Triton is unavailable: {reason}."
+    remedy = "Try again in a few seconds; the runner restarts it by itself."
 
 
 class Overloaded(CogTritonError):
@@ -73,28 +73,28 @@ class CTranslate2Error(CogTritonError):
     code = "E2300"
     fixed_by = FixedBy.ENGINE
     message = "CTranslate2 failed: {reason}."
-    remedy = "Look into the log of the engine process."
+    remedy = "Check the log of the engine process."
 
 
 class EngineProcessDied(CogTritonError):
     code = "E2400"
     fixed_by = FixedBy.ENGINE
     message = "The engine process ended in the middle of this request: {reason}."
-    remedy = "Try again in a few seconds; it is being started again."
+    remedy = "Try again in a few seconds; it is being restarted."
 
 
 class EngineNotReady(CogTritonError):
     code = "E2401"
     fixed_by = FixedBy.ENGINE
-    message = "The engine process is being started."
+    message = "The engine process is starting."
     remedy = "Try again in a few seconds."
 
 
 class EngineGaveUp(CogTritonError):
     code = "E2402"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine process died {restarts} times and is not started again."
-    remedy = "Look into the log for why it dies, then restart the runner."
+    message = "The engine process died {restarts} times and is not restarted."
+    remedy = "Check the log for why it dies, then restart the runner."
 
 
 class MalformedRequest(CogTritonError):
@@ -108,14 +108,14 @@ class TensorNotSupported(CogTritonError):
     code = "E2404"
     fixed_by = FixedBy.USER
     message = "The input {tensor} is part of the model's contract, but is not supported here."
-    remedy = "Leave it out."
+    remedy = "Omit it."
 
 
 class EngineInternalError(CogTritonError):
     code = "E2405"
     fixed_by = FixedBy.US
     message = "The engine failed on this request: {reason}."
-    remedy = "Look into the log of the engine process."
+    remedy = "Check the log of the engine process."
 
 
 class BridgeMisconfigured(CogTritonError):
@@ -134,4 +134,4 @@ class EngineStartFailed(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine process did not become ready: {reason}."
-    remedy = "Look into the log of the engine process."
+    remedy = "Check the log of the engine process."

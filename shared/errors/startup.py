@@ -16,7 +16,7 @@ class TritonFailedToStart(CogTritonError):
     code = "E4001"
     fixed_by = FixedBy.OPERATOR
     message = "Triton did not start: {reason}."
-    remedy = "Look into the log above."
+    remedy = "Check the log above."
 
 
 class SettingInvalid(CogTritonError):
@@ -30,14 +30,14 @@ class WorkerDied(CogTritonError):
     code = "E4005"
     fixed_by = FixedBy.OPERATOR
     message = "The HTTP server, or its worker, ended before it could be reached."
-    remedy = "Look into the log above; it may have run out of memory, or PATH may lead to another `python`."
+    remedy = "Check the log above; it may have run out of memory, or PATH may lead to another `python`."
 
 
 class SetupTimedOut(CogTritonError):
     code = "E4006"
     fixed_by = FixedBy.OPERATOR
-    message = "The set-up did not end within {seconds:g} s."
-    remedy = "Look into the log above for what it waited for, or raise SETUP_TIMEOUT."
+    message = "The set-up did not finish within {seconds:g} s."
+    remedy = "Check the log above for what it waited for, or raise SETUP_TIMEOUT."
 
 
 class RunDirectoryUnusable(CogTritonError):
@@ -50,8 +50,8 @@ class RunDirectoryUnusable(CogTritonError):
 class ServerDiedTooOften(CogTritonError):
     code = "E4008"
     fixed_by = FixedBy.OPERATOR
-    message = "The HTTP server died {times} times within five minutes, and is not started again."
-    remedy = "Look into the log above for why it dies; it may have run out of memory."
+    message = "The HTTP server died {times} times within five minutes, and is not restarted."
+    remedy = "Check the log above for why it dies; it may have run out of memory."
 
 
 class GpusMissing(CogTritonError):
@@ -189,7 +189,7 @@ class ServerNotReady(CogTritonError):
     code = "E4004"
     fixed_by = FixedBy.OPERATOR
     message = "The server did not become ready: {reason}."
-    remedy = "Look into its log for why."
+    remedy = "Check its log for the reason."
 
 
 class WeightsNotStored(CogTritonError):

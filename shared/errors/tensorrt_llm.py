@@ -9,7 +9,7 @@ class TensorRTLLMError(CogTritonError):
     code = "E2500"
     fixed_by = FixedBy.ENGINE
     message = "TensorRT-LLM failed: {reason}."
-    remedy = "Look into the log of the engine process."
+    remedy = "Check the log of the engine process."
 
 
 class ExecutorQueueFull(CogTritonError):

@@ -22,7 +22,7 @@ Every error that cog-triton raises on purpose is one line: the code, the name, w
 
     E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095. Send a shorter prompt.
 
-A code is `E[category][subcategory][sequence]`. It keeps its meaning for ever, so it is safe to match on; the
+A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so it is safe to match on; the
 text after the name may be reworded at any time. Words in braces stand for what the error is about.
 
 **State.** *active*: can be met. *reserved*: had a meaning once, is no longer raised, and gets no other one.

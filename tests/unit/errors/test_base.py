@@ -27,7 +27,7 @@ def test_text_is_code_name_message_and_remedy():
 
 def test_remedies_are_filled_in_too():
     error = errors.ParameterNotHonoured(engine="mock", parameter="seed", value=1)
-    assert str(error).endswith("Leave seed out, or use an engine that honours it.")
+    assert str(error).endswith("Omit seed, or use an engine that honours it.")
 
 
 def test_text_is_one_line_whatever_the_details_hold():

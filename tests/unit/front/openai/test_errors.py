@@ -139,7 +139,7 @@ def test_a_body_that_is_too_large(run):
     ("sent", "error"),
     [
         ({}, RequestInvalid(parameter="prompt", reason="prompt is missing")),
-        ({"prompt": "1", "zzz": 1}, ParameterUnknown(parameter="zzz", instead="Leave it out")),
+        ({"prompt": "1", "zzz": 1}, ParameterUnknown(parameter="zzz", instead="Omit it")),
         (
             {"prompt": "1", "echo": True},
             ParameterNotSupported(parameter="echo", reason="the prompt is not repeated"),

@@ -308,14 +308,14 @@ def test_what_is_wrong_is_named(body, parameter, text):
     ("body", "parameter", "instead"),
     [
         ({"messages": HI, "temprature": 1}, "temprature", "Did you mean temperature."),
-        ({"messages": HI, "zzz": 1}, "zzz", "Leave it out."),
+        ({"messages": HI, "zzz": 1}, "zzz", "Omit it."),
         ({"messages": [HI[0] | {"nam": "x"}]}, "messages[0].nam", "Did you mean name."),
         (
             {"messages": HI, "stream": True, "stream_options": {"include_usag": True}},
             "stream_options.include_usag",
             "Did you mean include_usage.",
         ),
-        ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Leave it out."),
+        ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Omit it."),
     ],
 )
 def test_an_unknown_parameter_is_named_with_the_nearest_known_one(body, parameter, instead):
