@@ -17,7 +17,7 @@
 
 enum { MODELS = 3, MOST_REQUESTS = 40, CLIENTS = 2, SUBMITTERS = 2 };
 
-#define PATIENCE (20 * SECOND)  // in which every request must have ended
+#define PATIENCE (60 * SECOND)  // in which every request must have ended
 
 struct member {
   pthread_t thread;
