@@ -35,7 +35,14 @@ def unpacked(archive, directory):
 
 
 @contextmanager
-def cog_server(package: str, log, *, concurrency: int | None = None, **environment: str):
+def cog_server(
+    package: str,
+    log,
+    *,
+    concurrency: int | None = None,
+    ready_seconds: float = READY_SECONDS,
+    **environment: str,
+):
     """A Cog server that was set up; after it no process of it may be left."""
     mark = uuid.uuid4().hex
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -50,7 +57,7 @@ def cog_server(package: str, log, *, concurrency: int | None = None, **environme
         os.close(output)
     server.mark = mark  # type: ignore[attr-defined] # for the tests alone
     try:
-        server.wait_ready(READY_SECONDS)
+        server.wait_ready(ready_seconds)
         yield server
     finally:
         server.stop()

@@ -20,7 +20,7 @@ from tests.support.processes import marked
 from tests.support.tensorrt_llm_engine import NVML
 from tests.support.under_load import cancel_half, kill
 from tests.support.waiting import wait_for
-from tests.vllm.conftest import ENVIRONMENT, PYTHON, engine_core
+from tests.vllm.conftest import ENVIRONMENT, PYTHON, START_SECONDS, engine_core
 from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_SEQ_LEN, MODEL, PROMPTS
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def server(triton_port, adapters, tmp_path_factory):
         "OPERATOR_KEY": OPERATOR,
         **ENVIRONMENT,
     }
-    with cog_server("runner", scratch / "log", **settings) as running:
+    with cog_server("runner", scratch / "log", ready_seconds=START_SECONDS, **settings) as running:
         yield running
 
 
@@ -143,16 +143,24 @@ def test_a_client_of_tritons_own_backend_gets_the_same_text(complete, server, tr
     with httpx2.stream("POST", f"{model}/generate_stream", json=body, timeout=60) as events:
         texts = [json.loads(line[6:])["text_output"] for line in events.iter_lines() if line]
     assert len(texts) > 2
-    body["parameters"] = parameters | {"lora_name": "first"}
-    answer = httpx2.post(f"{model}/generate", json=body, timeout=60).json()
-    assert (
-        answer["text_output"]
-        == complete(prompt="Once upon", ignore_eos=True, model="first")["choices"][0]["text"]
-    )
-    assert answer["text_output"] != expected
     chosen = {**parameters, "ignore_eos": False, "structured_outputs": json.dumps({"choice": ["one", "two"]})}
     body["parameters"] = chosen
     assert httpx2.post(f"{model}/generate", json=body, timeout=60).json()["text_output"] in ("one", "two")
+
+
+def test_a_client_of_tritons_own_backend_names_an_adapter(complete, triton_port):
+    asked = {"text_input": "Once upon", "return_cumulative_logprob": True}
+    parameters = {"stream": False, "temperature": 0, "exclude_input_in_output": True, "max_tokens": 20}
+
+    def told(**more):
+        body = asked | {"parameters": parameters | more}
+        url = f"http://127.0.0.1:{triton_port}/v2/models/vllm_model/generate"
+        return httpx2.post(url, json=body, timeout=60).json()
+
+    first = told(lora_name="first")
+    assert first["text_output"] == complete(prompt="Once upon", model="first")["choices"][0]["text"]
+    assert abs(first["cumulative_logprob"] - told()["cumulative_logprob"]) > 0.01
+    assert "E1106" in told(lora_name="none")["error"]
 
 
 def test_a_text_is_held_to_a_schema_that_either_api_sends(complete, server):
@@ -227,4 +235,4 @@ def test_what_is_killed_under_load_is_told_and_started_again(server, part, codes
     assert set(told["told"]) <= codes | {"whole"}
     assert sum(told["told"].values()) == 8
     assert told["seconds_until_all_were_told"] < 20
-    wait_for(lambda: httpx2.get(f"{server.url}/health/ready").status_code == 200)
+    wait_for(lambda: httpx2.get(f"{server.url}/health/ready").status_code == 200, START_SECONDS)
