@@ -43,9 +43,10 @@ bridge-coverage: setup-dev ## A table of the lines and branches of the bridge th
 acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
-bench: setup-dev ## Every figure of speed, as ratios in one run (the images' rows need root)
+bench: setup-dev ## Every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root, the first time fetches 0.7 GB)
 	@ci/install-image-tools
-	$(run) tests.performance.bench
+	@$(PYTHON) ci/setup.py --bench
+	$(run) tests.performance.bench $(ROWS)
 
 soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be lost
 	$(run) tests.performance.soak --seconds $(or $(DURATION),600)

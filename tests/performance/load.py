@@ -31,16 +31,29 @@ from tools.docs.cog_schema import SCHEMA_FILE, openapi_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cog import BaseRunner
+
 _HERE = Path(__file__).parent
 _TICK = os.sysconf("SC_CLK_TCK")
 CORES = len(os.sched_getaffinity(0))
 WANTED_CORES = 4
-"""What the bounds of issue 11 are for: runner and load generator together."""
+"""What the bounds are for: runner and load generator together."""
 
 
 def scaled(streams: int) -> int:
     """So many streams on four cores; as many fewer as there are fewer cores."""
     return streams * min(CORES, WANTED_CORES) // WANTED_CORES
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """What is started within runs on so many cores; all that there are, where they are fewer."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_of_them)[-count:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
 
 
 @dataclass
@@ -51,17 +64,23 @@ class Served:
     pid: int
     mark: str = ""
     """Of a runner: what tests/support/processes.py finds all its processes by."""
+    beside: int | None = None
+    """Another process that serves with it, and is not below it."""
 
     def cpu_seconds(self) -> float:
         """What all its processes have used."""
         total = 0
-        for pid in {self.pid, *descendants(self.pid)}:
+        for pid in self.pids():
             try:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
             total += int(fields[11]) + int(fields[12])
         return total / _TICK
+
+    def pids(self) -> set[int]:
+        first = {self.pid} if self.beside is None else {self.pid, self.beside}
+        return first.union(*map(descendants, first))
 
 
 def engine_archive(directory: Path, **config: float) -> Path:
@@ -81,11 +100,14 @@ def runner(
     tokens_per_second: float = 100,
     *,
     step_seconds: float = 0,
+    max_seq_len: int = 4096,
     concurrency: int | None = None,
     **settings: str,
 ) -> Iterator[Served]:
     """A runner with a mock of that pace: each stream by its own clock, or all in one step."""
-    archive = engine_archive(directory, step_seconds=step_seconds, tokens_per_second=tokens_per_second)
+    archive = engine_archive(
+        directory, step_seconds=step_seconds, tokens_per_second=tokens_per_second, max_seq_len=max_seq_len
+    )
     mark = os.urandom(8).hex()
     environment = {
         MARK: mark,
@@ -104,21 +126,32 @@ def runner(
 @contextmanager
 def sleeping_predictor(directory: Path, slots: int) -> Iterator[Served]:
     """The yardstick: Cog's server with a predictor that only sleeps and yields."""
-    port, package = free_port(), directory / "sleeping"
+    with cog(directory, _HERE / "yardsticks/sleeping.py", Sleeping, slots) as server:
+        yield server
+
+
+@contextmanager
+def cog(
+    directory: Path, module: Path, predictor: type[BaseRunner], slots: int, **settings: str
+) -> Iterator[Served]:
+    """Cog's own server with the `predictor` that this module holds."""
+    port, package = free_port(), directory / module.stem
     # Without its schema Cog refuses event streams.
-    (package / SCHEMA_FILE).parent.mkdir(parents=True)
-    (package / SCHEMA_FILE).write_text(json.dumps(openapi_schema(Sleeping.run, streaming=True)))
-    shutil.copy(_HERE / "yardsticks/sleeping.py", package)
+    (package / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
+    (package / SCHEMA_FILE).write_text(json.dumps(openapi_schema(predictor.run, streaming=True)))
+    shutil.copy(module, package)
     environment = {
         **os.environ,
         **server_environment(port),
         "COG_MAX_CONCURRENCY": str(slots),
-        "COG_PREDICT_TYPE_STUB": "sleeping.py:Sleeping",
+        "COG_PREDICT_TYPE_STUB": f"{module.name}:{predictor.__name__}",
         "TMPDIR": str(directory),
+        **settings,
     }
-    with _serving(["cog.server.http", "--host", "127.0.0.1"], environment, directory, package) as process:
+    command = [sys.executable, "-m", "cog.server.http", "--host", "127.0.0.1"]
+    with serving(command, environment, directory, package) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait(lambda: _status(url) == "READY", process)
+        wait_until(lambda: _status(url) == "READY", process)
         yield Served(url, process.pid)
 
 
@@ -126,26 +159,22 @@ def sleeping_predictor(directory: Path, slots: int) -> Iterator[Served]:
 def bare_server(directory: Path, tokens: int, rate: float) -> Iterator[Served]:
     """The yardstick: constant events from a clock."""
     port = free_port()
-    command = ["tests.performance.yardsticks.bare_server", str(port), str(tokens), str(rate)]
+    module = "tests.performance.yardsticks.bare_server"
+    command = [sys.executable, "-m", module, str(port), str(tokens), str(rate)]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
-    with _serving(command, environment, directory) as process:
+    with serving(command, environment, directory) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait(lambda: _listens(url), process)
+        wait_until(lambda: _listens(url), process)
         yield Served(url, process.pid)
 
 
 @contextmanager
-def _serving(
-    module: Sequence[str], environment: dict[str, str], directory: Path, package: Path = PROJECT_ROOT
+def serving(
+    command: Sequence[str], environment: dict[str, str], directory: Path, package: Path = PROJECT_ROOT
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """This process, which is ended afterwards; what it says goes to `directory`/log."""
     with (directory / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *module],
-            cwd=package,
-            env=environment,
-            stdout=log,
-            stderr=log,
-        )
+        process = subprocess.Popen(command, cwd=package, env=environment, stdout=log, stderr=log)
     try:
         yield process
     finally:
@@ -168,8 +197,9 @@ def _listens(url: str) -> bool:
         return False
 
 
-def _wait(condition, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+def wait_until(condition, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
+    """Wait until the condition holds, for a process that lives."""
+    deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
             raise AssertionError(f"{process.args!r} does not serve")

@@ -1,6 +1,6 @@
 """What a token costs, how fast the first one comes, and whether every stream keeps the engine's pace.
 
-With the mock engine, which steps for all streams together as real ones do. The bounds are those of issue 11.
+With the mock engine, which steps for all streams together as real ones do.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from tests.performance.load import (
     bare_server,
     load,
     median_run,
+    on_cores,
     runner,
     scaled,
     sleeping_predictor,
 )
-from tests.performance.row import Row
+from tests.performance.row import Chart, Row
 
 STREAMS = 64
 TOKENS = 1000
 RATE = 100
 BURSTS = 9
+FLAT_OUT_CORES = 2
 H200_RATE = 36
 """Tokens per second of each of 512 streams that one H200 makes."""
 
 
-def rows() -> list[Row]:
+def rows() -> list[Row | Chart]:
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         cpu, bursts = _costs(directory)
         many, most = _many_streams(directory)
         bare = _bare_burst(directory)
-        with runner(directory, tokens_per_second=1e6) as server:
+        with on_cores(FLAT_OUT_CORES), runner(directory, tokens_per_second=1e6) as server:
             load(server, STREAMS, 32)
             flat_out = [load(server, STREAMS, 4 * TOKENS).all_whole() for _ in range(3)]
     sleeping = cpu["a Cog predictor that only sleeps"].microseconds
@@ -49,11 +51,17 @@ def rows() -> list[Row]:
     count, double = scaled(512), scaled(1024)
     at_once = f"{count} streams at {H200_RATE}/s at once{told}"
     bounds = {"Cog's API": 0.5, "OpenAI's API": 0.5, "Cog's server": 1.8}
+    ours = cpu["Cog's API"].microseconds
     return [
         *(Row(f"{name}: {who}{cost.told}", cost.microseconds, "us/token") for who, cost in cpu.items()),
         *(
             Row(f"{name}: {who} / the sleeping predictor", cpu[who].microseconds / sleeping, at_most=bound)
             for who, bound in bounds.items()
+        ),
+        Row(
+            f"{name}: Cog's API / the same under Cog's server",
+            ours / cpu["Cog's server"].microseconds,
+            at_most=0.25,
         ),
         Row(f"{STREAMS} streams at once: time to first token, p50", median_run(bursts), "ms", at_most=40),
         Row(
@@ -75,12 +83,30 @@ def rows() -> list[Row]:
             at_least=0.97,
         ),
         Row(
-            f"{STREAMS} streams, flat out",
+            f"{STREAMS} streams, flat out on {min(CORES, FLAT_OUT_CORES)} cores, client and all",
             statistics.median(run.tokens / run.seconds for run in flat_out) / 1000,
             "thousand tokens/s",
             at_least=150,
         ),
+        Chart(
+            "cost",
+            f"What a token costs, {STREAMS} streams at {RATE}/s",
+            "CPU of all processes, us per token",
+            bars={who: cost.microseconds for who, cost in cpu.items()},
+        ),
+        Chart(
+            "first-token",
+            f"Time to first token of {at_once}",
+            "ms",
+            "share of the streams that have it",
+            lines={"Cog's API": _shares(many), "a bare server of constant events": _shares(bare)},
+        ),
     ]
+
+
+def _shares(runs: list[Streams]) -> list[tuple[float, float]]:
+    """By the share of the streams that have a first token, after how many ms they had it."""
+    return [(round(median_run(runs, percent / 100), 2), percent / 100) for percent in range(0, 101, 2)]
 
 
 @dataclass(frozen=True)
