@@ -43,7 +43,7 @@ bridge-coverage: setup-dev ## A table of the lines and branches of the bridge th
 acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
-bench: setup-dev ## Every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root, the first time fetches 0.7 GB)
+bench: setup-dev ## Every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root)
 	@ci/install-image-tools
 	@$(PYTHON) ci/setup.py --bench
 	$(run) tests.performance.bench $(ROWS)

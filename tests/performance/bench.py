@@ -59,7 +59,8 @@ def measure(group: str, console: Console) -> bool:
     console.print(table)
     draw([one for one in found if isinstance(one, Chart)], PAGE.parent / "figures")
     about = (module.__doc__ or "").strip()
-    write_section(PAGE, group, GROUPS, section(about, found, when_and_where(load)))
+    where = when_and_where(load) if any(row.value is not None for row in rows) else ""
+    write_section(PAGE, group, GROUPS, section(about, found, where))
     return all(row.is_met() for row in rows)
 
 

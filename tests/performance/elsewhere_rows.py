@@ -1,7 +1,8 @@
 """What this machine cannot measure: the rows that need a GPU, and those that need gigabytes from others' indexes.
 
-Each names the command that measures it; [performance-gpu.md](performance-gpu.md) and [pruning.md](pruning.md) have
-the figures of the last time.
+Each names the command that measures it. [performance-gpu.md](performance-gpu.md) and [pruning.md](pruning.md) have
+the figures of the last time, and the whole of `tests.gpu.prove_libraries` stands at the end of
+[pruning-libraries.md](pruning-libraries.md).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from tests.performance.row import Row
 
 _SERVING = "python3 -m tests.gpu.serving --target DIR --side runner async_llm serve serve_rust"
-_PROVE = "the command at the end of docs/pruning-libraries.md"
+_PROVE = "python -m tests.gpu.prove_libraries --sm 80 86 90 --cut ..."
 
 
 def rows() -> list[Row]:

@@ -1,7 +1,8 @@
 """Whether a token costs the same among many streams and late in a long one, and a prompt no more than its length.
 
 *CPU of all processes* as in the rows of serving. By number of streams it is that of the tokens alone, counted while
-all streams run; by length it is that of whole predictions.
+all streams run, each at the pace that one H200 gives to so many ([performance-gpu.md](performance-gpu.md)); by length
+it is that of whole predictions. A token that comes together with another costs less: hence the rows of chunks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 FROM = 64
 """Streams from which on the bound holds: with fewer, each step of the engine is paid by a few."""
 SPREAD = 1.5
-STREAMS = (1, 8, FROM, 256, 1024)
-RATE = 36
+PACES = {1: 195, 8: 195, FROM: 149, 256: 71, 1024: 20}
+"""By the number of streams, tokens per second of each."""
 BEGIN, WINDOW = 3, 5  # s
 LENGTHS = (128, 2048, 32768)
 LENGTH_RATE = 500
@@ -33,103 +35,102 @@ PROMPTS = (1_000, 10_000, 100_000)
 SAMPLES = 5
 
 
+@dataclass(frozen=True)
+class _Cost:
+    microseconds: float  # of CPU for a token
+    chunks: float  # for a token
+
+
 def rows() -> list[Row | Chart]:
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        streams, lengths = _by_streams(directory), _by_length(directory)
+        streams = {
+            scaled(count): _among(directory, scaled(count), pace)
+            for count, pace in PACES.items()
+            if scaled(count)
+        }
+        lengths = _by_length(directory)
         seconds, memory = _by_prompt(directory)
     told = "" if CORES >= WANTED_CORES else f" (scaled to {CORES} cores)"
-    many = [cost for count, cost in streams.items() if count >= scaled(FROM)]
-    shortest, longest = PROMPTS[-2:]
-    growth = longest / shortest
+    many = {count: cost for count, cost in streams.items() if count >= scaled(FROM)}
+    by_length = f"{FROM} streams at {LENGTH_RATE}/s"
+    shorter, longest = PROMPTS[-2:]
     return [
         *(
-            Row(f"{count} streams at {RATE}/s{told}: CPU of all processes", cost, "us/token")
+            Row(f"tokens of {count} streams{told}: CPU of all processes", cost.microseconds, "us/token")
             for count, cost in streams.items()
         ),
-        Row(
-            f"from {scaled(FROM)} streams on: dearest token / cheapest", max(many) / min(many), at_most=SPREAD
-        ),
+        *_spread(f"tokens, from {scaled(FROM)} streams on", many),
         *(
-            Row(f"{FROM} streams of {tokens} tokens: CPU of all processes", cost, "us/token")
+            Row(f"{by_length}, {tokens} tokens each: CPU of all processes", cost.microseconds, "us/token")
             for tokens, cost in lengths.items()
         ),
-        Row(
-            f"{FROM} streams, by their length: dearest token / cheapest",
-            max(lengths.values()) / min(lengths.values()),
-            at_most=SPREAD,
-        ),
+        *_spread(f"{by_length}, by their length", lengths),
         *(
             Row(f"a prompt of {count} tokens: until the answer of one token, median", 1000 * took, "ms")
             for count, took in seconds.items()
         ),
         *(
             Row(
-                f"{what} for each token of a prompt: of {longest} / of {shortest}",
-                figures[longest] / figures[shortest] / growth,
+                f"{what} for each token of a prompt: of {longest} / of {shorter}",
+                figures[longest] / figures[shorter] / (longest / shorter),
                 at_most=SPREAD,
             )
             for what, figures in (("time", seconds), ("memory", memory))
         ),
         Row(f"a prompt of {longest} tokens: memory at the peak", memory[longest] / 1e6, "MB"),
-        Chart(
-            "cost-by-streams",
-            f"What a token costs among many streams, at {RATE}/s each",
-            "streams",
-            "CPU of all processes, us per token",
-            lines={"Cog's API": list(streams.items())},
-            logarithmic=True,
+        _chart(
+            "cost-by-streams", "What a token costs among many streams, at an H200's pace", "streams", streams
         ),
-        Chart(
-            "cost-by-length",
-            f"What a token costs in a long prediction, {FROM} streams",
-            "tokens of each prediction",
-            "CPU of all processes, us per token",
-            lines={"Cog's API": list(lengths.items())},
-            logarithmic=True,
-        ),
+        _chart("cost-by-length", f"What a token costs, {by_length}", "tokens of each prediction", lengths),
     ]
 
 
-def _by_streams(directory: Path) -> dict[int, float]:
-    with runner(directory, step_seconds=1 / RATE) as server:
-        load(server, FROM, RATE)
-        return {count: _while_streaming(server, count) for count in sorted(set(map(scaled, STREAMS)) - {0})}
+def _spread(name: str, costs: dict[int, _Cost]) -> list[Row]:
+    figures = [cost.microseconds for cost in costs.values()]
+    return [
+        Row(f"{name}: dearest / cheapest", max(figures) / min(figures), at_most=SPREAD),
+        Row(f"{name}: chunks per token, at least", min(cost.chunks for cost in costs.values()), at_least=0.9),
+    ]
 
 
-def _while_streaming(server: Served, streams: int) -> float:
-    """Microseconds for a token, of those that come while all streams run."""
+def _chart(name: str, title: str, x_label: str, costs: dict[int, _Cost]) -> Chart:
+    points = [(float(x), cost.microseconds) for x, cost in costs.items()]
+    label = "CPU of all processes, us per token"
+    return Chart(name, title, x_label, label, lines={"Cog's API": points}, logarithmic=True)
+
+
+def _among(directory: Path, streams: int, pace: int) -> _Cost:
+    """Of the tokens that come while all streams run."""
     # A few streams use so little that it takes longer to see it.
-    window = WINDOW if streams >= FROM else 3 * WINDOW
+    window = WINDOW if streams >= FROM else 2 * WINDOW
     ran: list[Streams] = []
-    tokens = RATE * (BEGIN + window + 1)
-    client = threading.Thread(target=lambda: ran.append(load(server, streams, tokens)), daemon=True)
-    client.start()
-    time.sleep(BEGIN)
-    before, started = server.cpu_seconds(), time.monotonic()
-    time.sleep(window)
-    used, took = server.cpu_seconds() - before, time.monotonic() - started
-    client.join()
-    _alone(ran[0].all_whole())
-    return 1e6 * used / (streams * RATE * took)
+    with runner(directory, step_seconds=1 / pace) as server:
+        load(server, streams, pace)
+        tokens = pace * (BEGIN + window + 1)
+        client = threading.Thread(target=lambda: ran.append(load(server, streams, tokens)), daemon=True)
+        client.start()
+        time.sleep(BEGIN)
+        before, started = server.cpu_seconds(), time.monotonic()
+        time.sleep(window)
+        used, took = server.cpu_seconds() - before, time.monotonic() - started
+        client.join()
+    (run,) = ran
+    return _Cost(1e6 * used / (streams * pace * took), run.all_whole().chunks / run.tokens)
 
 
-def _by_length(directory: Path) -> dict[int, float]:
+def _by_length(directory: Path) -> dict[int, _Cost]:
+    """Of whole predictions."""
     found = {}
     with runner(directory, step_seconds=1 / LENGTH_RATE, max_seq_len=2 * LENGTHS[-1]) as server:
         load(server, FROM, LENGTH_RATE)
         for tokens in LENGTHS:
             before = server.cpu_seconds()
             runs = [load(server, FROM, tokens).all_whole() for _ in range(max(1, 2048 // tokens))]
-            found[tokens] = 1e6 * (server.cpu_seconds() - before) / sum(_alone(run).tokens for run in runs)
+            count = sum(run.tokens for run in runs)
+            used = server.cpu_seconds() - before
+            found[tokens] = _Cost(1e6 * used / count, sum(run.chunks for run in runs) / count)
     return found
-
-
-def _alone(run: Streams) -> Streams:
-    """This, when nearly every token came alone."""
-    if run.chunks < 0.9 * run.tokens:
-        raise AssertionError(f"{run.tokens} tokens came in {run.chunks} chunks: fewer cost less")
-    return run
 
 
 def _by_prompt(directory: Path) -> tuple[dict[int, float], dict[int, float]]:
