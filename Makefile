@@ -45,7 +45,7 @@ acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of i
 
 bench: setup-dev ## Every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root)
 	@ci/install-image-tools
-	@$(PYTHON) ci/setup.py --bench
+	@$(PYTHON) ci/setup.py --vllm
 	$(run) tests.performance.bench $(ROWS)
 
 soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be lost

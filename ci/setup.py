@@ -1,10 +1,9 @@
 """Make the environments that cog-triton runs in; a second run does nothing.
 
-    python3 ci/setup.py [--dev | --parts | --vllm | --bench]
+    python3 ci/setup.py [--dev | --parts | --vllm]
 
 --parts: all but the environment of the command line, for a Python that has it (see cog.yaml).
 --vllm: only the environment of the tests with the real vLLM, once the others are there.
---bench: that, and what only `make bench` uses.
 
 Standard library only: it runs before there is any environment. Everything is installed from the hashed files
 in requirements/, with the machine's own settings of pip.
@@ -153,11 +152,6 @@ def vllm_part() -> Part:
     return Part("vLLM on CPU", HOME / "test-vllm", lock, vllm_on_cpu, ("tests/vllm/cuda_stubs.py",))
 
 
-def bench_part() -> Part:
-    """For the original's way of a token, and the figures of docs/performance.md."""
-    return Part("bench", HOME / "bench", ROOT / "requirements/bench.txt", environment)
-
-
 def parts(*, dev: bool) -> list[Part]:
     locks = ROOT / "requirements"
     return [
@@ -218,8 +212,7 @@ def main() -> int:
     # An environment that also holds the tools of development serves both.
     if not dev and parts(dev=True)[0].is_made():
         dev = True
-    extra = {"--vllm": [vllm_part()], "--bench": [bench_part(), vllm_part()]}
-    asked = next((extra[option] for option in sys.argv[1:] if option in extra), None) or parts(dev=dev)
+    asked = [vllm_part()] if "--vllm" in sys.argv[1:] else parts(dev=dev)
     wanted = [part for part in asked if not part.is_made()]
     if "--parts" in sys.argv[1:]:
         wanted = [part for part in wanted if part.place != ROOT / ".venv"]

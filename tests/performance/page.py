@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from shared import VERSION
 from shared.layout import PROJECT_ROOT, Layout
+from tests.performance.environment import bench_python
 from tests.performance.row import Chart, Row
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def draw(charts: Sequence[Chart], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     if charts:
         subprocess.run(
-            [Layout.current().home / "bench/bin/python", _PLOTS, folder],
+            [bench_python(), _PLOTS, folder],
             input=json.dumps([asdict(chart) for chart in charts]).encode(),
             check=True,
         )

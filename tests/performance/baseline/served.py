@@ -20,6 +20,7 @@ from runner.weights import fetch_weights
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
 from tests.performance.baseline.predictor import Predictor
+from tests.performance.environment import site_packages
 from tests.performance.load import cog, engine_archive, serving, wait_until
 
 if TYPE_CHECKING:
@@ -116,9 +117,8 @@ def _write_backends(backends: Path, layout: Layout) -> None:
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
     shutil.copy(stub, backends / "python")
     # The stub looks in this folder for modules, and not where PYTHONPATH says.
-    packages = layout.home / "bench/lib" / f"python{version}" / "site-packages"
     for name in ("numpy", "numpy.libs", "tokenizers"):
-        (backends / "python" / name).symlink_to(packages / name)
+        (backends / "python" / name).symlink_to(site_packages() / name)
     (backends / "engine_bridge").symlink_to(layout.backend_directory / "engine_bridge")
 
 
