@@ -26,9 +26,9 @@ test-images: setup-dev ## The images: in containers, in a registry, on two toolc
 	$(run) pytest tests/images --timeout 1800
 	$(run) pytest tests/day_one -m containers --timeout 1800
 
-test-docs: setup-dev ## Type every command of the README and the docs (see tests/docs/pages.py; needs root), check deploy/
+test-docs: setup-dev ## Type every command of the README and the docs (see tests/docs/pages.py; needs root), try deploy/ and the page in a browser
 	@ci/install-image-tools
-	$(run) pytest tests/docs tests/deploy --timeout 1800
+	$(run) pytest tests/docs tests/deploy tests/page --timeout 1800
 
 test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm

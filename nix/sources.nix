@@ -32,6 +32,7 @@ in
     builtins.concatStringsSep "|" [
       "(shared|runner)/.*[.]py"
       "runner/[.]cog/openapi_schema[.]json"
+      "runner/front/page/static/[^/]+[.](html|css|js|svg)"
       "shared/vllm_arguments[.]json"
     ]
   );

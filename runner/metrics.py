@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
@@ -80,6 +81,11 @@ class Metrics:
         self._predictions.labels(outcome).inc()
         if code is not None:
             self._errors.labels(code).inc()
+
+    def errors(self) -> Counts[str]:
+        """How many predictions failed so far, by the code of the error."""
+        samples = [sample for metric in self._errors.collect() for sample in metric.samples]
+        return Counts({it.labels["code"]: int(it.value) for it in samples if it.name.endswith("_total")})
 
     def exposition(self) -> bytes:
         """All of them, in Prometheus' text format."""

@@ -131,6 +131,12 @@ class Settings(BaseModel):
     allow_shutdown: bool = Field(
         False, alias="ALLOW_SHUTDOWN", description="let every client end the runner by POST /shutdown"
     )
+    web_page: bool = Field(
+        True,
+        alias="WEB_PAGE",
+        description="answer browsers at / with a page to try prompts on and to watch the runner; false: with"
+        " Cog's JSON, as everybody else",
+    )
     log_performance_metrics: bool = Field(
         False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction"
     )

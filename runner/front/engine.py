@@ -138,6 +138,11 @@ class LoadedEngine:
         model = "model" if engine.manifest is None else engine.manifest.model
         return cls(client, predictor, probe, chat, model)
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the model came with one."""
+        return self._chat is not None
+
     def generates(self) -> bool:
         """Whether it does, as far as is known."""
         return self._client.state is EngineState.READY and self._probe.is_alive

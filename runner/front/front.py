@@ -18,6 +18,7 @@ from runner.front.engine import LoadedEngine
 from runner.front.health import Health
 from runner.front.keys import Keys, needs_key
 from runner.front.openai.api import OpenAIApi
+from runner.front.page.page import Page
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.prediction.inputs import Inputs
@@ -75,6 +76,11 @@ class Front:
         self.health.add_to(self.app)
         metrics = needs_key(self._metrics, keys if settings.metrics_need_key else None)
         self.app.router.add("GET", "/metrics", metrics)
+        self._watching: asyncio.Task[None] | None = None
+        if settings.web_page:
+            page = Page(self.health, self.metrics, self.admission, lambda: self.client, lambda: self.engine)
+            page.add_to(self.app, keys if settings.metrics_need_key else None)
+            self._watching = asyncio.get_running_loop().create_task(page.watch())
         if settings.allow_shutdown:
             self.app.router.add("POST", "/shutdown", self._shutdown)
 
@@ -98,6 +104,8 @@ class Front:
 
     async def close(self) -> None:
         """End what it holds."""
+        if self._watching is not None:
+            self._watching.cancel()
         await self._cog.close()
         await self._webhooks.close(_WEBHOOK_GRACE)
         if self.engine is not None:

@@ -7,6 +7,7 @@ import secrets
 import ssl
 import tarfile
 
+import httpx2
 import pytest
 
 from demo.cog_client import PredictionClient
@@ -69,8 +70,13 @@ def test_the_known_text_streams(image, engine, demo):
     with container(image, *with_weights(engine)) as server:
         assert server.wait_ready()["status"] == "READY"
         chunks = answer(server, demo)
+        page = httpx2.get(server.url, headers={"accept": "text/html"}).text
+        files = [
+            httpx2.get(f"{server.url}/{path}").status_code for path in re.findall(r"page/\w+[.]\w+", page)
+        ]
     assert "".join(chunks) == demo["text"]
     assert len(chunks) > 1
+    assert files == [200] * 3  # the page for browsers is in the image
 
 
 def test_a_mounted_model_repository_is_served_by_cogs_own_command(image, engine, demo, tmp_path_factory):

@@ -1,0 +1,1 @@
+"""What a browser sees at `/`: a page to try prompts, and to watch the runner."""
