@@ -2,7 +2,8 @@
 
 `engine_dir/config.json` may hold `tokens_per_second` (of each stream; 0 or none: as fast as they are taken)
 and `time_to_first_token` (s). With `step_seconds` tokens come as a real engine's do: in steps of so many
-seconds for all streams together, one token for each. `engine_dir/engine/mock.json` says which tokens:
+seconds for all streams together, one token for each. With `max_batch_size` so many requests run at the same
+time, and others wait for one of them to end. `engine_dir/engine/mock.json` says which tokens:
 
     {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null,
      "tokens_per_second_id": 8, "time_to_first_token_ms_id": 9}
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 from array import array
+from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -100,14 +102,16 @@ class _Stream:
     """One request: what it will get, and how much of it it has got."""
 
     request_id: int
-    start: float  # when its first token is due
+    delay: float  # s, from its start to its first token
     rate: float | None  # tokens a second by a clock of its own; None: one in each step of all
     length: int
     finish_reason: FinishReason
     fails: bool
     crashes: bool
+    hangs: bool
     log_probs: int | None
     sent: int = 0
+    start: float = inf  # when its first token is due; inf: it waits
 
 
 class MockEngine:
@@ -122,6 +126,7 @@ class MockEngine:
             self._first_token_delay = float(config.get("time_to_first_token") or 0)
             self._step_seconds = float(config.get("step_seconds") or 0)
             self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
+            self._most = int(config.get("max_batch_size") or sys.maxsize)
             sequence = int(config.get("max_seq_len") or MOST_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not valid") from error
@@ -131,6 +136,7 @@ class MockEngine:
         self._changed = threading.Condition()
         self._streams: dict[int, _Stream] = {}
         self._due: list[tuple[float, int]] = []  # a heap: when a request gets its next token
+        self._waiting: deque[int] = deque()
         self._cancelled: set[int] = set()
         self._shut_down = False
 
@@ -144,19 +150,28 @@ class MockEngine:
         length, finish_reason = self._script.end_of(request)
         stream = _Stream(
             request_id=request.request_id,
-            start=time.monotonic() + delay,
+            delay=delay,
             rate=self._rate_of(rate),
             length=length,
             finish_reason=finish_reason,
             fails=self._script.error_id in prompt,
             crashes=self._script.crash_id in prompt,
+            hangs=self._script.hang_id in prompt,
             log_probs=request.log_probs,
         )
         with self._changed:
             self._streams[request.request_id] = stream
-            if self._script.hang_id not in prompt:
-                heappush(self._due, (stream.start, request.request_id))
+            self._waiting.append(request.request_id)
+            self._begin_waiting()
             self._changed.notify()
+
+    def _begin_waiting(self) -> None:
+        """Start the clocks of those that wait, as many as may run."""
+        while self._waiting and len(self._streams) - len(self._waiting) < self._most:
+            stream = self._streams[self._waiting.popleft()]
+            stream.start = time.monotonic() + stream.delay
+            if not stream.hangs:
+                heappush(self._due, (stream.start, stream.request_id))
 
     def _rate_of(self, asked: int | None) -> float | None:
         if asked is None:
@@ -171,8 +186,9 @@ class MockEngine:
                 self._changed.notify()
 
     def statistics(self) -> Statistics:
-        """Nothing waits here."""
-        return Statistics(active_requests=len(self._streams))
+        """Without `max_batch_size` nothing waits."""
+        waiting = len(self._waiting)
+        return Statistics(active_requests=len(self._streams) - waiting, queued_requests=waiting)
 
     def shutdown(self) -> None:
         """Let `steps` end."""
@@ -190,12 +206,14 @@ class MockEngine:
                     return
                 outputs = [Output(request_id, (), FinishReason.CANCELLED) for request_id in self._cancelled]
                 for request_id in self._cancelled:
-                    del self._streams[request_id]
+                    if self._streams.pop(request_id).start == inf:
+                        self._waiting.remove(request_id)
                 self._cancelled.clear()
                 is_step = now >= last_step + self._pause
                 streams = self._take_due(now) if is_step else []
                 for stream in streams:
                     outputs += self._advance(stream, now)
+                self._begin_waiting()
             yield outputs
             if any(stream.crashes for stream in streams):
                 os._exit(1)

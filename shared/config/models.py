@@ -159,6 +159,9 @@ class MockConfig(EngineConfig):
         description="Seconds from one engine step to the next, each with one token for every request, "
         "instead of `tokens_per_second`; 0: each request has its own clock.",
     )
+    max_batch_size: BatchSize | None = Field(
+        None, description="Most requests at the same time: more wait. Not set: any number."
+    )
     max_seq_len: SequenceLength = Field(4096, description="Most tokens of prompt and output together.")
 
 

@@ -19,6 +19,7 @@ def write_mock(
     tokens_per_second: float = 0,
     time_to_first_token: float = 0,
     step_seconds: float = 0,
+    max_batch_size: int | None = None,
     max_seq_len: int | None = None,
 ) -> Path:
     """Token i is 100 + i % 50; prompts with 7 crash the process, with 8 fail, with 9 hang; see also RATE and DELAY_MS."""
@@ -27,6 +28,7 @@ def write_mock(
         "tokens_per_second": tokens_per_second,
         "time_to_first_token": time_to_first_token,
         "step_seconds": step_seconds,
+        "max_batch_size": max_batch_size,
         "max_seq_len": max_seq_len,
     }
     (directory / "config.json").write_text(json.dumps(config))

@@ -244,3 +244,27 @@ def test_files_that_do_not_say_what_to_do_are_refused(tmp_path, script):
     (directory / "engine/mock.json").write_text(script)
     with pytest.raises(EngineStartFailed):
         MockEngine(directory)
+
+
+def test_more_than_fit_wait_their_turn(start):
+    engine = start(tokens_per_second=100, max_batch_size=2)
+    for number in range(5):
+        engine.submit(Request(number, [1], 11))
+    assert (engine.statistics().active_requests, engine.statistics().queued_requests) == (2, 3)
+    engine.cancel(2)  # while it waits
+    begun, ended, cancelled = [], [], []
+    for step in engine.steps():
+        for output in step:
+            if output.finish_reason is FinishReason.CANCELLED:
+                cancelled.append(output.request_id)
+                continue
+            if output.request_id not in begun:
+                begun.append(output.request_id)
+            if output.finish_reason is FinishReason.LENGTH:
+                ended.append(output.request_id)
+        running = len(begun) - len(ended)
+        assert running <= 2
+        if len(ended) == 4:
+            break
+    assert (begun, cancelled) == ([0, 1, 3, 4], [2])
+    assert (engine.statistics().active_requests, engine.statistics().queued_requests) == (0, 0)
