@@ -74,6 +74,7 @@ def test_defaults_of_mock():
         tokens_per_second=100,
         time_to_first_token=0,
         step_seconds=0,
+        max_batch_size=None,
         max_seq_len=4096,
     )
 
