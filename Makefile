@@ -52,7 +52,7 @@ soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be l
 	$(run) tests.performance.soak --seconds $(or $(DURATION),600)
 
 fuzz: setup-dev ## The property tests with many more examples, and 20,000 bodies over HTTP
-	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit tests/integration/test_fuzz.py -m hypothesis
+	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit tests/integration/test_fuzz.py -m hypothesis --timeout 3600
 
 fuzz-prune: setup-dev ## 5,000 corrupt libraries against the pruner of device code
 	PRUNE_FUZZ_CASES=5000 $(run) pytest tests/unit/prune/test_fuzz.py
