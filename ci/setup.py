@@ -11,6 +11,7 @@ in requirements/, with the machine's own settings of pip.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -113,6 +114,10 @@ def unpacked(part: Part) -> None:
 
 def vllm_on_cpu(part: Part) -> None:
     """For tests: without the libraries of CUDA; by uv, which takes a sixth of pip's time."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError as error:
+        raise SetupFailed("vLLM for CPUs is linked to libnuma.so.1: apt-get install libnuma1") from error
     venv.create(part.place, clear=True, symlinks=True)
     python = part.place / "bin/python"
     command: list[str | Path] = [ROOT / ".venv/bin/uv", "pip", "install", "--python", python]
