@@ -1,0 +1,235 @@
+"""What servers answer, read as it comes: Cog's API, OpenAI's, Triton's `generate_stream`, Replicate's streams."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cli.perf.request import CUT
+
+if TYPE_CHECKING:
+    from cli.perf.request import Request
+
+_CODE = re.compile(r"\bE[1-4]\d{3}\b", re.ASCII)
+_MOST_BODY = 1 << 24
+
+
+class Answer:
+    """An answer to one request: events of text/event-stream, or one JSON document.
+
+    A subclass says what an event or a document means.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._status = 0
+        self._is_stream = False
+        self._rest = b""
+
+    def head(self, status: int, *, is_stream: bool) -> None:
+        """The answer begins."""
+        self._status, self._is_stream = status, is_stream and status < 300
+
+    def body(self, data: bytes, now: float) -> None:
+        """More of it, read at `now`."""
+        if not self._is_stream:
+            if len(self._rest) < _MOST_BODY:
+                self._rest += data
+            return
+        if b"\r" in data:
+            data = data.replace(b"\r", b"")
+        *events, self._rest = (self._rest + data if self._rest else data).split(b"\n\n")
+        for event in events:
+            kind, said = b"", b""
+            for line in event.split(b"\n"):
+                if line.startswith(b"data:"):
+                    said += (b"\n" if said else b"") + line[5:].removeprefix(b" ")
+                elif line.startswith(b"event:"):
+                    kind = line[6:].strip()
+            if said:
+                self._take(kind, said, now)
+
+    def end(self, now: float, *, whole: bool) -> None:
+        """Nothing more will come."""
+        request = self.request
+        request.ended = now
+        if self._status >= 300:
+            request.fail(*_refusal(self._status, self._rest))
+        elif self._status and not self._is_stream:
+            self._document(whole=whole)
+        if not request.complete:
+            request.fail(CUT, "the answer ended before its end was told")
+
+    def _document(self, *, whole: bool) -> None:
+        try:
+            document = orjson.loads(self._rest)
+        except orjson.JSONDecodeError:
+            self.request.fail("not JSON" if whole else CUT, self._rest.decode(errors="replace"))
+            return
+        if isinstance(document, dict):
+            self.document(document)
+
+    def _take(self, kind: bytes, said: bytes, now: float) -> None:
+        try:
+            self.event(kind, said, now)
+        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError, AttributeError):
+            self.request.fail("malformed event", said.decode(errors="replace"))
+
+    def event(self, kind: bytes, said: bytes, now: float) -> None:
+        """One event of a stream."""
+        raise NotImplementedError
+
+    def document(self, document: dict[str, Any]) -> None:
+        """An answer that came at once."""
+        raise NotImplementedError
+
+    def text(self, text: str, now: float) -> None:
+        """More text."""
+        self.request.events.append(now)
+        self.request.pieces.append(text)
+
+
+class CogAnswer(Answer):
+    """Cog's API: events `output` and `completed`, or the prediction when it has ended."""
+
+    def event(self, kind: bytes, said: bytes, now: float) -> None:
+        if kind == b"output":
+            chunk = orjson.loads(said)["chunk"]
+            if chunk:
+                self.text(chunk, now)
+        elif kind == b"completed":
+            self._completed(orjson.loads(said))
+
+    def document(self, document: dict[str, Any]) -> None:
+        output = document.get("output") or ""
+        self.request.pieces.append(output if isinstance(output, str) else "".join(map(str, output)))
+        self._completed(document)
+
+    def _completed(self, prediction: dict[str, Any]) -> None:
+        request, metrics = self.request, prediction.get("metrics") or {}
+        request.complete = True
+        request.tokens = metrics.get("output_token_count")
+        request.prompt_tokens = metrics.get("input_token_count")
+        if prediction.get("status") != "succeeded":
+            said = str(prediction.get("error") or prediction.get("status"))
+            request.fail(prediction.get("error_code") or code_in(said) or "failed", said)
+
+
+class OpenAIAnswer(Answer):
+    """OpenAI's API: chunks of chats or completions, then `[DONE]`; or one document."""
+
+    def event(self, _kind: bytes, said: bytes, now: float) -> None:
+        if said == b"[DONE]":
+            self.request.complete = True
+            return
+        chunk = orjson.loads(said)
+        if "error" in chunk:
+            self.request.fail(*_error(chunk["error"]))
+            self.request.complete = True
+            return
+        for choice in chunk["choices"]:
+            delta = choice.get("delta")
+            text = choice.get("text") if delta is None else _of_a_chat(delta)
+            if text:
+                self.text(text, now)
+        if usage := chunk.get("usage"):
+            self._usage(usage)
+
+    def document(self, document: dict[str, Any]) -> None:
+        self.request.complete = True
+        for choice in document.get("choices") or []:
+            message = choice.get("message")
+            text = choice.get("text") if message is None else _of_a_chat(message)
+            self.request.pieces.append(text or "")
+        self._usage(document.get("usage") or {})
+
+    def _usage(self, usage: dict[str, Any]) -> None:
+        self.request.tokens = usage.get("completion_tokens")
+        self.request.prompt_tokens = usage.get("prompt_tokens")
+
+
+class TritonAnswer(Answer):
+    """Triton's generate extension: an event for each response of the model; the connection's end is the end."""
+
+    def event(self, _kind: bytes, said: bytes, now: float) -> None:
+        self._response(orjson.loads(said), now)
+
+    def document(self, document: dict[str, Any]) -> None:
+        self._response(document, None)
+
+    def _response(self, response: dict[str, Any], now: float | None) -> None:
+        if "error" in response:
+            said = str(response["error"])
+            self.request.fail(code_in(said) or "failed", said)
+        text = response.get("text_output") or ""
+        if text and now is not None:
+            self.text(text, now)
+        elif text:
+            self.request.pieces.append(text)
+
+    def end(self, now: float, *, whole: bool) -> None:
+        self.request.complete = whole
+        super().end(now, whole=whole)
+
+
+class ReplicateAnswer(Answer):
+    """Replicate's streams: events `output` with text as it is, `error`, `done`."""
+
+    def event(self, kind: bytes, said: bytes, now: float) -> None:
+        if kind == b"output":
+            self.text(said.decode(errors="replace"), now)
+        elif kind == b"error":
+            text = said.decode(errors="replace")
+            self.request.fail(code_in(text) or "failed", text)
+        elif kind == b"done":
+            self.request.complete = True
+            reason = (orjson.loads(said) or {}).get("reason")
+            if reason:
+                self.request.fail(str(reason))
+
+
+class Document(Answer):
+    """Any JSON document, kept as it is."""
+
+    found: dict[str, Any] | None = None
+
+    def document(self, document: dict[str, Any]) -> None:
+        self.found = document
+        self.request.complete = True
+
+
+def _of_a_chat(message: dict[str, Any]) -> str:
+    """What a model thinks aloud counts: its tokens are in the usage."""
+    return (message.get("reasoning_content") or "") + (message.get("content") or "")
+
+
+def _refusal(status: int, body: bytes) -> tuple[str, str]:
+    text = body.decode(errors="replace")
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if isinstance(document, dict):
+        if isinstance(document.get("error"), dict):
+            code, said = _error(document["error"])
+            return (code if _CODE.fullmatch(code) else f"HTTP {status}"), said
+        text = str(document.get("error") or document.get("detail") or text)
+        code = document.get("error_code") or code_in(text)
+        if code:
+            return str(code), text
+    return f"HTTP {status}", text
+
+
+def _error(error: Any) -> tuple[str, str]:
+    if not isinstance(error, dict):
+        return "failed", str(error)
+    said = str(error.get("message") or "")
+    return str(error.get("code") or code_in(said) or error.get("type") or "failed"), said
+
+
+def code_in(text: str) -> str | None:
+    """The first of our codes in a text."""
+    found = _CODE.search(text)
+    return found and found.group()

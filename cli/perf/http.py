@@ -1,0 +1,160 @@
+"""Requests over kept HTTP connections, cheap enough for 50 thousand events a second on one core.
+
+httptools takes the messages apart, as it does for uvicorn. A connection serves one request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+    from urllib.parse import SplitResult
+
+    class Reader(Protocol):
+        """Who takes an answer."""
+
+        def head(self, status: int, *, is_stream: bool) -> None:
+            """The answer begins."""
+
+        def body(self, data: bytes, now: float) -> None:
+            """More of it, read at `now`."""
+
+        def end(self, now: float, *, whole: bool) -> None:
+            """Nothing more will come; not `whole`: the connection ended before the answer did."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is sent."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def encoded(self, host: str) -> bytes:
+        """As HTTP/1.1 has it."""
+        lines = [f"{self.method} {self.path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(self.body)}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode() + self.body
+
+
+class Connection(asyncio.Protocol):
+    """One connection; `done` of the request under way is set when its answer has ended."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._reader: Reader | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._done: asyncio.Future[None] | None = None
+        self._now = 0.0
+        self._is_stream = False
+        self.heard = False
+        """Whether the request under way has got any answer yet."""
+        self.is_open = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def ask(self, data: bytes, reader: Reader) -> asyncio.Future[None]:
+        """Send a message; the reader gets the answer."""
+        assert self._transport is not None
+        self._reader, self._parser, self.heard = reader, httptools.HttpResponseParser(self), False
+        self._done = asyncio.get_running_loop().create_future()
+        self._transport.write(data)
+        return self._done
+
+    def close(self) -> None:
+        """End it; who reads is told at once."""
+        self.is_open, self._now = False, time.perf_counter()
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(whole=False)
+
+    def data_received(self, data: bytes) -> None:
+        self._now, self.heard = time.perf_counter(), True
+        if self._parser is None:
+            self.close()  # nobody has asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.close()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.is_open = False
+        # An answer without a length ends with its connection: who reads knows whether it was whole.
+        self._now = time.perf_counter()
+        self._end(whole=False)
+
+    # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        self._is_stream = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"content-type":
+            self._is_stream = value.startswith(b"text/event-stream")
+
+    def on_headers_complete(self) -> None:
+        if self._reader is not None and self._parser is not None:
+            self._reader.head(self._parser.get_status_code(), is_stream=self._is_stream)
+
+    def on_body(self, body: bytes) -> None:
+        if self._reader is not None:
+            self._reader.body(body, self._now)
+
+    def on_message_complete(self) -> None:
+        if self._parser is not None and not self._parser.should_keep_alive():
+            self.is_open = False
+            if self._transport is not None:
+                self._transport.close()
+        self._end(whole=True)
+
+    def _end(self, *, whole: bool) -> None:
+        reader, self._reader, self._parser = self._reader, None, None
+        if reader is not None:
+            reader.end(self._now, whole=whole)
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+
+class Connections:
+    """To one server: those that are free are used again."""
+
+    def __init__(self, url: SplitResult) -> None:
+        self._host, self._tls = url.hostname or "", url.scheme == "https"
+        self._port = url.port or (443 if self._tls else 80)
+        self.authority = url.netloc.rpartition("@")[2]
+        self._free: list[Connection] = []
+        self._context = ssl.create_default_context() if self._tls else None
+
+    async def get(self) -> tuple[Connection, bool]:
+        """One, and whether it is new. Raises OSError."""
+        while self._free:
+            connection = self._free.pop()
+            if connection.is_open:
+                return connection, False
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection, self._host, self._port, ssl=self._context
+        )
+        return connection, True
+
+    def give_back(self, connection: Connection) -> None:
+        """It is free, if it is still good."""
+        if connection.is_open:
+            self._free.append(connection)
+
+    def close(self) -> None:
+        """End those that are free."""
+        for connection in self._free:
+            connection.close()
+        self._free.clear()

@@ -1,0 +1,163 @@
+"""Requests by the clock, and how late the client itself was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from cli.perf.request import STALLED, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cli.perf.plan import Prompts, Step
+    from cli.perf.targets import Target
+
+_TICK = 0.01
+_WATCH_SECONDS = 0.25
+_BETWEEN_BATCHES = 1.0  # as the original's test_perf.py has it
+_COLLECT_AFTER = 100_000  # objects: a collection holds up every stream
+
+
+@dataclass
+class Load:
+    """A step while it runs, and what came of it; times are of `time.perf_counter`."""
+
+    step: Step
+    requests: list[Request] = field(default_factory=list)
+    begun: float = 0.0
+    ended: float = 0.0
+    cpu_seconds: float = 0.0
+    """What this process used, all of its threads."""
+    lags: list[float] = field(default_factory=list)
+    """How late the client's own clock was, every 10 ms."""
+    running: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended > 0
+
+
+class Runner:
+    """Runs steps against one target."""
+
+    def __init__(
+        self,
+        target: Target,
+        prompts: Prompts,
+        *,
+        stall_seconds: float,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        """A request that gets nothing for `stall_seconds` is given up; `on_end` is told of each that has ended."""
+        self._target, self._prompts, self._stall_seconds = target, prompts, stall_seconds
+        self._on_end = on_end
+        self._numbers = count()
+        self._under_way: dict[Request, None] = {}
+
+    async def run(self, load: Load) -> None:
+        """One step, until all of its requests have ended."""
+        loop = asyncio.get_running_loop()
+        thresholds = gc.get_threshold()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
+        helpers = [loop.create_task(self._watch(load)), loop.create_task(_feel(load.lags))]
+        load.begun, cpu = time.perf_counter(), time.process_time()
+        try:
+            await self._send_all(load)
+        finally:
+            load.ended, load.cpu_seconds = time.perf_counter(), time.process_time() - cpu
+            for helper in helpers:
+                helper.cancel()
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
+
+    async def _send_all(self, load: Load) -> None:
+        step = load.step
+        if step.rate is not None:
+            async with asyncio.TaskGroup() as group:
+                for offset in step.offsets():
+                    when = load.begun + offset
+                    if (left := when - time.perf_counter()) > 0:
+                        await asyncio.sleep(left)
+                    group.create_task(self._one(load, when))
+        elif step.batch is not None:
+            while self._goes_on(load):
+                async with asyncio.TaskGroup() as group:
+                    now = time.perf_counter()
+                    for _ in range(_room(load, step.batch)):
+                        group.create_task(self._one(load, now))
+                await asyncio.sleep(_BETWEEN_BATCHES if self._goes_on(load) else 0)
+        else:
+            assert step.concurrency is not None
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_room(load, step.concurrency)):
+                    group.create_task(self._one_after_another(load))
+
+    async def _one_after_another(self, load: Load) -> None:
+        while self._goes_on(load):
+            request = await self._one(load, time.perf_counter())
+            if request.failure and not request.events:
+                await asyncio.sleep(_TICK)  # a server that refuses is not asked in a tight loop
+
+    def _goes_on(self, load: Load) -> bool:
+        is_time = time.perf_counter() - load.begun < load.step.seconds
+        return is_time and (load.step.most is None or len(load.requests) < load.step.most)
+
+    async def _one(self, load: Load, intended: float) -> Request:
+        request = Request(next(self._numbers), intended)
+        load.requests.append(request)
+        load.running += 1
+        self._under_way[request] = None
+        request.sent = time.perf_counter()
+        try:
+            await self._target.send(request, self._prompts[request.number])
+        finally:
+            del self._under_way[request]
+            load.running -= 1
+            request.ended = request.ended or time.perf_counter()
+            self._on_end(request)
+        return request
+
+    async def _watch(self, load: Load) -> None:
+        """Give up what has had nothing for long."""
+        del load
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            oldest = time.perf_counter() - self._stall_seconds
+            for request in list(self._under_way):
+                if (request.events[-1] if request.events else request.sent) < oldest:
+                    request.said = f"nothing came for {self._stall_seconds:g} s"
+                    self._target.give_up(request, STALLED)
+
+
+def _room(load: Load, wanted: int) -> int:
+    most = load.step.most
+    return wanted if most is None else min(wanted, most - len(load.requests))
+
+
+async def _feel(lags: list[float]) -> None:
+    """How late a clock is that shares the event loop with the streams."""
+    while True:
+        due = time.perf_counter() + _TICK
+        await asyncio.sleep(_TICK)
+        lags.append(max(time.perf_counter() - due, 0.0))
+
+
+@contextlib.contextmanager
+def open_files() -> Iterator[None]:
+    """As many connections as the machine allows, while this lasts."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,120 @@
+"""What a load is: its steps, when requests are sent in each, what they ask, and what is good enough."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Arrivals = Literal["poisson", "constant"]
+
+_OBJECTIVES = {
+    "ttft": "time_to_first_token",
+    "itl": "inter_token_latency",
+    "latency": "request_latency",
+}
+_OBJECTIVE = re.compile(r"(\w+)=(\d+(?:\.\d+)?)(ms|s)")
+_SEED = 0  # the same load each time
+
+
+@dataclass(frozen=True)
+class Step:
+    """One load, held for some seconds.
+
+    Of `concurrency`, `rate` and `batch` one is set: so many requests at the same time, the next one when one ends; so
+    many a second, whatever the server does; or so many at once, again a second after all of them have ended.
+    """
+
+    seconds: float
+    concurrency: int | None = None
+    rate: float | None = None
+    arrivals: Arrivals = "poisson"
+    batch: int | None = None
+    most: int | None = None
+    """Requests, at most."""
+
+    @property
+    def label(self) -> str:
+        """How a report calls it."""
+        if self.rate is not None:
+            return f"{self.rate:g} requests/s"
+        if self.batch is not None:
+            return f"{self.batch} at once"
+        return f"{self.concurrency} stream{'' if self.concurrency == 1 else 's'}"
+
+    @property
+    def expected(self) -> int | None:
+        """Requests that are sent if all is well; None: as many as the server lets."""
+        if self.rate is None:
+            return self.most
+        return len(list(self.offsets()))
+
+    def offsets(self) -> Iterator[float]:
+        """When requests are to be sent, in seconds from the start, at a rate."""
+        assert self.rate is not None
+        chance, when = random.Random(_SEED), 0.0  # noqa: S311 - a load, no secret
+        for number in count():
+            if when >= self.seconds or number == self.most:
+                return
+            yield when
+            when += chance.expovariate(self.rate) if self.arrivals == "poisson" else 1 / self.rate
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a request has to keep to be good, in seconds, by the name of the metric."""
+
+    limits: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> Objectives:
+        """`ttft=500ms,itl=50ms`. Raises ValueError."""
+        limits = {}
+        for one in text.split(","):
+            found = _OBJECTIVE.fullmatch(one.strip())
+            if found is None or found[1] not in _OBJECTIVES:
+                names = ", ".join(_OBJECTIVES)
+                raise ValueError(f"{one!r} is not NAME=500ms or NAME=2s with a NAME of {names}")
+            limits[_OBJECTIVES[found[1]]] = float(found[2]) / (1000 if found[3] == "ms" else 1)
+        return cls(limits)
+
+
+class Prompts:
+    """Prompts by the number of the request."""
+
+    def __init__(self, texts: Sequence[str] = (), words: int = 0) -> None:
+        """These, over and over; without any, so many words, the first of which differs for each request.
+
+        Prompts that were all the same would be found in a prefix cache.
+        """
+        self._texts, self._words = texts, words
+
+    def __getitem__(self, number: int) -> str:
+        if self._texts:
+            return self._texts[number % len(self._texts)]
+        return f"{number % 10_000}" + " a" * (self._words - 1)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Prompts:
+        """A prompt on each line: text, or a JSON object with `prompt` or `text`. Raises OSError, ValueError."""
+        texts = []
+        for line in path.read_text().splitlines():
+            text = line
+            if line.startswith("{"):
+                found = orjson.loads(line)
+                text = found.get("prompt") or found.get("text") or found.get("text_input") or ""
+                if not isinstance(text, str) or not text:
+                    raise ValueError(f"no prompt in {line[:80]!r}")
+            if text.strip():
+                texts.append(text)
+        if not texts:
+            raise ValueError("it has no prompts")
+        return cls(texts)

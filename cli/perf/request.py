@@ -1,0 +1,69 @@
+"""One request of a load, and what was seen of it."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+CUT = "cut"
+STALLED = "stalled"
+NOT_CONNECTED = "not connected"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Times are seconds of `time.perf_counter`."""
+
+    number: int
+    intended: float
+    """When it was to be sent: what came late counts from here, whatever kept the client."""
+    sent: float = 0.0
+    ended: float = 0.0
+    events: array[float] = field(default_factory=lambda: array("d"))
+    """When text came; events that were read at once have one time."""
+    pieces: list[str] = field(default_factory=list)
+    """The text; emptied once it has been looked at."""
+    tokens: int | None = None
+    """Tokens of the answer by the server's own count; None where it tells none."""
+    prompt_tokens: int | None = None
+    complete: bool = False
+    """Whether the server said that this was all."""
+    failure: str | None = None
+    """The code of the error, such as E2106, HTTP 500, stalled or cut."""
+    said: str = ""
+    """What the server said of the failure."""
+    lost: int = 0
+    """Tokens that should have been in the text."""
+    wrong: int = 0
+    """Tokens of the text that should not have been there, or not there."""
+
+    def fail(self, code: str, said: str = "") -> None:
+        """The first failure counts."""
+        if self.failure is None:
+            self.failure, self.said = code, said[:500]
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of the answer; by its events, where the server tells no number."""
+        return len(self.events) if self.tokens is None else self.tokens
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        return self.events[0] - self.intended if self.events else None
+
+    @property
+    def request_latency(self) -> float:
+        return self.ended - self.intended
+
+    @property
+    def inter_token_latency(self) -> float | None:
+        """Mean time between two tokens, as aiperf has it; None for an answer that did not come in events."""
+        if len(self.events) < 2 or self.token_count < 2:
+            return None
+        return (self.events[-1] - self.events[0]) / (self.token_count - 1)
+
+    @property
+    def longest_pause(self) -> float:
+        """Between two events, and between the last one and the end."""
+        times = [*self.events, self.ended] if self.events else []
+        return max((later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0.0)

@@ -1,0 +1,272 @@
+"""How each kind of server is asked: what is sent, and which answer it is read as."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+from cli.perf.answers import Answer, CogAnswer, Document, OpenAIAnswer, ReplicateAnswer, TritonAnswer
+from cli.perf.http import Connections, Message
+from cli.perf.request import NOT_CONNECTED, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from urllib.parse import SplitResult
+
+    from cli.perf.http import Connection
+
+TargetName = Literal["cog-triton", "openai", "triton", "mock", "replicate"]
+_EVENTS = "text/event-stream"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What every request of a load asks for."""
+
+    output_tokens: int
+    stream: bool = True
+    exact: bool = True
+    """Whether the server is told to make so many tokens, not at most so many."""
+    tokens_per_second: float | None = None
+    """Told to a mock."""
+
+
+class Target(Protocol):
+    """A server that can be asked."""
+
+    name: str
+    """What the report calls it."""
+    ask: Ask
+
+    async def send(self, request: Request, prompt: str) -> None:
+        """Ask, and wait for the end; failures are told to the request."""
+
+    def give_up(self, request: Request, code: str) -> None:
+        """End a request that is under way."""
+
+    async def close(self) -> None:
+        """Leave no connection open."""
+
+
+@dataclass
+class HttpTarget:
+    """Asked by one POST."""
+
+    name: str
+    url: SplitResult
+    ask: Ask
+    message: Callable[[str, Ask], Message]
+    answer: type[Answer]
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._connections = Connections(self.url)
+        self._under_way: dict[Request, Connection] = {}
+
+    async def send(self, request: Request, prompt: str) -> None:
+        """One request on a connection of its own."""
+        await self.exchange(self.message(prompt, self.ask), self.answer(request))
+
+    async def exchange(self, message: Message, answer: Answer) -> None:
+        """Send a message and take the answer. A kept connection that the server had closed is replaced."""
+        request = answer.request
+        message = replace(message, headers={**message.headers, **self.headers})
+        data = message.encoded(self._connections.authority)
+        while True:
+            try:
+                connection, is_new = await self._connections.get()
+            except OSError as error:
+                request.fail(NOT_CONNECTED, str(error))
+                return
+            self._under_way[request] = connection
+            probe = answer if is_new else _Again(answer)
+            await connection.ask(data, probe)
+            del self._under_way[request]
+            self._connections.give_back(connection)
+            if not (isinstance(probe, _Again) and probe.closed_before):
+                return
+
+    def give_up(self, request: Request, code: str) -> None:
+        """End the request's connection."""
+        request.fail(code)
+        if connection := self._under_way.get(request):
+            connection.close()
+
+    async def close(self) -> None:
+        """End what is free; nothing is under way any more."""
+        self._connections.close()
+
+
+class _Again:
+    """An answer over a kept connection: the server may have ended it while it was free."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._begun = False
+        self.closed_before = False
+
+    def head(self, status: int, *, is_stream: bool) -> None:
+        self._begun = True
+        self._answer.head(status, is_stream=is_stream)
+
+    def body(self, data: bytes, now: float) -> None:
+        self._answer.body(data, now)
+
+    def end(self, now: float, *, whole: bool) -> None:
+        given_up = self._answer.request.failure is not None
+        self.closed_before = not (self._begun or whole or given_up)
+        if not self.closed_before:
+            self._answer.end(now, whole=whole)
+
+
+@dataclass
+class ReplicateTarget(HttpTarget):
+    """Asked twice: for a prediction, and for the events at the address that comes back."""
+
+    async def send(self, request: Request, prompt: str) -> None:
+        """The events' connection may lead to another host."""
+        first = Document(Request(request.number, request.intended))
+        self._begun[request] = first.request
+        await self.exchange(self.message(prompt, self.ask), first)
+        del self._begun[request]
+        if first.found is None or first.request.failure:
+            request.ended = first.request.ended
+            request.fail(first.request.failure or "not JSON", first.request.said)
+            return
+        address = urlsplit((first.found.get("urls") or {}).get("stream") or "")
+        if not address.netloc:
+            request.fail("no stream", "Replicate names no address of events: the model does not stream")
+            return
+        target = self._streams.get(address.netloc)
+        if target is None:
+            target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, self.headers)
+            self._streams[address.netloc] = target
+        path = address.path + (f"?{address.query}" if address.query else "")
+        await target.exchange(Message("GET", path, b"", {"Accept": _EVENTS}), ReplicateAnswer(request))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._begun: dict[Request, Request] = {}
+        self._streams: dict[str, HttpTarget] = {}
+
+    def give_up(self, request: Request, code: str) -> None:
+        """In whichever half it is."""
+        if first := self._begun.get(request):
+            super().give_up(first, code)
+        request.fail(code)
+        for target in self._streams.values():
+            target.give_up(request, code)
+
+    async def close(self) -> None:
+        """To both hosts."""
+        await super().close()
+        for target in self._streams.values():
+            await target.close()
+
+
+def _json(path: str, content: dict[str, Any], **headers: str) -> Message:
+    return Message("POST", path, json.dumps(content).encode(), {"Content-Type": "application/json", **headers})
+
+
+def _cog(path: str) -> Callable[[str, Ask], Message]:
+    def message(prompt: str, ask: Ask) -> Message:
+        inputs: dict[str, Any] = {"prompt": prompt, "max_tokens": ask.output_tokens}
+        if ask.exact:
+            inputs["min_tokens"] = ask.output_tokens
+        return _json(path, {"input": inputs}, Accept=_EVENTS if ask.stream else "application/json")
+
+    return message
+
+
+def _mock(path: str) -> Callable[[str, Ask], Message]:
+    plain = _cog(path)
+
+    def message(prompt: str, ask: Ask) -> Message:
+        if ask.tokens_per_second is not None:
+            prompt = f"<tokens_per_second> {ask.tokens_per_second:.0f} {prompt}"
+        return plain(prompt, replace(ask, exact=False))  # it makes so many in any case
+
+    return message
+
+
+def _openai(path: str, model: str) -> Callable[[str, Ask], Message]:
+    def message(prompt: str, ask: Ask) -> Message:
+        said: dict[str, Any] = {"model": model, "max_tokens": ask.output_tokens, "stream": ask.stream}
+        if path.endswith("/chat/completions"):
+            said["messages"] = [{"role": "user", "content": prompt}]
+        else:
+            said["prompt"] = prompt
+        if ask.exact:
+            said["ignore_eos"] = True
+        if ask.stream:
+            said["stream_options"] = {"include_usage": True}
+        return _json(path, said)
+
+    return message
+
+
+def _triton(path: str) -> Callable[[str, Ask], Message]:
+    def message(prompt: str, ask: Ask) -> Message:
+        said: dict[str, Any] = {
+            "text_input": prompt,
+            "max_tokens": ask.output_tokens,
+            "stream": ask.stream,
+            "bad_words": "",
+            "stop_words": "",
+        }
+        if ask.exact:
+            said["min_tokens"] = ask.output_tokens
+        return _json(path, said)
+
+    return message
+
+
+def _replicate(path: str, model: str) -> Callable[[str, Ask], Message]:
+    def message(prompt: str, ask: Ask) -> Message:
+        inputs = {"prompt": prompt, "max_tokens": ask.output_tokens}
+        inputs |= {"min_tokens": ask.output_tokens} if ask.exact else {}
+        return _json(path, {"version": model, "input": inputs, "stream": True})
+
+    return message
+
+
+def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> Iterator[Target]:
+    """The ways to ask a server of this kind, best first: which one it takes, a request shows."""
+    path = url.path.rstrip("/")
+    if name == "triton" and url.scheme == "grpc":
+        from cli.perf.triton_grpc import GrpcTarget
+
+        for exact in (ask, replace(ask, exact=False)):
+            yield GrpcTarget(url.netloc, model or "ensemble", exact)
+        return
+    for exact in (ask, replace(ask, exact=False)):
+        match name:
+            case "cog-triton":
+                yield HttpTarget("Cog's API", url, exact, _cog(path or "/predictions"), CogAnswer, _key())
+            case "mock":
+                yield HttpTarget("the mock", url, exact, _mock(path or "/predictions"), CogAnswer, _key())
+                return
+            case "openai":
+                paths = [path] if path.endswith("/completions") else []
+                root = path if path.endswith("/v1") else f"{path}/v1"
+                for one in paths or [f"{root}/chat/completions", f"{root}/completions"]:
+                    api = "OpenAI's API, " + ("chats" if "/chat/" in one else "completions")
+                    yield HttpTarget(api, url, exact, _openai(one, model or ""), OpenAIAnswer, _key())
+            case "triton":
+                served = path or f"/v2/models/{model or 'ensemble'}"
+                verb = "generate_stream" if exact.stream else "generate"
+                whole = served if "/generate" in served else f"{served}/{verb}"
+                yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, _key())
+            case "replicate":
+                key = {"Authorization": f"Bearer {os.environ.get('REPLICATE_API_TOKEN', '')}"}
+                place = path or "/v1/predictions"
+                yield ReplicateTarget("Replicate", url, exact, _replicate(place, model or ""), ReplicateAnswer, key)
+
+
+def _key() -> dict[str, str]:
+    key = os.environ.get("OPENAI_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
