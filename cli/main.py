@@ -224,6 +224,93 @@ def acceptance(
 
 
 @app.command()
+def perf(
+    url: Annotated[
+        str, typer.Argument(help="Of the server: http(s)://HOST:PORT[/PATH], or grpc://HOST:PORT for Triton.")
+    ],
+    target: Annotated[
+        Literal["cog-triton", "openai", "triton", "mock", "replicate"] | None,
+        typer.Option(help="What it is; default: by the address, and by what answers there."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="For OpenAI's API, Triton (default: ensemble) and Replicate (a version)."),
+    ] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(help="So many requests at a time; several: one after another, as in 1,8,64.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Requests a second (rps), or at once (batch).")
+    ] = None,
+    unit: Annotated[
+        Literal["rps", "batch"],
+        typer.Option(help="rps: whatever the server does; batch: the next ones when all have ended."),
+    ] = "rps",
+    arrivals: Annotated[
+        Literal["poisson", "constant"], typer.Option(help="Of --unit rps: by chance, or evenly spaced.")
+    ] = "poisson",
+    duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each load.")] = 10,
+    requests: Annotated[int | None, typer.Option(min=1, help="Of each load, at most.")] = None,
+    input_tokens: Annotated[
+        int, typer.Option("--n_input_tokens", min=1, help="About so many: words of the prompt.")
+    ] = 100,
+    output_tokens: Annotated[
+        int, typer.Option("--n_output_tokens", min=1, help="Of each answer, exactly where the server can.")
+    ] = 100,
+    tps: Annotated[
+        float | None, typer.Option(min=1, help="Tokens a second expected of a stream; a mock is told.")
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(help="A file with a prompt, or a JSON object, a line.")
+    ] = None,
+    output_method: Annotated[
+        Literal["yield", "wait"],
+        typer.Option("--output_method", help="yield: events as they come; wait: the answer at its end."),
+    ] = "yield",
+    slo: Annotated[
+        str | None, typer.Option(help="What is good enough, for goodput: ttft=500ms,itl=50ms,latency=5s.")
+    ] = None,
+    stall: Annotated[
+        float, typer.Option(min=0.1, help="Seconds without a token after which a request is given up.")
+    ] = 60,
+    metrics: Annotated[
+        str | None, typer.Option(help="Where the server tells its metrics; default: /metrics there.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page for a browser, which needs no network.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Load a server and say what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8,64`.
+
+    Latencies count from when a request was to be sent. A key may be in OPENAI_API_KEY or REPLICATE_API_TOKEN.
+    """
+    from cli.perf.command import perf as measure
+    from cli.perf.options import plan_of
+
+    plan = plan_of(
+        url,
+        target=target,
+        model=model,
+        concurrency=concurrency,
+        rate=rate,
+        unit=unit,
+        arrivals=arrivals,
+        duration=duration,
+        requests=requests,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        tokens_per_second=tps,
+        prompts=prompts,
+        output_method=output_method,
+        objectives=slo,
+        stall_seconds=stall,
+        metrics_url=metrics,
+    )
+    raise typer.Exit(measure(plan, as_json=as_json, report=report))
+
+
+@app.command()
 def instantiate(
     config: Annotated[
         str | None,

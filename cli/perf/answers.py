@@ -1,4 +1,4 @@
-"""What servers answer, read as it comes: Cog's API, OpenAI's, Triton's `generate_stream`, Replicate's streams."""
+"""What servers answer, read as it comes: Cog's API, OpenAI's, Triton's over HTTP, Replicate's streams."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class OpenAIAnswer(Answer):
 
 
 class TritonAnswer(Answer):
-    """Triton's generate extension: an event for each response of the model; the connection's end is the end."""
+    """Triton's generate extension: an event for each response; HTTP tells the end."""
 
     def event(self, _kind: bytes, said: bytes, now: float) -> None:
         self._response(orjson.loads(said), now)
@@ -216,9 +216,8 @@ def _refusal(status: int, body: bytes) -> tuple[str, str]:
             code, said = _error(document["error"])
             return (code if _CODE.fullmatch(code) else f"HTTP {status}"), said
         text = str(document.get("error") or document.get("detail") or text)
-        code = document.get("error_code") or code_in(text)
-        if code:
-            return str(code), text
+        if coded := document.get("error_code") or code_in(text):
+            return str(coded), text
     return f"HTTP {status}", text
 
 

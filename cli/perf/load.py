@@ -54,7 +54,7 @@ class Runner:
         stall_seconds: float,
         on_end: Callable[[Request], None],
     ) -> None:
-        """A request that gets nothing for `stall_seconds` is given up; `on_end` is told of each that has ended."""
+        """A request that gets nothing for `stall_seconds` is given up; `on_end` is told of each."""
         self._target, self._prompts, self._stall_seconds = target, prompts, stall_seconds
         self._on_end = on_end
         self._numbers = count()
@@ -67,7 +67,7 @@ class Runner:
         gc.collect()
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
-        helpers = [loop.create_task(self._watch(load)), loop.create_task(_feel(load.lags))]
+        helpers = [loop.create_task(self._watch()), loop.create_task(_feel(load.lags))]
         load.begun, cpu = time.perf_counter(), time.process_time()
         try:
             await self._send_all(load)
@@ -125,16 +125,15 @@ class Runner:
             self._on_end(request)
         return request
 
-    async def _watch(self, load: Load) -> None:
+    async def _watch(self) -> None:
         """Give up what has had nothing for long."""
-        del load
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             oldest = time.perf_counter() - self._stall_seconds
             for request in list(self._under_way):
                 if (request.events[-1] if request.events else request.sent) < oldest:
-                    request.said = f"nothing came for {self._stall_seconds:g} s"
-                    self._target.give_up(request, STALLED)
+                    request.fail(STALLED, f"nothing came for {self._stall_seconds:g} s")
+                    self._target.give_up(request)
 
 
 def _room(load: Load, wanted: int) -> int:

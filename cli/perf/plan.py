@@ -29,8 +29,8 @@ _SEED = 0  # the same load each time
 class Step:
     """One load, held for some seconds.
 
-    Of `concurrency`, `rate` and `batch` one is set: so many requests at the same time, the next one when one ends; so
-    many a second, whatever the server does; or so many at once, again a second after all of them have ended.
+    Of `concurrency`, `rate` and `batch` one is set: so many requests at the same time, the next one when one
+    ends; so many a second, whatever the server does; or so many at once, again a second after all have ended.
     """
 
     seconds: float
@@ -104,7 +104,7 @@ class Prompts:
 
     @classmethod
     def of_file(cls, path: Path) -> Prompts:
-        """A prompt on each line: text, or a JSON object with `prompt` or `text`. Raises OSError, ValueError."""
+        """A prompt on each line: text, or JSON with `prompt` or `text`. Raises OSError, ValueError."""
         texts = []
         for line in path.read_text().splitlines():
             text = line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 CUT = "cut"
 STALLED = "stalled"
@@ -63,7 +64,12 @@ class Request:
         return (self.events[-1] - self.events[0]) / (self.token_count - 1)
 
     @property
-    def longest_pause(self) -> float:
-        """Between two events, and between the last one and the end."""
+    def pause(self) -> tuple[float, float]:
+        """Begin and end of the longest one between two events, or between the last one and the end."""
         times = [*self.events, self.ended] if self.events else []
-        return max((later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0.0)
+        return max(pairwise(times), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
+
+    @property
+    def longest_pause(self) -> float:
+        begin, end = self.pause
+        return end - begin

@@ -44,7 +44,7 @@ class Target(Protocol):
     async def send(self, request: Request, prompt: str) -> None:
         """Ask, and wait for the end; failures are told to the request."""
 
-    def give_up(self, request: Request, code: str) -> None:
+    def give_up(self, request: Request) -> None:
         """End a request that is under way."""
 
     async def close(self) -> None:
@@ -89,9 +89,9 @@ class HttpTarget:
             if not (isinstance(probe, _Again) and probe.closed_before):
                 return
 
-    def give_up(self, request: Request, code: str) -> None:
+    def give_up(self, request: Request) -> None:
         """End the request's connection."""
-        request.fail(code)
+        request.fail("given up")
         if connection := self._under_way.get(request):
             connection.close()
 
@@ -152,13 +152,12 @@ class ReplicateTarget(HttpTarget):
         self._begun: dict[Request, Request] = {}
         self._streams: dict[str, HttpTarget] = {}
 
-    def give_up(self, request: Request, code: str) -> None:
+    def give_up(self, request: Request) -> None:
         """In whichever half it is."""
         if first := self._begun.get(request):
-            super().give_up(first, code)
-        request.fail(code)
+            super().give_up(first)
         for target in self._streams.values():
-            target.give_up(request, code)
+            target.give_up(request)
 
     async def close(self) -> None:
         """To both hosts."""
@@ -168,7 +167,9 @@ class ReplicateTarget(HttpTarget):
 
 
 def _json(path: str, content: dict[str, Any], **headers: str) -> Message:
-    return Message("POST", path, json.dumps(content).encode(), {"Content-Type": "application/json", **headers})
+    return Message(
+        "POST", path, json.dumps(content).encode(), {"Content-Type": "application/json", **headers}
+    )
 
 
 def _cog(path: str) -> Callable[[str, Ask], Message]:
@@ -245,28 +246,34 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
     for exact in (ask, replace(ask, exact=False)):
         match name:
             case "cog-triton":
-                yield HttpTarget("Cog's API", url, exact, _cog(path or "/predictions"), CogAnswer, _key())
+                yield HttpTarget(
+                    "Cog's API", url, exact, _cog(path or "/predictions"), CogAnswer, key_headers()
+                )
             case "mock":
-                yield HttpTarget("the mock", url, exact, _mock(path or "/predictions"), CogAnswer, _key())
+                yield HttpTarget(
+                    "the mock", url, exact, _mock(path or "/predictions"), CogAnswer, key_headers()
+                )
                 return
             case "openai":
                 paths = [path] if path.endswith("/completions") else []
                 root = path if path.endswith("/v1") else f"{path}/v1"
                 for one in paths or [f"{root}/chat/completions", f"{root}/completions"]:
                     api = "OpenAI's API, " + ("chats" if "/chat/" in one else "completions")
-                    yield HttpTarget(api, url, exact, _openai(one, model or ""), OpenAIAnswer, _key())
+                    yield HttpTarget(api, url, exact, _openai(one, model or ""), OpenAIAnswer, key_headers())
             case "triton":
                 served = path or f"/v2/models/{model or 'ensemble'}"
                 verb = "generate_stream" if exact.stream else "generate"
                 whole = served if "/generate" in served else f"{served}/{verb}"
-                yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, _key())
+                yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, key_headers())
             case "replicate":
                 key = {"Authorization": f"Bearer {os.environ.get('REPLICATE_API_TOKEN', '')}"}
                 place = path or "/v1/predictions"
-                yield ReplicateTarget("Replicate", url, exact, _replicate(place, model or ""), ReplicateAnswer, key)
+                yield ReplicateTarget(
+                    "Replicate", url, exact, _replicate(place, model or ""), ReplicateAnswer, key
+                )
 
 
-def _key() -> dict[str, str]:
+def key_headers() -> dict[str, str]:
+    """The key in OPENAI_API_KEY, for servers that want one."""
     key = os.environ.get("OPENAI_API_KEY")
     return {"Authorization": f"Bearer {key}"} if key else {}
-

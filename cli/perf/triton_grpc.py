@@ -82,9 +82,9 @@ class GrpcTarget:
             made.raw_input_contents.append(raw)
         return made
 
-    def give_up(self, request: Request, code: str) -> None:
+    def give_up(self, request: Request) -> None:
         """Cancel its call."""
-        request.fail(code)
+        request.fail("given up")
         if call := self._under_way.get(request):
             call.cancel()
 

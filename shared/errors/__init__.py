@@ -89,6 +89,7 @@ from .http import (
     TooManyConnections,
     UploadFailed,
 )
+from .measuring import ServerNotMeasured
 from .prompt import (
     AdapterUnknown,
     BadPromptTemplate,
@@ -303,6 +304,7 @@ __all__ = [
     "ScriptReplaced",
     "ScriptUnknown",
     "ServerDiedTooOften",
+    "ServerNotMeasured",
     "ServerNotReady",
     "ServerParameterInvalid",
     "SettingInvalid",

@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 import orjson
 import uvloop
@@ -50,8 +51,8 @@ def _chunk(data: bytes) -> bytes:
 class _Stream(asyncio.Protocol):
     faults: Faults
     requests = 0
-    running: dict[_Stream, None] = {}
-    waiting: dict[_Stream, None] = {}
+    running: ClassVar[dict[_Stream, None]] = {}
+    waiting: ClassVar[dict[_Stream, None]] = {}
 
     def connection_made(self, transport):
         self.transport = transport
@@ -60,7 +61,9 @@ class _Stream(asyncio.Protocol):
     def data_received(self, data):
         self.data += data
         head, separator, body = self.data.partition(b"\r\n\r\n")
-        length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:")), 0)
+        length = next(
+            (int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:")), 0
+        )
         if not separator or len(body) < length:
             return
         self.data = b""
@@ -89,14 +92,20 @@ class _Stream(asyncio.Protocol):
             self.answer(b"500 Internal Server Error", b'{"error": "out of luck"}')
             return
         middle = self.length // 2
-        self.pause_at, self.pause = (middle, faults.stall_seconds) if is_hit(faults.stalled_every) else (-1, 0)
+        self.pause_at, self.pause = (
+            (middle, faults.stall_seconds) if is_hit(faults.stalled_every) else (-1, 0)
+        )
         if is_hit(faults.hung_every):
             self.pause_at, self.pause = middle, 1e9
         self.lost_at = middle if is_hit(faults.lost_every) else -1
         self.cut_at = middle if is_hit(faults.cut_every) else -1
-        self.due = asyncio.get_running_loop().time() + (faults.slow_seconds if number <= faults.slow_first else 0)
+        self.due = asyncio.get_running_loop().time() + (
+            faults.slow_seconds if number <= faults.slow_first else 0
+        )
         self.transport.write(_OK)
-        place = cls.running if not faults.most_running or len(cls.running) < faults.most_running else cls.waiting
+        place = (
+            cls.running if not faults.most_running or len(cls.running) < faults.most_running else cls.waiting
+        )
         place[self] = None
 
     def step(self, now):
@@ -132,7 +141,9 @@ class _Stream(asyncio.Protocol):
     def ending(self):
         if not self.is_openai:
             metrics = {"output_token_count": self.length - (self.lost_at >= 0), "input_token_count": 1}
-            return b"event: completed\ndata: %b\n\n" % orjson.dumps({"status": "succeeded", "metrics": metrics})
+            return b"event: completed\ndata: %b\n\n" % orjson.dumps(
+                {"status": "succeeded", "metrics": metrics}
+            )
         usage = {"prompt_tokens": 1, "completion_tokens": self.length}
         return b"data: %b\n\ndata: [DONE]\n\n" % orjson.dumps({"choices": [], "usage": usage})
 

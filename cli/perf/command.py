@@ -1,0 +1,153 @@
+"""The run of `cog-triton perf`: reach the server, hold each step of the load, and tell what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shlex
+import sys
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cli.perf import findings
+from cli.perf.figures import count_text, figures
+from cli.perf.load import Load, Runner, open_files
+from cli.perf.plan import Objectives
+from cli.perf.reach import kind_of, metrics_address, model_of, parsed, reach
+from cli.perf.server_view import ServerView
+from cli.perf.terminal import Live, print_report
+from shared import VERSION
+from shared.secrets import public_address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cli.perf.plan import Prompts, Step
+    from cli.perf.request import Request
+    from cli.perf.targets import Ask, Target, TargetName
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    url: str
+    steps: Sequence[Step]
+    prompts: Prompts
+    ask: Ask
+    target: TargetName | None = None
+    model: str | None = None
+    objectives: Objectives = Objectives()  # noqa: RUF009 - it does not change
+    stall_seconds: float = 60.0
+    metrics_url: str | None = None
+
+
+def perf(plan: Plan, *, as_json: bool, report: Path | None) -> int:
+    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises E4300, OSError."""
+    import uvloop
+
+    with open_files():
+        result = uvloop.run(measured(plan))
+    if report is not None:
+        from cli.perf.page import write_page
+
+        write_page(result, report)
+    if as_json:
+        from cli.output import say_json
+
+        say_json(result)
+    else:
+        print_report(result)
+        if report is not None:
+            from cli.output import say
+
+            say(f"{report}: the same, to look at in a browser")
+    return 0 if any(step["requests"]["succeeded"] for step in result["steps"]) else 1
+
+
+async def measured(plan: Plan) -> dict[str, Any]:
+    """All that is known of a run, as --json prints it. Raises E4300."""
+    url = parsed(plan.url)
+    name = plan.target or kind_of(url)
+    model = plan.model
+    if name == "openai" and model is None:
+        model = model_of(url)
+    target, warm_up = await reach(name, url, model, plan.ask)
+    predictable = name == "mock"
+    metrics = plan.metrics_url or metrics_address(url)
+    loads: list[Load] = []
+    steps: list[dict[str, Any]] = []
+    with Live() if sys.stderr.isatty() else nullcontext() as live:
+        for step in plan.steps:
+            load = Load(step)
+            view = ServerView(metrics) if metrics else None
+            await _hold(load, plan, target, view, live, predictable=predictable)
+            loads.append(load)
+            found = figures(
+                load,
+                asked_tokens=plan.ask.output_tokens,
+                predictable=predictable,
+                objectives=plan.objectives,
+            )
+            steps.append(found | {"server": await view.end() if view else None})
+    await target.close()
+    return {
+        "cog_triton": VERSION,
+        "url": public_address(plan.url),
+        "target": name,
+        "api": target.name,
+        "model": model,
+        "command": shlex.join(["cog-triton", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        "asked": {
+            "output_tokens": plan.ask.output_tokens,
+            "exact": target.ask.exact,
+            "stream": plan.ask.stream,
+            "tokens_per_second": plan.ask.tokens_per_second,
+            "objectives": {key: value * 1000 for key, value in plan.objectives.limits.items()},
+        },
+        "sentence": findings.sentence(steps),
+        "findings": [
+            one.view()
+            for one in [
+                *findings.of_requests(loads, warm_up),
+                *findings.of_steps(steps, plan.objectives.limits),
+            ]
+        ],
+        "steps": steps,
+    }
+
+
+async def _hold(
+    load: Load,
+    plan: Plan,
+    target: Target,
+    view: ServerView | None,
+    live: Live | None,
+    *,
+    predictable: bool,
+) -> None:
+    def ended(request: Request) -> None:
+        if predictable and request.failure is None:
+            count_text(request, plan.ask.output_tokens)
+        request.pieces.clear()
+
+    runner = Runner(target, plan.prompts, stall_seconds=plan.stall_seconds, on_end=ended)
+    helpers: list[asyncio.Task[None]] = []
+    if view is not None:
+        await view.begin()
+        helpers.append(asyncio.create_task(view.watch()))
+    if live is not None:
+        helpers.append(asyncio.create_task(live.follow(load)))
+    try:
+        await runner.run(load)
+    finally:
+        for helper in helpers:
+            helper.cancel()
+            with suppress(asyncio.CancelledError):
+                await helper

@@ -1,0 +1,92 @@
+"""The options of `cog-triton perf`, made into a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from cli.perf.command import Plan
+from cli.perf.plan import Objectives, Prompts, Step
+from cli.perf.targets import Ask
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.perf.plan import Arrivals
+    from cli.perf.targets import TargetName
+
+_SWEEP = "1,8,64"
+
+
+def plan_of(
+    url: str,
+    *,
+    target: TargetName | None,
+    model: str | None,
+    concurrency: str | None,
+    rate: float | None,
+    unit: Literal["rps", "batch"],
+    arrivals: Arrivals,
+    duration: float,
+    requests: int | None,
+    input_tokens: int,
+    output_tokens: int,
+    tokens_per_second: float | None,
+    prompts: Path | None,
+    output_method: Literal["yield", "wait"],
+    objectives: str | None,
+    stall_seconds: float,
+    metrics_url: str | None,
+) -> Plan:
+    """Raises typer.BadParameter for what cannot be."""
+    if rate is not None and concurrency is not None:
+        raise typer.BadParameter("a load has a rate or a concurrency, not both", param_hint="--rate")
+    if rate is not None and unit == "rps":
+        steps = [Step(duration, rate=rate, arrivals=arrivals, most=requests)]
+    elif rate is not None:
+        if rate < 1:
+            raise typer.BadParameter("of a batch it is at least 1", param_hint="--rate")
+        steps = [Step(duration, batch=int(rate), most=requests)]
+    else:
+        numbers = _numbers(concurrency or _SWEEP)
+        steps = [Step(duration, concurrency=number, most=requests) for number in numbers]
+    return Plan(
+        url=url,
+        steps=steps,
+        prompts=_prompts(prompts, input_tokens),
+        ask=Ask(output_tokens, stream=output_method == "yield", tokens_per_second=tokens_per_second),
+        target=target,
+        model=model,
+        objectives=_objectives(objectives),
+        stall_seconds=stall_seconds,
+        metrics_url=metrics_url,
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(one) for one in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise typer.BadParameter(f"{text!r} is no list such as 1,8,64", param_hint="--concurrency")
+    return numbers
+
+
+def _prompts(path: Path | None, words: int) -> Prompts:
+    if path is None:
+        return Prompts(words=words)
+    try:
+        return Prompts.of_file(path)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--prompts") from None
+
+
+def _objectives(text: str | None) -> Objectives:
+    if text is None:
+        return Objectives()
+    try:
+        return Objectives.of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--slo") from None

@@ -1,0 +1,109 @@
+"""How a server is asked: found out by its address, by what it answers, and by a first request to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+
+from cli.perf.request import NOT_CONNECTED, Request
+from cli.perf.targets import TargetName, candidates, key_headers
+from shared.errors import ServerNotMeasured
+from shared.secrets import public_address
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+    from cli.perf.targets import Ask, Target
+
+_SECONDS = 10.0
+_SCHEMES = ("http", "https", "grpc")
+_NO_USE = (NOT_CONNECTED, "HTTP 401", "HTTP 403")  # asking in other words
+# Where a server of a kind answers 200.
+_SIGNS: tuple[tuple[TargetName, str], ...] = (
+    ("triton", "/v2/health/ready"),
+    ("cog-triton", "/health-check"),
+    ("openai", "/v1/models"),
+)
+
+
+def parsed(url: str) -> SplitResult:
+    """The address, http unless it says otherwise. Raises E4300."""
+    whole = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(whole)
+        _ = parts.port
+    except ValueError as error:
+        raise ServerNotMeasured(url=public_address(whole), reason=str(error)) from None
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ServerNotMeasured(
+            url=public_address(whole), reason=f"an address begins with {', '.join(_SCHEMES)}"
+        )
+    if parts.scheme == "grpc" and not parts.port:
+        raise ServerNotMeasured(url=public_address(whole), reason="gRPC needs a port, such as 8001")
+    return parts
+
+
+def kind_of(url: SplitResult) -> TargetName:
+    """What answers there: by the scheme and the path, else by asking. Raises E4300."""
+    if url.scheme == "grpc" or url.path.startswith("/v2/"):
+        return "triton"
+    if url.path.endswith(("/predictions", "/predictions/")) and "replicate" in (url.hostname or ""):
+        return "replicate"
+    if "/v1" in url.path:
+        return "openai"
+    if url.path.rstrip("/").endswith("/predictions"):
+        return "cog-triton"
+    reason = "nothing there answers as Cog's, OpenAI's or Triton's API does"
+    for name, path in _SIGNS:
+        try:
+            if httpx2.get(_at(url, path), headers=key_headers(), timeout=_SECONDS).status_code == 200:
+                return name
+        except httpx2.HTTPError as error:
+            reason = str(error)
+    raise ServerNotMeasured(url=_shown(url), reason=reason)
+
+
+def model_of(url: SplitResult) -> str:
+    """The first that a server of OpenAI's API lists. Raises E4300."""
+    root = url.path.split("/v1")[0]
+    try:
+        answer = httpx2.get(_at(url, f"{root}/v1/models"), headers=key_headers(), timeout=_SECONDS)
+        return str(answer.raise_for_status().json()["data"][0]["id"])
+    except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise ServerNotMeasured(url=_shown(url), reason=f"/v1/models names no model ({error})") from None
+
+
+async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> tuple[Target, Request]:
+    """The way to ask it that it takes, and the request by which that was found. Raises E4300.
+
+    Servers that cannot be told a number of tokens to make are asked for at most so many.
+    """
+    refused: Request | None = None
+    for target in candidates(name, url, model, ask):
+        request = Request(0, time.perf_counter(), sent=time.perf_counter())
+        await target.send(request, "0 a a a")
+        if request.failure is None:
+            return target, request
+        await target.close()
+        refused = request
+        if request.failure in _NO_USE:
+            break
+    assert refused is not None
+    reason = f"its first request failed with {refused.failure}"
+    raise ServerNotMeasured(url=_shown(url), reason=f"{reason} ({refused.said})" if refused.said else reason)
+
+
+def metrics_address(url: SplitResult) -> str | None:
+    """Where the server tells its metrics; gRPC has no such place."""
+    return None if url.scheme == "grpc" else _at(url, "/metrics")
+
+
+def _at(url: SplitResult, path: str) -> str:
+    return urlunsplit((url.scheme, url.netloc, path, "", ""))
+
+
+def _shown(url: SplitResult) -> str:
+    return public_address(urlunsplit(url))

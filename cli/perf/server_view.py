@@ -1,0 +1,143 @@
+"""What the server itself tells at /metrics of the time of a load, to hold against what the client saw."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+_SECONDS = 5.0
+# By our name of a metric, what servers call it: ours, vLLM's.
+_HISTOGRAMS = {
+    "time_to_first_token": ("cog_triton_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"),
+    "inter_token_latency": (
+        "cog_triton_inter_token_latency_seconds",
+        "vllm:inter_token_latency_seconds",
+        "vllm:time_per_output_token_seconds",
+    ),
+    "request_latency": ("cog_triton_request_duration_seconds", "vllm:e2e_request_latency_seconds"),
+    "queue_time": ("cog_triton_queue_time_seconds", "vllm:request_queue_time_seconds"),
+}
+_COUNTERS = {
+    "output_tokens": ("cog_triton_generated_tokens_total", "vllm:generation_tokens_total"),
+    "prompt_tokens": ("cog_triton_prompt_tokens_total", "vllm:prompt_tokens_total"),
+    "requests": (
+        "cog_triton_predictions_total",
+        "vllm:request_success_total",
+        "nv_inference_request_success",
+    ),
+    "errors": ("cog_triton_errors_total", "nv_inference_request_failure"),
+    "engine_restarts": ("cog_triton_engine_restarts",),
+}
+_GAUGES = {
+    "waiting": ("cog_triton_engine_queued_requests", "vllm:num_requests_waiting"),
+    "running": ("cog_triton_engine_active_requests", "vllm:num_requests_running"),
+}
+
+
+class ServerView:
+    """Reads the metrics before, during and after a step. A server without them tells nothing: no failure."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = httpx2.Client(timeout=_SECONDS)
+        self._before: dict[str, Any] | None = None
+        self._most: dict[str, float] = {}
+
+    async def begin(self) -> None:
+        """Before a step."""
+        self._before, self._most = await self._read(), {}
+
+    async def watch(self, every: float = 2.0) -> None:
+        """During a step: how much waits."""
+        while self._before is not None:
+            await asyncio.sleep(every)
+            now = await self._read()
+            for name, names in _GAUGES.items():
+                value = _first(now or {}, names)
+                if value is not None:
+                    self._most[name] = max(self._most.get(name, 0.0), sum(value.values()))
+
+    async def end(self) -> dict[str, Any] | None:
+        """After it: what came in between; times in ms."""
+        before, after = self._before, await self._read()
+        if before is None or after is None:
+            return None
+        view: dict[str, Any] = {f"most_{name}": value for name, value in self._most.items()}
+        for name, names in _HISTOGRAMS.items():
+            found = _histogram(before, after, names)
+            if found is not None:
+                view[name] = found
+        for name, names in _COUNTERS.items():
+            value = _first(after, names)
+            if value is not None:
+                earlier = _first(before, names) or {}
+                view[name] = sum(value.values()) - sum(earlier.values())
+        return view or None
+
+    async def _read(self) -> dict[str, Any] | None:
+        """Values by name and labels."""
+        return await asyncio.to_thread(self._fetch)
+
+    def _fetch(self) -> dict[str, Any] | None:
+        try:
+            answer = self._client.get(self._url)
+            families = (
+                list(text_string_to_metric_families(answer.text)) if answer.status_code == 200 else None
+            )
+        except (httpx2.HTTPError, ValueError):
+            return None
+        if families is None:
+            return None
+        values: dict[str, dict[Any, float]] = {}
+        for family in families:
+            for sample in family.samples:
+                values.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+        return values
+
+
+def _first(values: dict[str, Any], names: tuple[str, ...]) -> dict[Any, float] | None:
+    for name in names:
+        if name in values:
+            found: dict[Any, float] = values[name]
+            return found
+    return None
+
+
+def _histogram(
+    before: dict[str, Any], after: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, float] | None:
+    """Count, mean and percentiles between two readings, linear within a bucket, as Prometheus has it."""
+    for name in names:
+        buckets = _by_limit(after.get(f"{name}_bucket"))
+        if not buckets:
+            continue
+        earlier = _by_limit(before.get(f"{name}_bucket"))
+        ordered = sorted((limit, value - earlier.get(limit, 0.0)) for limit, value in buckets.items())
+        total = ordered[-1][1]
+        if not total:
+            return None
+        seconds = sum(after[f"{name}_sum"].values()) - sum(before.get(f"{name}_sum", {}).values())
+        quantiles = {f"p{share}": _quantile(ordered, share / 100) * 1000 for share in (50, 90, 99)}
+        return {"count": total, "avg": seconds / total * 1000, **quantiles}
+    return None
+
+
+def _by_limit(samples: dict[Any, float] | None) -> dict[float, float]:
+    """Over all labels but the limit."""
+    found: dict[float, float] = {}
+    for labels, value in (samples or {}).items():
+        limit = float(dict(labels)["le"])
+        found[limit] = found.get(limit, 0.0) + value
+    return found
+
+
+def _quantile(cumulative: list[tuple[float, float]], share: float) -> float:
+    wanted = cumulative[-1][1] * share
+    for (low, below), (high, upto) in pairwise([(0.0, 0.0), *cumulative]):
+        if upto >= wanted and upto > below:
+            return low if high == float("inf") else low + (high - low) * (wanted - below) / (upto - below)
+    return cumulative[-1][0]

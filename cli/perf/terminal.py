@@ -1,0 +1,150 @@
+"""What people see of a load: how it goes while it runs, and tables at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.live import Live as RichLive
+from rich.table import Table
+from rich.text import Text
+
+from cli.perf.findings import milliseconds, words
+
+if TYPE_CHECKING:
+    from cli.perf.load import Load
+
+_EVERY = 0.5  # s: drawing takes time from the streams
+_METRICS = ("time_to_first_token", "inter_token_latency", "request_latency")
+_SHOWN_SHARES = ("p50", "p90", "p99")
+
+
+class Live:
+    """A line on stderr that says how a step goes."""
+
+    def __init__(self) -> None:
+        self._live = RichLive(console=Console(stderr=True), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
+
+    async def follow(self, load: Load) -> None:
+        """Until it is cancelled."""
+        seen = tokens = failed = 0
+        began = time.perf_counter()
+        while True:
+            await asyncio.sleep(_EVERY)
+            # Those before have ended; of a long run not all are looked at each time.
+            for request in islice(load.requests, seen, None):
+                if not request.ended:
+                    break
+                seen, tokens = seen + 1, tokens + request.token_count
+                failed += request.failure is not None
+            running = islice(load.requests, seen, None)
+            now = tokens + sum(len(request.events) for request in running)
+            elapsed = time.perf_counter() - began
+            line = (
+                f"{load.step.label}: {elapsed:.0f} of {load.step.seconds:g} s, {len(load.requests)} sent,"
+                f" {load.running} under way, {now:,} tokens, {now / elapsed:,.0f} tokens/s"
+            )
+            text = Text(line)
+            if failed:
+                text.append(f", {failed} failed", style="red")
+            self._live.update(text, refresh=True)
+
+
+def print_report(result: dict[str, Any]) -> None:
+    """The result on stdout."""
+    console = Console(highlight=False)
+    steps = result["steps"]
+    console.print(
+        f"{result['url']}, asked through {result['api']} for {result['asked']['output_tokens']} tokens"
+    )
+    console.print()
+    console.print(Text(result["sentence"], style="bold"))
+    for finding in result["findings"]:
+        console.print(Text(f"{finding['kind']}: {finding['text']}", style="red"))
+    console.print()
+    console.print(_table(result))
+    for step in steps:
+        if step["server"]:
+            console.print(_beside(step))
+    lag = max(steps, key=lambda step: step["client"]["lag"]["p99"])["client"]
+    events = max(step["client"]["events_per_second"] for step in steps)
+    cpu = max(step["client"]["cpu"] for step in steps)
+    console.print(
+        f"This client: lag p50 {milliseconds(lag['lag']['p50'])}, p99 {milliseconds(lag['lag']['p99'])};"
+        f" at most {events:,.0f} events/s and {cpu:.0%} of a core."
+    )
+
+
+def _table(result: dict[str, Any]) -> Table:
+    steps = result["steps"]
+    table = Table(title="What the client saw")
+    table.add_column()
+    for step in steps:
+        table.add_column(step["load"], justify="right")
+
+    def row(name: str, cells: list[str]) -> None:
+        if any(cell != "-" for cell in cells):
+            table.add_row(name, *cells)
+
+    for metric in _METRICS:
+        for share in _SHOWN_SHARES:
+            cells = [milliseconds(step[metric][share]) if step[metric] else "-" for step in steps]
+            row(f"{words(metric)} {share}", cells)
+    row("output token throughput (tokens/s)", [f"{step['output_token_throughput']:,.1f}" for step in steps])
+    users = [step["output_token_throughput_per_user"] for step in steps]
+    row("  of a stream p50 (tokens/s)", [f"{user['p50']:,.1f}" if user else "-" for user in users])
+    expected = result["asked"]["tokens_per_second"]
+    if expected is not None:
+        row("  expected of a stream (tokens/s)", [f"{expected:,.1f}"] * len(steps))
+    row("request throughput (requests/s)", [f"{step['request_throughput']:,.2f}" for step in steps])
+    goods = [step["goodput"] for step in steps]
+    row("goodput (requests/s)", ["-" if good is None else f"{good:,.2f}" for good in goods])
+    row("under way, mean / most", [f"{one['mean']:.1f} / {one['max']}" for one in _all(steps, "in_flight")])
+    counts = _all(steps, "requests")
+    row("requests sent", [_beside_expected(one["sent"], one["expected"]) for one in counts])
+    row("requests failed", [str(one["failed"]) for one in counts])
+    tokens = _all(steps, "tokens")
+    row("tokens", [_beside_expected(one["actual"], one["expected"]) for one in tokens])
+    row("tokens lost", ["-" if one["lost"] is None else str(one["lost"]) for one in tokens])
+    for code in sorted({code for step in steps for code in step["failures"]}):
+        row(f"  {code}", [str(step["failures"].get(code, {"count": 0})["count"]) for step in steps])
+    return table
+
+
+def _beside(step: dict[str, Any]) -> Table:
+    view = step["server"]
+    table = Table(title=f"What the server saw, beside the client, at {step['load']}")
+    for heading in ("", "server avg", "client avg", "server p99", "client p99"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name in (*_METRICS, "queue_time"):
+        server, seen = view.get(name), step.get(name)
+        if server:
+            cells = []
+            for share in ("avg", "p99"):
+                cells += [milliseconds(server[share]), milliseconds(seen[share]) if seen else "-"]
+            table.add_row(words(name), *cells)
+    counts = [
+        f"{view[name]:,.0f} {words(name)}"
+        for name in ("requests", "output_tokens", "errors", "engine_restarts", "most_waiting")
+        if name in view
+    ]
+    table.caption = "counted by the server: " + ", ".join(counts)
+    return table
+
+
+def _all(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [step[name] for step in steps]
+
+
+def _beside_expected(actual: int, expected: int | None) -> str:
+    return str(actual) if expected is None or expected == actual else f"{actual} of {expected}"

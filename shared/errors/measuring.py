@@ -1,0 +1,12 @@
+"""E43xx: what keeps `cog-triton perf` from measuring a server."""
+
+from __future__ import annotations
+
+from .base import CogTritonError, FixedBy
+
+
+class ServerNotMeasured(CogTritonError):
+    code = "E4300"
+    fixed_by = FixedBy.OPERATOR
+    message = "{url} cannot be measured: {reason}."
+    remedy = "Check the address, --target, --model and the key; docs/measuring.md says what each kind needs."

@@ -1,0 +1,249 @@
+"""`cog-triton perf` against servers of every kind, and against one whose faults are known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from shared.cog.server import free_port
+from shared.errors import ServerNotMeasured
+from shared.layout import PROJECT_ROOT
+from tests.integration.conftest import READY_SECONDS, cog_server, unpacked, wait_for
+from tests.support.aiperf import program as aiperf
+
+PROGRAM = Path(sys.executable).with_name("cog-triton")
+TOKENS = 40
+
+
+def perf(url, *arguments, **environment):
+    """What --json printed."""
+    command = [PROGRAM, "perf", url, "--n_output_tokens", TOKENS, "--json", *arguments]
+    done = subprocess.run(
+        list(map(str, command)),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=READY_SECONDS,
+        env=os.environ | environment,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def server(**faults):
+    """The address of a server of event streams with these faults (tests/support/perf_server.py)."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.support.perf_server", str(port), json.dumps(faults)]
+    process = subprocess.Popen(command, cwd=PROJECT_ROOT)
+    url = f"http://127.0.0.1:{port}"
+
+    def answers():
+        try:
+            return httpx2.get(f"{url}/health-check").status_code == 200
+        except httpx2.TransportError:
+            assert process.poll() is None
+            return False
+
+    try:
+        wait_for(answers)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def kinds(result):
+    """Of what was found; how late a busy machine was is not asked here."""
+    return {finding["kind"] for finding in result["findings"]} - {"client lag", "pauses", "late first tokens"}
+
+
+def text_of(result, kind):
+    [text] = [finding["text"] for finding in result["findings"] if finding["kind"] == kind]
+    return text
+
+
+class TestFaults:
+    def test_each_is_named(self):
+        faults = {
+            "stalled_every": 50,
+            "stall_seconds": 3,
+            "lost_every": 37,
+            "failed_every": 41,
+            "slow_first": 6,
+        }
+        with server(**faults) as url:
+            result = perf(
+                url, "--target", "mock", "--concurrency", "2,30", "--requests", "60", "--duration", "60"
+            )
+        assert kinds(result) == {"failures", "lost tokens", "stalls", "slow start"}
+        # The first request of all is the one that finds out how the server is asked: 121 were sent.
+        assert text_of(result, "failures") == "2 of 120 requests failed with HTTP 500: out of luck"
+        assert text_of(result, "lost tokens") == "3 tokens missing, in 3 of 120 answers"
+        assert text_of(result, "stalls").startswith("2 of 120 streams stalled: a pause of up to 3.")
+        assert text_of(result, "slow start").startswith(
+            "the first token of the first 6 requests came after up to 1."
+        )
+        light, heavy = result["steps"]
+        assert [step["requests"]["sent"] for step in (light, heavy)] == [60, 60]
+        assert sum(step["failures"]["HTTP 500"]["count"] for step in (light, heavy)) == 2
+        assert sum(step["tokens"]["lost"] for step in (light, heavy)) == 3
+        assert light["tokens"]["expected"] - light["tokens"]["actual"] == light["tokens"]["lost"]
+
+    def test_streams_that_hang_and_streams_that_are_cut(self):
+        with server(hung_every=10, cut_every=7) as url:
+            result = perf(url, "--concurrency", "10", "--requests", "20", "--stall", "1")
+        [step] = result["steps"]
+        assert {code: found["count"] for code, found in step["failures"].items()} == {"stalled": 2, "cut": 3}
+        assert step["failures"]["stalled"]["said"] == "nothing came for 1 s"
+
+    def test_a_server_that_does_not_keep_up_with_a_rate(self):
+        """Open loop: arrivals go on, and each one's wait counts from when it was to be sent."""
+        with server(most_running=4) as url:
+            # Four places of 0.4 s each: 10 a second; twice that comes.
+            result = perf(
+                url, "--rate", "20", "--arrivals", "constant", "--duration", "3", "--slo", "ttft=200ms"
+            )
+        [step] = result["steps"]
+        assert (step["requests"]["expected"], step["requests"]["sent"]) == (60, 60)
+        assert result["sentence"].startswith("It does not keep up with 20 requests/s")
+        assert step["time_to_first_token"]["p99"] > 1500
+        assert step["goodput"] < step["request_throughput"] <= 12
+        assert "objective missed" in kinds(result)
+
+    def test_batches(self):
+        with server() as url:
+            result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "2")
+        [step] = result["steps"]
+        assert (step["requests"]["sent"], step["in_flight"]["max"]) == (10, 5)  # 0.4 s, a pause of 1 s, 0.4 s
+
+
+class TestKinds:
+    @pytest.fixture(scope="class")
+    def runner(self, mock_archive, tmp_path_factory):
+        directory = tmp_path_factory.mktemp("perf")
+        settings = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(directory / "weights")}
+        with cog_server("runner", directory / "log", **settings) as running:
+            yield running
+
+    @staticmethod
+    def check(result, api, counted_by="server"):
+        [step] = result["steps"]
+        assert result["api"] == api
+        assert step["failures"] == {}
+        assert (step["requests"]["sent"], step["tokens"]["counted_by"]) == (8, counted_by)
+        if counted_by == "server":
+            assert step["tokens"]["actual"] == step["tokens"]["expected"] == 8 * TOKENS
+        return step
+
+    def test_cogs_api_is_found_and_the_servers_own_view_beside(self, runner):
+        result = perf(runner.url, "--concurrency", "4", "--requests", "8")
+        view = self.check(result, "Cog's API")["server"]
+        assert (view["requests"], view["output_tokens"]) == (8, 8 * TOKENS)
+        assert view["time_to_first_token"]["count"] == view["request_latency"]["count"] == 8
+        assert view["request_latency"]["avg"] <= result["steps"][0]["request_latency"]["avg"]
+
+    def test_openais(self, runner):
+        result = perf(f"{runner.url}/v1", "--concurrency", "4", "--requests", "8")
+        self.check(result, "OpenAI's API, completions")
+        assert result["model"] == "mock"
+
+    @pytest.mark.parametrize("method", ["yield", "wait"])
+    def test_the_mock_at_a_rate_of_its_own_counts_every_token(self, runner, method):
+        arguments = ["--target", "mock", "--tps", "50", "--output_method", method]
+        result = perf(runner.url, "--concurrency", "8", "--requests", "8", *arguments)
+        step = self.check(result, "the mock")
+        assert (step["tokens"]["lost"], step["tokens"]["wrong"]) == (0, 0)
+        latency = step["request_latency"]["p50"] / 1000
+        assert latency == pytest.approx(TOKENS / 50, rel=0.3)
+        assert (step["time_to_first_token"] is None) == (method == "wait")
+
+    def test_tritons_http_and_grpc(self, mock_triton):
+        arguments = ["--concurrency", "4", "--requests", "8"]
+        # Of Triton's own tensors none tells how many tokens there were.
+        http = perf(f"http://127.0.0.1:{mock_triton.http_port}", *arguments)
+        self.check(http, "Triton's HTTP", "events")
+        grpc = perf(f"grpc://127.0.0.1:{mock_triton.grpc_port}", *arguments)
+        self.check(grpc, "Triton's gRPC", "events")
+
+    def test_prompts_of_a_file(self, runner, tmp_path):
+        (tmp_path / "prompts").write_text("1 2 3\n<error>\n")
+        result = perf(runner.url, "--prompts", tmp_path / "prompts", "--concurrency", "1", "--requests", "4")
+        [step] = result["steps"]
+        assert {code: found["count"] for code, found in step["failures"].items()} == {"E2405": 2}
+        assert step["tokens"]["prompt"] == 2 * 3
+
+
+class TestServersThatCannotBeMeasured:
+    @pytest.mark.parametrize(
+        ("address", "reason"),
+        [
+            ("ftp://127.0.0.1", "an address begins with"),
+            ("grpc://127.0.0.1", "needs a port"),
+            ("http://127.0.0.1:{free}", "refused"),
+            ("http://127.0.0.1:{free}/predictions", "not connected"),
+            ("grpc://127.0.0.1:{free}", "not connected"),
+        ],
+    )
+    def test_those_that_are_not_there(self, address, reason):
+        error = perf(address.format(free=free_port()))["error"]
+        assert error["code"] == ServerNotMeasured.code
+        assert reason in error["text"]
+
+    def test_one_whose_first_request_fails(self):
+        with server(failed_every=1) as url:
+            error = perf(url)["error"]
+        assert "failed with HTTP 500 (out of luck)" in error["text"]
+
+
+@pytest.mark.timeout(900)  # aiperf's environment may have to be made
+def test_it_agrees_with_aiperf(mock_archive, tmp_path):
+    """In one run, on one server: within 5% on throughput, and on the medians of both latencies."""
+    requests, concurrency, tokens = 48, 8, 60
+    engine = unpacked(mock_archive(tokens_per_second=100, time_to_first_token=0.4), tmp_path)
+    with cog_server("runner", tmp_path / "log", COG_WEIGHTS=str(engine)) as runner:
+        arguments = {
+            "--model": "mock",
+            "--url": runner.url,
+            "--endpoint-type": "completions",
+            "--request-count": requests,
+            "--concurrency": concurrency,
+            "--tokenizer": engine / "tokenizer",
+            "--synthetic-input-tokens-mean": 10,
+            "--output-tokens-mean": tokens,
+            "--ui": "none",
+            "--artifact-dir": tmp_path / "found",
+        }
+        command = [aiperf(), "profile", "--streaming", *(part for pair in arguments.items() for part in pair)]
+        subprocess.run(
+            list(map(str, command)),
+            check=True,
+            capture_output=True,
+            timeout=READY_SECONDS,
+            env=os.environ | {"HOME": str(tmp_path)},
+        )
+        theirs = json.loads((tmp_path / "found/profile_export_aiperf.json").read_text())
+        options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
+        [ours] = perf(f"{runner.url}/v1/completions", *options)["steps"]
+    pairs = {
+        "output_token_throughput": (
+            ours["output_token_throughput"],
+            theirs["output_token_throughput"]["avg"],
+        ),
+        "request_throughput": (ours["request_throughput"], theirs["request_throughput"]["avg"]),
+        **{
+            name: (ours[name]["p50"], theirs[name]["p50"])
+            for name in ("time_to_first_token", "inter_token_latency", "request_latency")
+        },
+    }
+    assert {
+        name: ours == pytest.approx(theirs, rel=0.05) for name, (ours, theirs) in pairs.items()
+    } == dict.fromkeys(pairs, True), pairs
