@@ -65,7 +65,8 @@ class Step:
             if when >= self.seconds or number == self.most:
                 return
             yield when
-            when += chance.expovariate(self.rate) if self.arrivals == "poisson" else 1 / self.rate
+            poisson = self.arrivals == "poisson"
+            when = when + chance.expovariate(self.rate) if poisson else (number + 1) / self.rate
 
 
 @dataclass(frozen=True)

@@ -126,14 +126,15 @@ class TestFaults:
         assert (step["requests"]["sent"], step["in_flight"]["max"]) == (10, 5)  # 0.4 s, a pause of 1 s, 0.4 s
 
 
-class TestKinds:
-    @pytest.fixture(scope="class")
-    def runner(self, mock_archive, tmp_path_factory):
-        directory = tmp_path_factory.mktemp("perf")
-        settings = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(directory / "weights")}
-        with cog_server("runner", directory / "log", **settings) as running:
-            yield running
+@pytest.fixture(scope="module")
+def runner(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("perf")
+    settings = {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(directory / "weights")}
+    with cog_server("runner", directory / "log", **settings) as running:
+        yield running
 
+
+class TestKinds:
     @staticmethod
     def check(result, api, counted_by="server"):
         [step] = result["steps"]
@@ -204,46 +205,71 @@ class TestServersThatCannotBeMeasured:
         assert "failed with HTTP 500 (out of luck)" in error["text"]
 
 
+AGREED = (
+    "output_token_throughput",
+    "request_throughput",
+    "time_to_first_token",
+    "inter_token_latency",
+    "request_latency",
+)
+TRIES = 3  # on a machine that does other things beside
+
+
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made
-def test_it_agrees_with_aiperf(mock_archive, tmp_path):
-    """In one run, on one server: within 5% on throughput, and on the medians of both latencies."""
-    requests, concurrency, tokens = 48, 8, 60
-    engine = unpacked(mock_archive(tokens_per_second=100, time_to_first_token=0.4), tmp_path)
-    with cog_server("runner", tmp_path / "log", COG_WEIGHTS=str(engine)) as runner:
-        arguments = {
-            "--model": "mock",
-            "--url": runner.url,
-            "--endpoint-type": "completions",
-            "--request-count": requests,
-            "--concurrency": concurrency,
-            "--tokenizer": engine / "tokenizer",
-            "--synthetic-input-tokens-mean": 10,
-            "--output-tokens-mean": tokens,
-            "--ui": "none",
-            "--artifact-dir": tmp_path / "found",
-        }
-        command = [aiperf(), "profile", "--streaming", *(part for pair in arguments.items() for part in pair)]
-        subprocess.run(
-            list(map(str, command)),
-            check=True,
-            capture_output=True,
-            timeout=READY_SECONDS,
-            env=os.environ | {"HOME": str(tmp_path)},
-        )
-        theirs = json.loads((tmp_path / "found/profile_export_aiperf.json").read_text())
-        options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
-        [ours] = perf(f"{runner.url}/v1/completions", *options)["steps"]
-    pairs = {
-        "output_token_throughput": (
-            ours["output_token_throughput"],
-            theirs["output_token_throughput"]["avg"],
-        ),
-        "request_throughput": (ours["request_throughput"], theirs["request_throughput"]["avg"]),
-        **{
-            name: (ours[name]["p50"], theirs[name]["p50"])
-            for name in ("time_to_first_token", "inter_token_latency", "request_latency")
-        },
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):
+    """In one run, on one server: within 5% on throughput, and on the medians of the latencies."""
+    for attempt in range(TRIES):
+        differences = compare_with_aiperf(steady_runner, endpoint, tmp_path / str(attempt))
+        if all(difference <= 0.05 for difference in differences.values()):
+            return
+    raise AssertionError(differences)
+
+
+@pytest.fixture(scope="module")
+def steady_runner(mock_archive, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("steady")
+    engine = unpacked(mock_archive(tokens_per_second=100, time_to_first_token=0.4), directory)
+    (engine / "tokenizer/chat_template.jinja").write_text("{{ messages[0].content }}")
+    with cog_server("runner", directory / "log", COG_WEIGHTS=str(engine)) as running:
+        running.engine = engine
+        yield running
+
+
+def compare_with_aiperf(runner, endpoint, directory):
+    """By how much of aiperf's figure ours differs."""
+    requests, concurrency, tokens = 40, 8, 60
+    arguments = {
+        "--model": "mock",
+        "--url": runner.url,
+        "--endpoint-type": endpoint,
+        "--request-count": requests,
+        "--concurrency": concurrency,
+        "--tokenizer": runner.engine / "tokenizer",
+        "--synthetic-input-tokens-mean": 10,
+        "--output-tokens-mean": tokens,
+        "--ui": "none",
+        "--artifact-dir": directory,
     }
-    assert {
-        name: ours == pytest.approx(theirs, rel=0.05) for name, (ours, theirs) in pairs.items()
-    } == dict.fromkeys(pairs, True), pairs
+    command = [aiperf(), "profile", "--streaming", *(part for pair in arguments.items() for part in pair)]
+    done = subprocess.run(
+        list(map(str, command)),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=READY_SECONDS,
+        env=os.environ | {"HOME": str(directory.parent)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    theirs = json.loads((directory / "profile_export_aiperf.json").read_text())
+    path = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}[endpoint]
+    options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
+    [ours] = perf(f"{runner.url}{path}", *options)["steps"]
+    assert ours["requests"]["succeeded"] == theirs["request_count"]["avg"] == requests
+    figures = {
+        name: (ours[name], theirs[name]["avg"])
+        if name.endswith("throughput")
+        else (ours[name]["p50"], theirs[name]["p50"])
+        for name in AGREED
+    }
+    return {name: abs(mine / other - 1) for name, (mine, other) in figures.items()}

@@ -10,7 +10,7 @@ from cli.perf.plan import Objectives, Prompts, Step
 
 def test_constant_arrivals():
     assert list(Step(1, rate=4, arrivals="constant").offsets()) == [0, 0.25, 0.5, 0.75]
-    assert Step(1, rate=4, arrivals="constant").expected == 4
+    assert Step(3, rate=20, arrivals="constant").expected == 60
 
 
 def test_poisson_arrivals_are_the_same_each_time_and_keep_the_rate():
