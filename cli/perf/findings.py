@@ -300,7 +300,9 @@ def seconds(value: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A time in ms as people read it."""
+    """A time in ms as people read it: `0`, `9.9 ms`, `10 ms`, `1.00 s`."""
+    if not value:
+        return "0"
     if round(value) >= 1000:
         return f"{value / 1000:.2f} s"
     return f"{value:.0f} ms" if round(value, 1) >= 10 else f"{value:.1f} ms"

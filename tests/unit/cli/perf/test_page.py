@@ -1,0 +1,103 @@
+"""The page: whole, readable without a network, and safe whatever a server says."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from cli.perf import findings
+from cli.perf.charts import _round_steps
+from cli.perf.page import write_page
+from tests.unit.cli.perf.test_figures import answered, figures_of, load_of, several
+
+HOSTILE = '<script>alert(1)</script> & "quotes" <!-- \''
+
+
+class _Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text, self.addresses = [], "", []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href", "srcset")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page_of(tmp_path, *loads, **limits):
+    steps = [figures_of(load, **limits) | {"server": None} for load in loads]
+    found = [*findings.of_requests(loads), *findings.of_steps(steps, limits)]
+    result = {
+        "cog_triton": "1.2.3",
+        "url": "http://server",
+        "api": "Cog's API",
+        "command": "cog-triton perf",
+        "date": "2026-01-01",
+        "machine": {"system": "Linux", "cores": 2},
+        "asked": {"output_tokens": 100, "tokens_per_second": None},
+        "sentence": findings.sentence(steps),
+        "findings": [one.view() for one in found],
+        "steps": steps,
+    }
+    write_page(result, tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text()
+    reader = _Reader()
+    reader.feed(html)
+    return html, reader
+
+
+def test_a_sweep(tmp_path):
+    slow = several(8, first=1.5)
+    slow[3].fail("HTTP 500", HOSTILE)
+    html, page = page_of(tmp_path, load_of(several(1), concurrency=1), load_of(slow, concurrency=8))
+    assert "First tokens get slow: at 8 streams half of them take longer than 1.50 s" in page.text
+    assert "1 of 9 requests failed with HTTP 500: <script>" in page.text
+    for title in (
+        "Throughput against latency",
+        "Time to first token",
+        "Time between tokens",
+        "Timeline",
+        "failed requests: 1",
+    ):
+        assert title in page.text
+    assert page.tags.count("figure") == 4
+    assert '<td class="slow">1.50 s</td>' in html
+    # Nothing is fetched, and nothing runs.
+    assert page.addresses == []
+    assert "script" not in page.tags
+    assert not re.search(r"url\(|@import", html)
+    assert set(re.findall(r"https?://[^\s\"'<>]+", html)) == {"http://server", "http://www.w3.org/2000/svg"}
+
+
+def test_one_load_without_faults(tmp_path):
+    _, page = page_of(tmp_path, load_of(several(4)))
+    assert "No failures, no stalls" in page.text
+    assert page.tags.count("figure") == 3  # no sweep
+
+
+def test_answers_that_came_at_once_and_none_at_all(tmp_path):
+    whole = [answered(number, tokens=1) for number in range(3)]
+    for request in whole:
+        del request.events[:]
+    _, page = page_of(tmp_path, load_of(whole))
+    assert page.tags.count("figure") == 1
+    for request in whole:
+        request.fail("HTTP 500")
+    _, page = page_of(tmp_path, load_of(whole))
+    assert "Nothing was answered." in page.text
+
+
+def test_a_dozen_loads(tmp_path):
+    loads = [load_of(several(number), concurrency=number) for number in range(1, 13)]
+    _, page = page_of(tmp_path, *loads)
+    assert "12 streams" in page.text
+
+
+@pytest.mark.parametrize("most", [0, 0.3, 1, 7, 99, 100, 3149.7, 1e6])
+def test_labels_are_round(most):
+    steps = _round_steps(most)
+    assert steps[0] == 0
+    assert steps[-1] >= most
+    assert len(steps) <= 6
