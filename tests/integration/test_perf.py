@@ -15,8 +15,9 @@ import pytest
 from shared.cog.server import free_port
 from shared.errors import ServerNotMeasured
 from shared.layout import PROJECT_ROOT
-from tests.integration.conftest import READY_SECONDS, cog_server, unpacked, wait_for
+from tests.integration.conftest import READY_SECONDS, cog_server, unpacked
 from tests.support.aiperf import program as aiperf
+from tests.support.waiting import wait_for
 
 PROGRAM = Path(sys.executable).with_name("cog-triton")
 TOKENS = 40
