@@ -142,7 +142,9 @@ class ReplicateTarget(HttpTarget):
             return
         target = self._streams.get(address.netloc)
         if target is None:
-            target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, self.headers)
+            # The key goes to the host that it is for; streams of others have signed addresses.
+            key = self.headers if address.netloc == self.url.netloc else {}
+            target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, key)
             self._streams[address.netloc] = target
         path = address.path + (f"?{address.query}" if address.query else "")
         await target.exchange(Message("GET", path, b"", {"Accept": _EVENTS}), ReplicateAnswer(request))

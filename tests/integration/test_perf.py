@@ -176,6 +176,17 @@ class TestKinds:
         grpc = perf(f"grpc://127.0.0.1:{mock_triton.grpc_port}", *arguments)
         self.check(grpc, "Triton's gRPC", "events")
 
+    def test_replicates(self):
+        arguments = ["--target", "replicate", "--model", "abc", "--concurrency", "4", "--requests", "8"]
+        with server(hung_every=5) as url:
+            result = perf(url, *arguments, "--stall", "1", REPLICATE_API_TOKEN="secret")
+            error = perf(url, *arguments, REPLICATE_API_TOKEN="wrong")["error"]
+        [step] = result["steps"]
+        assert (result["api"], step["requests"]["sent"]) == ("Replicate", 8)
+        assert {code: found["count"] for code, found in step["failures"].items()} == {"stalled": 1}
+        assert "secret" not in json.dumps(result)
+        assert "HTTP 401 (You did not pass an authentication token)" in error["text"]
+
     def test_prompts_of_a_file(self, runner, tmp_path):
         (tmp_path / "prompts").write_text("1 2 3\n<error>\n")
         result = perf(runner.url, "--prompts", tmp_path / "prompts", "--concurrency", "1", "--requests", "4")

@@ -2,8 +2,8 @@
 
     python -m tests.support.perf_server PORT '{"rate": 25, "stalled_every": 50}'
 
-POST of any path but /v1/... is Cog's API; /v1/completions and /v1/chat/completions are OpenAI's. The text is the
-mock's: 0 1 2 ... One clock serves all streams: at each step each gets one event.
+POST of any path but /v1/... is Cog's API; /v1/completions and /v1/chat/completions are OpenAI's; /v1/predictions is
+Replicate's, whose events are at /stream/... The text is the mock's: 0 1 2 ... One clock serves all streams: at each step each gets one event.
 """
 
 from __future__ import annotations
@@ -68,10 +68,20 @@ class _Stream(asyncio.Protocol):
             return
         self.data = b""
         verb, path, _ = head.split(b" ", 2)
-        if verb == b"GET":
+        if path.startswith(b"/stream/"):
+            self.begin(path, {"input": {"max_tokens": int(path[8:])}})
+        elif path == b"/v1/predictions":
+            asked = orjson.loads(body)
+            if b"Authorization: Bearer secret" not in head or asked["version"] != "abc":
+                self.answer(b"401 Unauthorized", b'{"detail": "You did not pass an authentication token"}')
+                return
+            host = self.transport.get_extra_info("sockname")
+            stream = f"http://{host[0]}:{host[1]}/stream/{asked['input']['max_tokens']}"
+            self.answer(b"201 Created", orjson.dumps({"id": "x", "urls": {"stream": stream}}))
+        elif verb == b"GET":
             self.answer(b"200 OK" if path == b"/health-check" else b"404 Not Found", b"{}")
-            return
-        self.begin(path, orjson.loads(body))
+        else:
+            self.begin(path, orjson.loads(body))
 
     def answer(self, status, body):
         lines = [b"HTTP/1.1 " + status, b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
@@ -81,6 +91,7 @@ class _Stream(asyncio.Protocol):
         cls, faults = type(self), self.faults
         cls.requests += 1
         number = cls.requests
+        self.is_replicate = path.startswith(b"/stream/")
         self.is_openai, self.is_chat = path.startswith(b"/v1/"), path.endswith(b"/chat/completions")
         inputs = asked if self.is_openai else asked["input"]
         self.sent, self.length = 0, inputs["max_tokens"]
@@ -133,12 +144,16 @@ class _Stream(asyncio.Protocol):
             cls.running[first] = None
 
     def event(self, text):
+        if self.is_replicate:
+            return b"event: output\ndata: %b\n\n" % text.encode()
         if not self.is_openai:
             return b'event: output\ndata: {"chunk":"%b","index":%d}\n\n' % (text.encode(), self.sent)
         said = {"delta": {"content": text}} if self.is_chat else {"text": text}
         return b"data: %b\n\n" % orjson.dumps({"choices": [{"index": 0, **said}]})
 
     def ending(self):
+        if self.is_replicate:
+            return b"event: done\ndata: {}\n\n"
         if not self.is_openai:
             metrics = {"output_token_count": self.length - (self.lost_at >= 0), "input_token_count": 1}
             return b"event: completed\ndata: %b\n\n" % orjson.dumps(
