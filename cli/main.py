@@ -306,8 +306,9 @@ def perf(
         objectives=slo,
         stall_seconds=stall,
         metrics_url=metrics,
+        report=report,
     )
-    raise typer.Exit(measure(plan, as_json=as_json, report=report))
+    raise typer.Exit(measure(plan, as_json=as_json))
 
 
 @app.command()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cli.output import say, say_json
 from cli.perf import findings
 from cli.perf.figures import count_text, figures
 from cli.perf.load import Load, Runner, open_files
@@ -44,29 +45,35 @@ class Plan:
     objectives: Objectives = Objectives()  # noqa: RUF009 - it does not change
     stall_seconds: float = 60.0
     metrics_url: str | None = None
+    report: Path | None = None
 
 
-def perf(plan: Plan, *, as_json: bool, report: Path | None) -> int:
-    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises E4300, OSError."""
+def perf(plan: Plan, *, as_json: bool) -> int:
+    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises E4300."""
     import uvloop
 
     with open_files():
         result = uvloop.run(measured(plan))
-    if report is not None:
-        from cli.perf.page import write_page
-
-        write_page(result, report)
     if as_json:
-        from cli.output import say_json
-
         say_json(result)
     else:
         print_report(result)
-        if report is not None:
-            from cli.output import say
-
-            say(f"{report}: the same, to look at in a browser")
+    if plan.report is not None and not _write(result, plan.report, quiet=as_json):
+        return 1
     return 0 if any(step["requests"]["succeeded"] for step in result["steps"]) else 1
+
+
+def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
+    from cli.perf.page import write_page
+
+    try:
+        write_page(result, report)
+    except OSError as error:  # the figures have been printed: they are not lost
+        say(f"{report} cannot be written: {error.strerror}", "red", err=True)
+        return False
+    if not quiet:
+        say(f"{report}: the same, to look at in a browser")
+    return True
 
 
 async def measured(plan: Plan) -> dict[str, Any]:

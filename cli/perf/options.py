@@ -38,10 +38,15 @@ def plan_of(
     objectives: str | None,
     stall_seconds: float,
     metrics_url: str | None,
+    report: Path | None,
 ) -> Plan:
     """Raises typer.BadParameter for what cannot be."""
     if rate is not None and concurrency is not None:
         raise typer.BadParameter("a load has a rate or a concurrency, not both", param_hint="--rate")
+    if rate is None and unit == "batch":
+        raise typer.BadParameter("a batch needs --rate: how many at once", param_hint="--unit")
+    if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
+        raise typer.BadParameter(f"{report} is no file in a folder that exists", param_hint="--report")
     if rate is not None and unit == "rps":
         steps = [Step(duration, rate=rate, arrivals=arrivals, most=requests)]
     elif rate is not None:
@@ -61,6 +66,7 @@ def plan_of(
         objectives=_objectives(objectives),
         stall_seconds=stall_seconds,
         metrics_url=metrics_url,
+        report=report,
     )
 
 

@@ -120,6 +120,30 @@ class TestFaults:
         assert step["goodput"] < step["request_throughput"] <= 12
         assert "objective missed" in kinds(result)
 
+    def test_a_report_that_cannot_be_written_loses_no_figures(self, tmp_path):
+        page = tmp_path / "report.html"
+        with server() as url:
+            arguments = [
+                "perf",
+                url,
+                "--n_output_tokens",
+                "5",
+                "--requests",
+                "2",
+                "--concurrency",
+                "1",
+                "--json",
+            ]
+            written = subprocess.run([PROGRAM, *arguments, "--report", page], capture_output=True, check=True)
+            lost = subprocess.run(
+                [PROGRAM, *arguments, "--report", "/proc/x"], capture_output=True, check=False
+            )
+        assert json.loads(written.stdout)["steps"][0]["requests"]["succeeded"] == 2
+        assert json.loads(written.stdout)["sentence"].split()[0] in page.read_text()
+        assert lost.returncode == 1
+        assert json.loads(lost.stdout)["steps"][0]["requests"]["succeeded"] == 2
+        assert lost.stderr.startswith(b"/proc/x cannot be written: ")
+
     def test_batches(self):
         with server() as url:
             result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "2")
