@@ -49,7 +49,7 @@ class Plan:
 
 
 def perf(plan: Plan, *, as_json: bool) -> int:
-    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises E4300."""
+    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises ServerNotMeasured."""
     import uvloop
 
     with open_files():
@@ -77,7 +77,7 @@ def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
 
 
 async def measured(plan: Plan) -> dict[str, Any]:
-    """All that is known of a run, as --json prints it. Raises E4300."""
+    """All that is known of a run, as --json prints it. Raises ServerNotMeasured."""
     url = parsed(plan.url)
     name = plan.target or kind_of(url)
     model = plan.model

@@ -30,7 +30,7 @@ _SIGNS: tuple[tuple[TargetName, str], ...] = (
 
 
 def parsed(url: str) -> SplitResult:
-    """The address, http unless it says otherwise. Raises E4300."""
+    """The address, http unless it says otherwise. Raises ServerNotMeasured."""
     whole = url if "://" in url else f"http://{url}"
     try:
         parts = urlsplit(whole)
@@ -47,7 +47,7 @@ def parsed(url: str) -> SplitResult:
 
 
 def kind_of(url: SplitResult) -> TargetName:
-    """What answers there: by the scheme and the path, else by asking. Raises E4300."""
+    """What answers there: by the scheme and the path, else by asking. Raises ServerNotMeasured."""
     if url.scheme == "grpc" or url.path.startswith("/v2/"):
         return "triton"
     if url.path.endswith(("/predictions", "/predictions/")) and "replicate" in (url.hostname or ""):
@@ -67,7 +67,7 @@ def kind_of(url: SplitResult) -> TargetName:
 
 
 def model_of(url: SplitResult) -> str:
-    """The first that a server of OpenAI's API lists. Raises E4300."""
+    """The first that a server of OpenAI's API lists. Raises ServerNotMeasured."""
     root = url.path.split("/v1")[0]
     try:
         answer = httpx2.get(_at(url, f"{root}/v1/models"), headers=key_headers(), timeout=_SECONDS)
@@ -77,7 +77,7 @@ def model_of(url: SplitResult) -> str:
 
 
 async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> tuple[Target, Request]:
-    """The way to ask it that it takes, and the request by which that was found. Raises E4300.
+    """The way to ask it that it takes, and the request by which that was found. Raises ServerNotMeasured.
 
     Servers that cannot be told a number of tokens to make are asked for at most so many.
     """
