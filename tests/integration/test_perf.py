@@ -252,7 +252,7 @@ TRIES = 3  # on a machine that does other things beside
 
 
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made
-@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+@pytest.mark.parametrize("endpoint", ["completions", "chat", "template"])
 def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):
     """In one run, on one server: within 5% on throughput, and on the medians of the latencies."""
     for attempt in range(TRIES):
@@ -287,6 +287,15 @@ def compare_with_aiperf(runner, endpoint, directory):
         "--ui": "none",
         "--artifact-dir": directory,
     }
+    path = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "template": "/predictions"}[
+        endpoint
+    ]
+    if endpoint == "template":  # aiperf is told what Cog's API takes and gives
+        asked = '{"input": {"prompt": {{ text|tojson }}, "max_tokens": N}}'.replace("N", str(tokens))
+        arguments |= {
+            "--custom-endpoint": path,
+            "--extra-inputs": json.dumps({"payload_template": asked, "response_field": "chunk"}),
+        }
     command = [aiperf(), "profile", "--streaming", *(part for pair in arguments.items() for part in pair)]
     done = subprocess.run(
         list(map(str, command)),
@@ -298,7 +307,6 @@ def compare_with_aiperf(runner, endpoint, directory):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     theirs = json.loads((directory / "profile_export_aiperf.json").read_text())
-    path = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}[endpoint]
     options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
     [ours] = perf(f"{runner.url}{path}", *options)["steps"]
     assert ours["requests"]["succeeded"] == theirs["request_count"]["avg"] == requests
