@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from cli.perf.findings import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+# pygal leaves a finder of plug-ins behind, of a kind that Python warns of at each import that follows.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
 
 _COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#0891b2", "#be185d", "#4d7c0f", "#57534e")
 _RED = "#dc2626"

@@ -68,7 +68,8 @@ def test_a_sweep(tmp_path):
     assert page.addresses == []
     assert "script" not in page.tags
     assert not re.search(r"url\(|@import", html)
-    assert set(re.findall(r"https?://[^\s\"'<>]+", html)) == {"http://server", "http://www.w3.org/2000/svg"}
+    addresses = {found.rstrip(",:") for found in re.findall(r"https?://[^\s\"'<>]+", html)}
+    assert addresses == {"http://server", "http://www.w3.org/2000/svg"}
 
 
 def test_one_load_without_faults(tmp_path):
