@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sysconfig
+import time
 import timeit
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -88,7 +89,8 @@ def _machine() -> str:
 def _python() -> str:
     """Which it is, and how fast: builds of one version differ by a factor of two."""
     levels = re.findall(r"-O\w", sysconfig.get_config_var("PY_CFLAGS") or "")
-    loop = min(timeit.repeat("for i in range(1000): i + i", number=1000, repeat=7))
+    additions = "for i in range(1000): i + i"
+    loop = min(timeit.repeat(additions, number=1000, repeat=7, timer=time.process_time))
     return (
         f"Python {platform.python_version()} (built {platform.python_build()[1]} with "
         f"{platform.python_compiler()} {levels[-1] if levels else ''}; {1e3 * loop:.0f} ns for an addition in a loop)"
