@@ -32,6 +32,7 @@ GROUPS = (
     "original",
     "scaling",
     "cancel",
+    "perf",
     "memory",
     "packing",
     "weights",
