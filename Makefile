@@ -5,7 +5,7 @@ PORT ?= 5000
 TEST_PROCESSES ?= 3
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-docs acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-docs test-hosts acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -32,7 +32,11 @@ test-docs: setup-dev ## Type every command of the README and the docs (see tests
 
 test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm
-	$(run) pytest tests/vllm --timeout 600
+	$(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600
+
+test-hosts: setup-dev ## TensorRT-LLM's ranks on two hosts: the real Open MPI over network namespaces (needs root)
+	@ci/install-host-tools
+	$(run) pytest tests/hosts/test_ranks.py
 
 test-bridge: setup-dev ## The bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
 	$(run) pytest tests/bridge

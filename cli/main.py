@@ -147,6 +147,27 @@ def serve(
 
 
 @app.command()
+def join(
+    address: Annotated[str, typer.Argument(help="HOSTS_ADDRESS of the first host, as 10.0.0.1:5700.")],
+    engine: Annotated[
+        str | None, typer.Argument(help="What the first host serves; not given: COG_WEIGHTS.")
+    ] = None,
+) -> None:
+    """Serve a part of an engine that is on several hosts: `cog-triton join 10.0.0.1:5700 engine.tar`.
+
+    The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all of them have the same HOSTS_SECRET.
+    """
+    from cli.engines import weights_of
+    from shared.layout import PROJECT_ROOT
+
+    weights = {} if engine is None else {"COG_WEIGHTS": weights_of(engine)}
+    command = [sys.executable, "-m", "runner.lifecycle.joining", address]
+    safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
+    os.chdir(PROJECT_ROOT)
+    os.execve(command[0], command, {**os.environ, **safe, **weights})  # noqa: S606 - no shell is what we want
+
+
+@app.command()
 def generate(
     engine: Annotated[str, _ENGINE],
     prompt: Annotated[str | None, typer.Option(help="What is asked; without it, all of stdin.")] = None,

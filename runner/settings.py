@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from runner.engines.hosts.settings import LEAST_SECRET
 from runner.triton.address import Address
 from shared.errors import SettingInvalid
 
@@ -262,6 +263,33 @@ class Settings(BaseModel):
         description="let all API keys have what the engine kept of the prompts of others, where it keeps them"
         " apart (vLLM): one can then tell from times what others have sent",
     )
+    hosts_address: _Address = Field(
+        None,
+        alias="HOSTS_ADDRESS",
+        description="for an engine on several hosts: `host:port` of the first, an address of its own at which"
+        " the others join it (`cog-triton join`); not set: one host",
+    )
+    hosts_secret: SecretStr | None = Field(
+        None,
+        alias="HOSTS_SECRET",
+        description="what the hosts of an engine know each other by, the same on all: at least"
+        f" {LEAST_SECRET} characters",
+    )
+    hosts_secret_file: Path | None = Field(
+        None, alias="HOSTS_SECRET_FILE", description="file with HOSTS_SECRET, instead of it"
+    )
+    hosts_timeout: float = Field(
+        300,
+        gt=0,
+        alias="HOSTS_TIMEOUT",
+        description="seconds that the first host waits for the others; part of ENGINE_START_TIMEOUT",
+    )
+    mpi_hosts: str | None = Field(
+        None,
+        alias="MPI_HOSTS",
+        description="TensorRT-LLM, instead of hosts that join: path of mpirun's host file, or `cluster` where"
+        " mpirun finds its hosts by itself, as in an allocation of Slurm",
+    )
     drain_seconds: float = Field(
         25,
         ge=0,
@@ -298,6 +326,27 @@ class Settings(BaseModel):
     def engine_variables(self) -> list[str]:
         """The names in `engine_environment`."""
         return [name.strip() for name in self.engine_environment.split(",")]
+
+    @property
+    def several_hosts(self) -> bool:
+        """Whether other hosts may serve a part of the engine."""
+        return self.hosts_address is not None
+
+    def secret_of_hosts(self) -> bytes:
+        """What the hosts of an engine know each other by. Raises SettingInvalid when it is short or none."""
+        secret = self.hosts_secret.get_secret_value() if self.hosts_secret else ""
+        if self.hosts_secret_file is not None:
+            try:
+                secret = self.hosts_secret_file.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as problem:
+                reason = f"it cannot be read: {type(problem).__name__}"
+                raise SettingInvalid(
+                    setting="HOSTS_SECRET_FILE", value=str(self.hosts_secret_file), reason=reason
+                ) from None
+        if len(secret) < LEAST_SECRET:
+            reason = f"the hosts of an engine need one of at least {LEAST_SECRET} characters"
+            raise SettingInvalid(setting="HOSTS_SECRET", value="too short" if secret else "", reason=reason)
+        return secret.encode()
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.

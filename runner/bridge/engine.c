@@ -37,9 +37,9 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
       return NULL;
     }
     case FRAME_START_FAILED:
-      if (!engine->loading) return unreadable;
-      snprintf(engine->start_error, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
-      return engine->start_error;
+      snprintf(engine->told, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
+      if (engine->loading) memcpy(engine->start_error, engine->told, TEXT_SIZE);
+      return engine->told;
     case FRAME_STATISTICS:
       if (size != sizeof engine->statistics) return unreadable;
       memcpy(engine->statistics, body, size);

@@ -39,6 +39,7 @@ struct engine {
   uint32_t started_again;
   bool loading, stopped;
   char start_error[TEXT_SIZE];  // coded; for others once the start has ended
+  char told[TEXT_SIZE];         // why the process ends, in its own words
 };
 
 // What the engine's thread does, until the queue is closed.

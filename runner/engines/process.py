@@ -38,6 +38,7 @@ from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
 from .catalogue import find_engine
 from .checks import check_request
 from .gpus import show_gpus
+from .hosts.settings import ENGINE_DIR, HostsSettings
 from .replies import GatheredTokens, Reply, TextInterface, is_last
 
 if TYPE_CHECKING:
@@ -187,29 +188,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine-dir", type=Path, required=True)
     parser.add_argument("--socket-fd", type=int, help="the bridge's socket")
     parser.add_argument("--rank-socket", help="in one of several ranks: the launcher's socket")
+    parser.add_argument("--rank-address", help="and its address for ranks on other hosts")
     options = parser.parse_args(arguments)
     show_gpus(os.environ)
     if options.rank_socket is not None:
-        return _run_rank(find_engine(options.kind), options.engine_dir, options.rank_socket)
+        return _run_rank(
+            find_engine(options.kind),
+            Path(os.environ.get(ENGINE_DIR) or options.engine_dir),
+            options.rank_socket,
+            options.rank_address,
+        )
     connection = socket.socket(fileno=options.socket_fd)
     try:
         kind = find_engine(options.kind)
         ranks = kind.ranks(options.engine_dir)
         if ranks > 1:
-            from .tensorrt_llm.ranks import launch
+            from .tensorrt_llm.launcher import launch
 
-            own = ["--kind", options.kind, "--engine-dir", str(options.engine_dir)]
-            return launch(ranks, own, connection)
+            hosts = HostsSettings.from_environment(os.environ)
+            return launch(ranks, options.kind, options.engine_dir, connection, hosts)
     except CogTritonError as error:
         connection.sendall(encode(StartFailedFrame(str(error))))
         return 1
     return _run(kind, options.engine_dir, connection)
 
 
-def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str) -> int:
+def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str, address: str | None) -> int:
     from .tensorrt_llm.ranks import Rank
 
-    rank = Rank(launcher)
+    rank = Rank(launcher, address)
     if rank.bridge is not None:
         return _run(kind, engine_dir, rank.bridge)
     try:
@@ -233,6 +240,9 @@ def _run(kind: EngineKind, engine_dir: Path, connection: socket.socket) -> int:
             EngineProcess(kind, engine, engine_dir, connection).serve()
         except (BrokenPipeError, ConnectionResetError):
             return 0  # the bridge is gone
+        except CogTritonError as error:
+            connection.sendall(encode(StartFailedFrame(str(error))))
+            return 1
         except Exception:
             traceback.print_exc()
             return 1

@@ -54,17 +54,22 @@ def check_machine(
     manifest: Manifest | None,
     image_sm: int | None = None,
     read: Callable[[int], Machine] | None = None,
+    *,
+    several_hosts: bool = False,
 ) -> None:
     """Refuse a machine on which the engine cannot run. Engines for CPUs run everywhere.
 
     `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets
-    the number of GPUs that are needed, and tells of the machine. Raises E4010 to E4015.
+    the number of GPUs that are needed, and tells of the machine. With `several_hosts` one GPU will do: others
+    may have the rest. Raises E4010 to E4015.
     """
     needed_cuda = ENGINES[kind].needs_cuda
     if needed_cuda is None:
         return
     ranks = 1 if manifest is None else manifest.ranks
     machine = (read or read_machine)(ranks)
+    if several_hosts:
+        ranks = max(1, min(ranks, len(machine.gpus)))
     if len(machine.gpus) < ranks:
         raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="there are no more")
     if machine.cuda < needed_cuda:
@@ -109,6 +114,11 @@ def read_machine(needed: int) -> Machine:
         shared_mib=shared.f_bavail * shared.f_frsize // _MIB,
         locked_mib=None if locked == resource.RLIM_INFINITY else locked // _MIB,
     )
+
+
+def gpus_here() -> int:
+    """How many GPUs this process may use. Raises GpusMissing when the driver does not answer."""
+    return len(read_machine(1).gpus)
 
 
 def _gpus(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:

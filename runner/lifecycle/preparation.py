@@ -14,13 +14,15 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.engines.catalogue import ENGINES
 from runner.engines.gpus import hide_gpus
+from runner.engines.hosts.settings import HostsSettings
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
-from runner.lifecycle.machine import check_machine
+from runner.lifecycle.machine import check_machine, gpus_here
 from runner.settings import Settings
-from runner.triton.address import LOOPBACK, Address
+from runner.triton.address import LOOPBACK, Address, reached_at
 from runner.triton.model_repository import (
     MODEL_NAME,
     BridgeParameters,
@@ -50,7 +52,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     layout = Layout.current()
     for opened in settings.triton_addresses:
         refuse_used_port(opened.port, opened.host)
-    engine = load_engine(settings, layout.available_engines())
+    engine = load_engine(settings, layout.available_engines(), several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
     arguments = settings.server_arguments(engine.config)
@@ -85,6 +87,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     environment = hide_gpus(engine_environment(os.environ, settings.engine_variables))
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
     environment[SERVER_ARGUMENTS] = json.dumps(arguments)
+    environment |= _hosts(settings, kind)
     command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)
     return Prepared(command, environment, address)
 
@@ -101,7 +104,7 @@ def backend_model(engine: EngineDirectory) -> str | None:
     return str(engine.config.get("triton_model") or "vllm_model")
 
 
-def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
+def load_engine(settings: Settings, available: list[str], *, several_hosts: bool = False) -> EngineDirectory:
     """The engine that the settings name, fetched and unpacked if need be.
 
     Raises WeightsNotSet when they name none, EngineKindMismatch for a kind that is not in `available`, E4010
@@ -111,7 +114,7 @@ def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     def check(manifest: Manifest | None) -> None:
         if (kind := engine_kind(manifest)) not in available:
             raise EngineKindMismatch(kind=kind, available=", ".join(available))
-        check_machine(kind, manifest, settings.image_sm)
+        check_machine(kind, manifest, settings.image_sm, several_hosts=several_hosts)
 
     source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
     if source is None:
@@ -127,6 +130,24 @@ def load_engine(settings: Settings, available: list[str]) -> EngineDirectory:
     if engine.manifest is None:
         log.warning("this engine has no manifest: whether it fits this image cannot be checked")
     return engine
+
+
+def _hosts(settings: Settings, kind: str) -> dict[str, str]:
+    """What the engine process is told of other hosts. Raises SettingInvalid."""
+    address = settings.hosts_address
+    if address is None or ENGINES[kind].needs_cuda is None:
+        return {}
+    if reached_at(address.host) != address.host:
+        reason = "the others need an address of this host's own"
+        raise SettingInvalid(setting="HOSTS_ADDRESS", value=f"{address.host}:{address.port}", reason=reason)
+    told = HostsSettings(
+        address=address.here,
+        gpus=gpus_here(),
+        seconds=settings.hosts_timeout,
+        mpi_hosts=settings.mpi_hosts,
+        secret=settings.secret_of_hosts(),
+    )
+    return told.environment()
 
 
 def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:

@@ -135,3 +135,19 @@ class EngineStartFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine process did not become ready: {reason}."
     remedy = "Check the log of the engine process."
+
+
+class HostsMissing(CogTritonError):
+    code = "E2408"
+    at_start = True
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine is for more GPUs than its hosts have: {reason}."
+    remedy = "Run `cog-triton join` on further hosts, or check that they reach HOSTS_ADDRESS."
+
+
+class HostLost(CogTritonError):
+    code = "E2409"
+    at_start = True
+    fixed_by = FixedBy.OPERATOR
+    message = "The host {host}, which serves a part of the engine, is lost: {reason}."
+    remedy = "The engine is started again as soon as hosts with GPUs enough have joined."

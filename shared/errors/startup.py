@@ -197,3 +197,10 @@ class WeightsNotStored(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine cannot be unpacked to {path}: {reason}."
     remedy = "Check the free space and the permissions there."
+
+
+class HostNotJoined(CogTritonError):
+    code = "E4016"
+    fixed_by = FixedBy.OPERATOR
+    message = "This host cannot join {address}: {reason}."
+    remedy = "Run the same image with the same engine and the same HOSTS_SECRET on all hosts."

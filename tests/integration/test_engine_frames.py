@@ -68,7 +68,6 @@ def head(finish: int, extras: int, count: int) -> bytes:
         struct.pack("<IB", 1 << 27, FrameType.STEP),
         framed(99, b""),
         framed(FrameType.READY, struct.pack("<I", 3)),
-        framed(FrameType.START_FAILED, b"too late"),
         framed(FrameType.STATISTICS, b"abc"),
         framed(FrameType.STATISTICS, bytes(20)),
         framed(FrameType.STEP, b"\1"),
@@ -89,6 +88,15 @@ def test_an_engine_that_sends_what_cannot_be_read_is_ended_and_its_requests_fail
         call = submit(server, it.number, {1: Request(0, [1], 5)})
         it.wait_ends([1])
         assert str(it.ends[1][0].error).startswith("E2400 EngineProcessDied: ")
+        assert [response.error_message for response in call] == [""]
+        server.wait_engine(EngineState.GIVEN_UP)
+
+
+def test_why_a_loaded_engine_ends_is_told_to_its_requests(serve):
+    with serve(framed(FrameType.START_FAILED, b"E2409 HostLost: of a test")) as server, feed(server) as it:
+        call = submit(server, it.number, {1: Request(0, [1], 5)})
+        it.wait_ends([1])
+        assert "in the middle of this request: E2409 HostLost: of a test." in str(it.ends[1][0].error)
         assert [response.error_message for response in call] == [""]
         server.wait_engine(EngineState.GIVEN_UP)
 

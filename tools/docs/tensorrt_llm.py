@@ -12,8 +12,9 @@ Made from `runner/engines/tensorrt_llm` by `make docs`; do not edit.
 
 The engine process hosts `tensorrt_llm.bindings.executor` of TensorRT-LLM 1.2: requests are batched in flight,
 each step gives the new tokens of every active request. An engine that was built for several GPUs is served by
-as many processes (tp x pp x cp of its config.json), which mpirun starts on this machine, one GPU each; rank 0
-leads them. `WORLD_SIZE` is not needed; when it is set, it must be that number.
+as many processes (tp x pp x cp of its config.json), which mpirun starts, one GPU each, on this machine or on
+[several](several-hosts.md); rank 0 leads them. `WORLD_SIZE` is not needed; when it is set, it must be that
+number.
 
 | of a request | is honoured |
 |---|---|

@@ -21,9 +21,12 @@ _KNOBS = ("multi_block_mode", "enable_context_fmha_fp32_acc")
 _KNOB_ATTRIBUTES = ("cuda_graph_mode", "cuda_graph_cache_size")  # its constructor does not take them
 
 
-def executor_config(executor: ModuleType, values: dict[str, Any]) -> Any:
+def executor_config(
+    executor: ModuleType, values: dict[str, Any], hosts: int = 1, ranks_of_host: int = 1
+) -> Any:
     """The ExecutorConfig for the `values` of `parse_parameters`; what is not set stays as it is.
 
+    On several hosts each rank has the GPU of its place there; TensorRT-LLM would count on eight per host.
     Raises RuntimeError when the executor refuses a value.
     """
     options: dict[str, Any] = {
@@ -42,6 +45,9 @@ def executor_config(executor: ModuleType, values: dict[str, Any]) -> Any:
         options["scheduler_config"] = executor.SchedulerConfig(capacity_scheduler_policy=policy)
     if "gpu_device_ids" in values:
         options["parallel_config"] = executor.ParallelConfig(device_ids=values["gpu_device_ids"])
+    elif hosts > 1:
+        devices = list(range(ranks_of_host))
+        options["parallel_config"] = executor.ParallelConfig(device_ids=devices, num_nodes=hosts)
     if "decoding_mode" in values:
         mode = getattr(executor.DecodingMode, _MODES[values["decoding_mode"]])()
         options["decoding_config"] = executor.DecodingConfig(decoding_mode=mode)

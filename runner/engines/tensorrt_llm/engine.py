@@ -19,7 +19,7 @@ from .config import executor_config
 from .end_ids import in_order
 from .errors import cause_of, coded, leaves_gpu_broken, not_loaded
 from .overhearing import overhearing
-from .ranks import finalize_mpi
+from .ranks import finalize_mpi, hosts_and_share
 from .requests import check, executor_request, minimum_of
 from .responses import Sequencer
 from .settings import check_version, read_settings
@@ -58,7 +58,7 @@ class TensorRTLLMEngine:
                 self._executor: Any = self._api.Executor(
                     str(self._settings.model_path),
                     self._api.ModelType.DECODER_ONLY,
-                    executor_config(self._api, values),
+                    executor_config(self._api, values, *hosts_and_share()),
                 )
         except RuntimeError as error:
             raise cause_of(str(error), overheard.text) from error

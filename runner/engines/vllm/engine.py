@@ -24,6 +24,7 @@ from .adapters import Adapters
 from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .grammars import BACKEND, Grammars
+from .nodes import nodes_of
 from .preparing import Preparing
 from .settings import engine_arguments
 from .tokenizer import core_tokenizer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from runner.protocol.engine import Request
 
+    from .nodes import Nodes
     from .sequences import SequenceOutputs
 
 _LOOK_SECONDS = 0.5  # between two looks at the processes while no step comes
@@ -68,7 +70,8 @@ class VLLMEngine:
             tokenizer = core_tokenizer(files, failures.parent / "tokenizer")
             if tokenizer is not None:
                 arguments |= {"tokenizer": str(tokenizer.directory), "skip_tokenizer_init": False}
-            self._client, config = _load(arguments, failures)
+            self._nodes = nodes_of(arguments, engine_dir)
+            self._client, config = _load(arguments, failures, self._nodes)
             grammars = None
             if tokenizer is not None:
                 self._grammar_end = tokenizer.end_id
@@ -151,7 +154,7 @@ class VLLMEngine:
         self._client.outputs_queue.put_nowait(None)  # so that `steps` looks
 
     def steps(self) -> Iterator[Sequence[Output]]:
-        """Raises `CoreDied`, after which the engine is of no use."""
+        """Raises `CoreDied`, and HostLost when another host of it is lost; the engine is of no use then."""
         last_step = time.monotonic()
         while not self._ending.is_set():
             try:
@@ -162,7 +165,7 @@ class VLLMEngine:
                 self._look_for_death(last_step)
                 continue
             if isinstance(step, Exception):
-                raise CoreDied from step
+                raise self._death() from step
             outputs = self._take_ended()
             if step is not None:
                 last_step = time.monotonic()
@@ -232,11 +235,14 @@ class VLLMEngine:
     def _look_for_death(self, last_step: float) -> None:
         """A core that is killed leaves its client waiting for ever."""
         if self._client.resources.engine_dead:
-            raise CoreDied
+            raise self._death()
         if self._is_stopped():
             raise CoreDied("it was stopped by a signal")
         if time.monotonic() - last_step > _SILENT_SECONDS:
             raise CoreDied(f"it made no step for {_SILENT_SECONDS:g} s")
+
+    def _death(self) -> Exception:
+        return CoreDied() if self._nodes is None else self._nodes.failure or CoreDied()
 
     def _is_stopped(self) -> bool:
         manager = self._client.resources.engine_manager
@@ -264,6 +270,8 @@ class VLLMEngine:
             except queue.Empty:
                 step = None
             if isinstance(step, Exception) or self._client.resources.engine_dead:
+                if self._nodes is not None and self._nodes.failure is not None:
+                    raise self._nodes.failure
                 raise coded([_logged(failures), "the engine core died at its first requests"])
             if time.monotonic() > deadline:
                 raise VllmUnknownError(reason=f"its first requests took more than {_WARM_UP_SECONDS:g} s")
@@ -278,7 +286,7 @@ class VLLMEngine:
                     raise output.error
 
 
-def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:
+def _load(arguments: dict[str, Any], failures: Path, nodes: Nodes | None) -> tuple[Any, Any]:
     """The client of a core that is ready, and its configuration with the values that it settled on."""
     try:
         from vllm.engine.arg_utils import EngineArgs
@@ -289,6 +297,8 @@ def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:
         from .executors import mortal
     except (ImportError, OSError, RuntimeError) as problem:
         raise not_loaded(problem) from problem
+    if nodes is not None:
+        arguments = arguments | nodes.place.arguments
     try:
         # The defaults of batch sizes are those of a server.
         config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
@@ -306,6 +316,8 @@ def _load(arguments: dict[str, Any], failures: Path) -> tuple[Any, Any]:
             log_stats=True,
         )
     except Exception as problem:
+        if nodes is not None and nodes.failure is not None:
+            raise nodes.failure from problem
         # The cause is only in what the core has logged.
         raise coded([_logged(failures), f"{type(problem).__name__}: {problem}"]) from problem
     return client, config

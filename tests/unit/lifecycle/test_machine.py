@@ -57,6 +57,17 @@ def test_what_is_missing_is_named(changes, error, text):
         check(**changes)
 
 
+def test_one_of_several_hosts_needs_a_gpu_of_its_own_and_no_more():
+    def several(**changes) -> None:
+        check_machine("vllm", manifest(), read=lambda _: replace(MACHINE, **changes), several_hosts=True)
+
+    several(gpus=(H200,), shared_mib=64)
+    with pytest.raises(GpusMissing, match="needs 1 GPUs, and this machine shows 0"):
+        several(gpus=())
+    with pytest.raises(GpuMismatch, match="SM 90; GPU 0 is a NVIDIA A40"):
+        several(gpus=(Gpu("NVIDIA A40", 86),))
+
+
 def test_an_image_pruned_for_another_gpu_is_refused():
     check_machine("tensorrt_llm", manifest(), 90, lambda _: MACHINE)
     with pytest.raises(GpuNotOfImage, match="for SM 86 only; GPU 0 is a NVIDIA H200 with SM 90"):

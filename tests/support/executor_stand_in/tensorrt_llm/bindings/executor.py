@@ -5,14 +5,14 @@ stand-ins of the tools built gives the likeliest token of the model that it was 
 is said by `stand_in.json` beside the engines:
 
     {"step_seconds": 0.001, "batch": 64, "error_id": 7, "gpu_error_id": 8, "hang_id": 9,
-     "memory_error_id": 6, "load_error": null, "load_log": null, "tell_gpus": false}
+     "memory_error_id": 6, "load_error": null, "load_log": null, "tell_gpus": false, "tell_devices": false}
 
 A prompt that holds `error_id` fails its step, with all that are active; `gpu_error_id` does so with an error
 of CUDA, `memory_error_id` for lack of memory; `hang_id` never gets a token. `load_error` is what the
 constructor fails with, on `failing_rank` or on all; `load_log` what its logger says before. A plan of another
 version or device is told by the logger alone ("Corrections"), so `load_log` alone makes the constructor fail
 with the words that it has for all of them. With `tell_gpus`, each
-rank writes beside it which GPUs it was given, as `gpus0.json`, ...
+rank writes beside it which GPUs it was given, as `gpus0.json`, ...; with `tell_devices` which the config chose.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+
+from mpi4py import MPI  # type: ignore[import-not-found] # the stand-in beside this package
 
 from tests.support.tensorrt_llm.faults import seeded
 
@@ -103,7 +105,9 @@ def _longest_prompt(build: dict, config: ExecutorConfig) -> int:
 
 def _wait_for_leader() -> None:
     """ "Multi-GPU, leader mode": a rank is joined to the leader until that broadcasts its end."""
-    leader = Path(os.environ["STAND_IN_MPI_INITIALISED"]).with_name("0.shutdown")
+    if (initialised := os.environ.get("STAND_IN_MPI_INITIALISED")) is None:
+        return  # below the real mpirun `meet` waits
+    leader = Path(initialised).with_name("0.shutdown")
     while not leader.exists():
         time.sleep(0.01)
 
@@ -161,6 +165,10 @@ class Executor:
             "With communicationMode kLEADER, MPI worldSize is expected to be equal to tp*pp*cp when "
             "participantIds are not specified",
         )
+        if script.get("tell_devices") and (parallel := executor_config.parallel_config):
+            told = f"{parallel.device_ids} {parallel.num_nodes}"
+            (Path(model_path) / f"devices{self._rank}").write_text(told)
+        MPI.meet()
         check(executor_config.kv_cache_config.sink_token_length is None, "streamLLM is not supported")
         self.config = executor_config
         # "ExecutorConfig": the cache gets this part of the GPU's free memory.
@@ -244,9 +252,11 @@ class Executor:
         if self._rank != 0:
             _wait_for_leader()
         with self._changed:
-            self._shut_down = True
+            ended, self._shut_down = self._shut_down, True
             self._changed.notify_all()
         self._thread.join()
+        if not ended:
+            MPI.meet()
         if initialised := os.environ.get("STAND_IN_MPI_INITIALISED"):
             Path(f"{initialised}.shutdown").touch()
 

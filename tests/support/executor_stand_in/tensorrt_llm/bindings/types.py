@@ -191,6 +191,8 @@ class ParallelConfig:
     communication_mode: object = None
     device_ids: list[int] | None = None
     participant_ids: list[int] | None = None
+    orchestrator_config: object = None
+    num_nodes: int | None = None
 
 
 class DecodingMode:

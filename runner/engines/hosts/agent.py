@@ -1,0 +1,50 @@
+"""What mpirun calls instead of ssh, to start its daemon on a host that has joined: `agent HOST COMMAND...`.
+
+It tells the launcher, which has a link to that host; mpirun's daemon goes into the background by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from .link import LinkLost, LinkRefused, connect
+
+ADDRESS = "COG_TRITON_LAUNCHER"
+SECRET = "COG_TRITON_LAUNCH_SECRET"  # noqa: S105 - its name
+
+
+DAEMONS = ("orted", "prted")
+"""mpirun's daemon, of Open MPI 4 and of 5."""
+
+
+def daemon_command(words: list[str]) -> list[str]:
+    """What a shell would run of the line that mpirun has for ssh. Raises ValueError where it is no daemon.
+
+    Open MPI 5 sets paths of its libraries before it; every host has them at the same place.
+    """
+    lexer = shlex.shlex(" ".join(words), posix=True, punctuation_chars=";")
+    lexer.whitespace_split = True
+    tokens = list(lexer)
+    for place, token in enumerate(tokens):
+        if (name := token.rpartition("/")[2]) in DAEMONS:
+            return [name, *tokens[place + 1 :]]
+    raise ValueError("no daemon of mpirun's")
+
+
+def main() -> int:
+    """Exit status 0 when the launcher has taken it."""
+    host, *words = sys.argv[1:]
+    try:
+        command = daemon_command(words)
+        link = connect(os.environ[ADDRESS], os.environ[SECRET].encode())
+        link.send({"start": host, "command": command})
+        return 0 if link.receive().get("started") else 1
+    except (OSError, KeyError, ValueError, LinkRefused, LinkLost) as problem:
+        sys.stderr.write(f"{host} cannot be reached: {problem}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""An engine for several GPUs: one process (rank) for each, started by mpirun, on one host or on several.
+
+The process that the bridge started becomes their launcher. mpirun gives its processes no open files, so each
+rank makes a link to the launcher (ranks.py): the first one gets the bridge's socket over it, the others tell
+over it why they cannot load. Whichever process of them all ends, the rest do: mpirun ends its ranks when one
+fails, the launcher ends with mpirun, and a rank ends when its link does.
+
+On hosts that have joined (runner/engines/hosts) mpirun starts its daemons through agent.py instead of ssh.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.engines.hosts import agent
+from runner.engines.hosts.gathering import Gathering
+from runner.engines.hosts.link import Link, LinkLost, Listener
+from runner.engines.hosts.settings import identity
+from runner.protocol.frames import StartFailedFrame, encode
+from shared.errors import CogTritonError, HostsMissing, TensorRTLLMNotLoaded
+
+from .ranks import LAUNCH_SECRET
+from .settings import SERVER_ARGUMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runner.engines.hosts.gathering import Host
+    from runner.engines.hosts.settings import HostsSettings
+
+_POLL_SECONDS = 0.1
+_SECONDS_TO_END = 1.0
+_CLUSTER = "cluster"
+# mpirun would bind all threads of a rank to one core.
+_MPIRUN = ("--allow-run-as-root", "--bind-to", "none")
+_TO_OTHER_HOSTS = (LAUNCH_SECRET, SERVER_ARGUMENTS, "PYTHONPATH", "PYTHONSAFEPATH")
+# By the names of Open MPI 4 and of 5. Daemons are started from here alone: the others have no links.
+_AGENT = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
+_NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
+
+
+def launch(
+    ranks: int, kind: str, engine_dir: Path, bridge: socket.socket, hosts: HostsSettings | None = None
+) -> int:
+    """Run the engine as so many ranks; return mpirun's exit status, or 1 when a host is lost.
+
+    Raises TensorRTLLMNotLoaded when there is no mpirun, HostsMissing when there are too few hosts, HostLost.
+    """
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        raise TensorRTLLMNotLoaded(reason="there is no mpirun, which starts the ranks of an engine")
+    launcher = _Launcher(bridge)
+    command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
+    command += ["--engine-dir", str(engine_dir), "--rank-socket", launcher.name]
+    with _placed(ranks, kind, engine_dir, launcher, hosts) as (options, more):
+        # By its name: its path would be told to the other hosts, as where they have theirs.
+        process = subprocess.Popen(
+            ["mpirun", *_MPIRUN, *options, "-n", str(ranks), *command, *more],
+            executable=mpirun,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **launcher.environment},
+        )
+        try:
+            launcher.attend(process)
+        finally:
+            process.kill()
+            process.wait()
+            launcher.end_ranks()
+    return process.returncode
+
+
+@contextmanager
+def _placed(
+    ranks: int, kind: str, engine_dir: Path, launcher: _Launcher, hosts: HostsSettings | None
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Mpirun's options that say where the ranks are, and what the ranks are told besides."""
+    if hosts is None or (hosts.mpi_hosts is None and ranks <= hosts.gpus):
+        yield ["--oversubscribe"], []
+        return
+    launcher.listen(hosts.address)
+    exported = [word for name in _TO_OTHER_HOSTS if name in launcher.known for word in ("-x", name)]
+    if hosts.mpi_hosts is not None:
+        named = [] if hosts.mpi_hosts == _CLUSTER else ["--hostfile", hosts.mpi_hosts]
+        yield [*named, *exported], ["--rank-address", launcher.address]
+        return
+    gathering = launcher.gathering = Gathering(hosts, identity(kind, engine_dir))
+    found = gathering.spread(ranks)
+    launcher.hosts = {host.address: host for host in found.hosts}
+    launcher.start_by_agent()
+    with tempfile.NamedTemporaryFile("w", prefix="cog-triton-hosts-") as file:
+        own = launcher.address.rpartition(":")[0].strip("[]")
+        file.writelines(f"{host} slots={found.per_host}\n" for host in (own, *launcher.hosts))
+        file.flush()
+        yield ["--hostfile", file.name, *exported], ["--rank-address", launcher.address]
+
+
+class _Launcher:
+    def __init__(self, bridge: socket.socket) -> None:
+        self.name = f"@cog-triton-{os.getpid()}-{secrets.token_hex(8)}"
+        self.address = ""
+        self.hosts: dict[str, Host] = {}
+        self.gathering: Gathering | None = None
+        secret = secrets.token_hex(32)
+        self.environment = {LAUNCH_SECRET: secret, agent.ADDRESS: self.name}
+        self._bridge = bridge
+        self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._first: Link | None = None
+        self._first_ended = threading.Event()
+        self._listener = Listener(secret.encode(), self._serve)
+        self._listener.listen(self.name)
+
+    @property
+    def known(self) -> set[str]:
+        """The names of the variables that mpirun has."""
+        return {*os.environ, *self.environment}
+
+    def listen(self, address: str) -> None:
+        """For ranks on other hosts, at any port."""
+        try:
+            self.address = self._listener.listen(f"{address.rpartition(':')[0]}:0")
+        except OSError as problem:
+            reason = f"nothing can listen at {address}: {problem.strerror or problem}"
+            raise HostsMissing(reason=reason) from None
+
+    def start_by_agent(self) -> None:
+        """Have mpirun reach the other hosts through us."""
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        python = Path(sys.executable).name  # a path with a space would be two words
+        self.environment |= dict.fromkeys(_AGENT, f"{python} -m {agent.__name__}")
+        self.environment |= dict.fromkeys(_NO_TREE, "1") | {"PATH": path}
+
+    def attend(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass on what is told, until mpirun has ended. Raises HostLost and what a host could not do."""
+        while process.poll() is None:
+            self._pass_on(_POLL_SECONDS)
+            if self.gathering is not None and not self.gathering.failures.empty():
+                raise self.gathering.failures.get()
+        self._pass_on(0)
+
+    def end_ranks(self) -> None:
+        """So that nobody else writes to the bridge any more."""
+        if self._first is not None:
+            with suppress(OSError):
+                self._first.connection.shutdown(socket.SHUT_WR)
+            self._first_ended.wait(_SECONDS_TO_END)
+
+    def _pass_on(self, seconds: float) -> None:
+        try:
+            while True:
+                text = self._told.get(timeout=seconds) if seconds else self._told.get_nowait()
+                self._bridge.sendall(encode(StartFailedFrame(text)))
+        except queue.Empty:
+            return
+
+    def _serve(self, link: Link) -> None:
+        """A rank's link, or mpirun's agent's."""
+        try:
+            told = link.receive()
+            if "start" in told:
+                link.send({"started": self._start(told)})
+            elif told == {"rank": 0} and link.connection.family == socket.AF_UNIX:
+                self._first = link
+                socket.send_fds(link.connection, [b"0"], [self._bridge.fileno()])
+            while True:
+                self._told.put(str(link.receive()["failed"]))
+                link.send({"noted": True})
+        except (LinkLost, KeyError, OSError):
+            if link is self._first:
+                self._first_ended.set()
+
+    def _start(self, told: dict[str, Any]) -> bool:
+        host = self.hosts.get(told["start"])
+        if host is None:
+            return False
+        try:
+            host.run(told["command"])
+        except CogTritonError:
+            return False
+        return True

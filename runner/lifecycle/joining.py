@@ -1,0 +1,189 @@
+"""A host that serves a part of an engine: it joins the first one, and runs what that asks for.
+
+    python -m runner.lifecycle.joining ADDRESS
+
+It prepares as a runner does (the same settings, the same engine), makes a link to ADDRESS, and runs one of
+two things: mpirun's daemon, which starts the ranks of a TensorRT-LLM engine, or a node of vLLM's. When the
+link ends, for whatever reason, all that it started is killed, and it joins again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.engines.hosts.agent import DAEMONS
+from runner.engines.hosts.link import Link, LinkLost, LinkRefused, connect
+from runner.engines.hosts.settings import ENGINE_DIR, FAILURE, identity
+from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
+from runner.lifecycle.environment import engine_environment
+from runner.lifecycle.machine import gpus_here
+from runner.lifecycle.preparation import engine_kind, load_engine
+from runner.lifecycle.processes import children
+from runner.settings import Settings
+from shared.errors import CogTritonError, HostNotJoined
+from shared.layout import PROJECT_ROOT, Layout
+from shared.logs import configure_logging, get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RETRY_SECONDS = 0.5
+_SECONDS_TO_START = 2.0  # what ends with an error before that could not do its part
+_PR_SET_CHILD_SUBREAPER = 36
+
+log = get_logger()
+
+
+class Part(NamedTuple):
+    """What this host has of an engine."""
+
+    kind: str
+    engine_dir: Path
+    gpus: int
+    environment: dict[str, str]
+
+    def command(self, told: Sequence[str]) -> list[str]:
+        """What is run for what the first host asks for. Raises HostNotJoined for anything else."""
+        name, *arguments = told
+        if self.kind == "tensorrt_llm" and name in DAEMONS:
+            if (program := shutil.which(name, path=self.environment["PATH"])) is None:
+                raise HostNotJoined(address="the first host", reason=f"there is no {name} here")
+            return [program, *arguments]
+        if self.kind == "vllm" and name == "vllm-node":
+            python = str(Layout.current().engine_python(self.kind))
+            return [python, "-m", "runner.engines.vllm.node", str(self.engine_dir), *arguments]
+        raise HostNotJoined(address="the first host", reason=f"it asks for {name!r}, which is not known here")
+
+
+def part_of(settings: Settings) -> Part:
+    """Fetch the engine, and look what this host has. Raises E3xxx and E4xxx."""
+    engine = load_engine(settings, Layout.current().available_engines(), several_hosts=True)
+    kind = engine_kind(engine.manifest)
+    environment = engine_environment(os.environ, settings.engine_variables)
+    environment |= {
+        "PATH": f"{Path(Layout.current().engine_python(kind)).parent}:{os.environ.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(PROJECT_ROOT),
+        "PYTHONSAFEPATH": "1",
+        ENGINE_DIR: str(engine.path),
+        SERVER_ARGUMENTS: json.dumps(settings.server_arguments(engine.config)),
+    }
+    return Part(kind, engine.path, gpus_here(), environment)
+
+
+def join(address: str, part: Part, secret: bytes) -> None:
+    """Serve the part until this process is ended. Raises HostNotJoined when the first host refuses it."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a daemon's parent ends at once
+    told_waiting = False
+    while True:
+        try:
+            link = connect(address, secret)
+        except LinkRefused as refused:
+            raise HostNotJoined(address=address, reason=refused) from None
+        except OSError as problem:
+            if not told_waiting:
+                log.info(
+                    "waiting for the first host", address=address, reason=problem.strerror or str(problem)
+                )
+                told_waiting = True
+            time.sleep(_RETRY_SECONDS)
+            continue
+        told_waiting = False
+        try:
+            with tempfile.TemporaryDirectory(prefix="cog-triton-join-") as directory:
+                serve(link, part, address, Path(directory, "failure"))
+        except LinkLost as lost:
+            log.warning("the first host has left", address=address, reason=str(lost))
+        finally:
+            link.close()
+            end_children()
+        time.sleep(_RETRY_SECONDS)
+
+
+def serve(link: Link, part: Part, address: str, failure: Path) -> None:
+    """Do what comes over a link; what is run says in the file `failure` why it ended.
+
+    Raises `LinkLost` at the end of the link, HostNotJoined when the first host refuses this one.
+    """
+    mine = {"host": socket.gethostname(), "gpus": part.gpus, "identity": identity(part.kind, part.engine_dir)}
+    link.send(mine)
+    log.info("joined", address=address, gpus=part.gpus)
+    while True:
+        message = link.receive()
+        if (refused := message.get("refused")) is not None:
+            raise HostNotJoined(address=address, reason=refused)
+        try:
+            failure.unlink(missing_ok=True)
+            process = subprocess.Popen(
+                command := part.command(message["run"]),
+                env={**part.environment, FAILURE: str(failure)},
+                stdin=subprocess.DEVNULL,
+                cwd=PROJECT_ROOT,
+                start_new_session=True,
+            )
+        except (CogTritonError, OSError) as problem:
+            link.send({"failed": str(problem)})
+            continue
+        threading.Thread(
+            target=_watch, args=(process, command[0], failure, link), name="part", daemon=True
+        ).start()
+
+
+def _watch(process: subprocess.Popen[bytes], program: str, failure: Path, link: Link) -> None:
+    if status := process.wait():
+        why = failure.read_text() if failure.exists() else f"{Path(program).name} ended with status {status}"
+        with suppress(LinkLost):
+            link.send({"failed": why})
+
+
+def end_children() -> None:
+    """Kill all that was started here, and wait until nothing is left."""
+    while left := children(os.getpid()):
+        for child in left:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.02)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+
+
+def main() -> int:
+    """Join until SIGTERM; exit status 1 when this host cannot."""
+    parser = argparse.ArgumentParser(prog="runner.lifecycle.joining")
+    parser.add_argument("address", metavar="ADDRESS", help="HOSTS_ADDRESS of the first host")
+    options = parser.parse_args()
+    configure_logging()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end)
+    try:
+        settings = Settings.from_environment(os.environ)
+        secret = settings.secret_of_hosts()
+        join(options.address, part_of(settings), secret)
+    except CogTritonError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        end_children()
+    return 0
+
+
+def _end(number: int, _frame: object) -> None:
+    sys.exit(0 if number == signal.SIGTERM else 128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

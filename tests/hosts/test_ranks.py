@@ -1,0 +1,180 @@
+"""The ranks of a TensorRT-LLM engine on two hosts: the real Open MPI, and the stand-in of the executor."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+
+import pytest
+
+from runner.protocol.engine import Request
+from runner.protocol.frames import ShutdownFrame
+from shared.layout import PROJECT_ROOT
+from tests.hosts.conftest import LOST_WITHIN, SECRET, address_of, expect_ready, first_host, joined, told
+from tests.support.processes import MARK, marked
+from tests.support.tensorrt_llm_engine import STAND_IN, runner_environment, stand_in_tokens
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def cluster(tmp_path, namespaces, mark):
+    return Cluster(tmp_path, namespaces, mark)
+
+
+class Cluster:
+    """Two hosts with one GPU each, and an engine for two."""
+
+    def __init__(self, directory, namespaces, mark) -> None:
+        self.first, self.second = namespaces
+        self.mark = mark
+        self.log = directory / "log"
+        self.log.touch()
+        self.settings = runner_environment(directory, tp_size=2, tell_devices=True)
+        self.engine = directory / "engine"
+        self.common = {MARK: mark, "ENGINE_ENVIRONMENT": MARK, "PYTHONPATH": f"{PROJECT_ROOT}:{STAND_IN}"}
+
+    def serving(self, **options):
+        python = f"{self.settings['COG_TRITON_HOME']}/engines/tensorrt_llm/bin/python"
+        return first_host(self.first, self.engine, "tensorrt_llm", python, self.log, **options, **self.common)
+
+    def joining(self, *, secret: str = SECRET, **settings: str):
+        environment = self.common | self.settings | {"HOSTS_SECRET": secret}
+        words = (
+            "env",
+            *(f"{name}={value}" for name, value in settings.items()),
+            sys.executable,
+            "-m",
+            "runner.lifecycle.joining",
+            address_of(self.first),
+        )
+        return joined(self.second.command(*words), self.log, **environment)
+
+    def pids(self, part: str) -> list[int]:
+        return [pid for pid, command in marked(self.mark).items() if part in command]
+
+    def ranks_of_second(self) -> list[int]:
+        here = set(self.second.pids())
+        return [pid for pid in self.pids("--rank-address") if pid in here]
+
+
+def serves(driver) -> None:
+    tokens, _, _ = driver.run(Request(1, [20], 50))
+    assert tokens[1] == stand_in_tokens([20], 50)
+
+
+def test_ranks_on_two_hosts_serve_as_one_and_end_together(cluster):
+    with cluster.joining(), cluster.serving() as (process, driver):
+        expect_ready(driver, cluster.log)
+        serves(driver)
+        assert len(cluster.ranks_of_second()) == 1
+        devices = [(cluster.engine / f"engine/devices{rank}").read_text() for rank in (0, 1)]
+        assert devices == ["[0] 2", "[0] 2"]
+        assert SECRET not in "".join(marked(cluster.mark).values())
+        driver.send(ShutdownFrame())
+        assert process.wait(20) == 0, cluster.log.read_text()
+    assert SECRET not in cluster.log.read_text()
+
+
+def test_a_rank_that_dies_on_the_other_host_ends_the_engine_which_starts_again(cluster):
+    with cluster.joining() as joining:
+        with cluster.serving() as (process, driver):
+            expect_ready(driver, cluster.log)
+            (rank,) = cluster.ranks_of_second()
+            os.kill(rank, signal.SIGKILL)
+            assert process.wait(LOST_WITHIN) != 0
+        with cluster.serving() as (_, driver):
+            expect_ready(driver, cluster.log)
+            serves(driver)
+        assert joining.poll() is None
+
+
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_a_host_that_is_lost_is_told_in_time_and_the_engine_starts_again(cluster, how):
+    with cluster.joining() as joining, cluster.serving() as (process, driver):
+        expect_ready(driver, cluster.log)
+        started = time.monotonic()
+        if how == "killed":
+            joining.kill()
+        else:
+            cluster.second.cut()
+        assert told(driver).startswith(f"E2409 HostLost: The host {cluster.second.address}, which ")
+        assert process.wait(5) == 1
+        assert time.monotonic() - started < LOST_WITHIN
+        # The rank there ends by itself, as soon as its link does.
+        wait_for(lambda: not cluster.ranks_of_second(), LOST_WITHIN)
+        if how == "cut off":
+            cluster.second.mend()
+            with cluster.serving() as (_, again):
+                expect_ready(again, cluster.log)
+                serves(again)
+
+
+def test_without_hosts_enough_it_says_so(cluster):
+    with cluster.serving(seconds=0.5) as (process, driver):
+        text = told(driver)
+        assert process.wait(10) == 1
+    assert text.startswith("E2408 HostsMissing: ")
+    assert "2 are needed, this host has 1, the others: no others joined, after 0.5 s" in text
+
+
+def test_an_address_that_is_not_this_hosts_is_refused(cluster):
+    cluster.first, cluster.second = cluster.second, cluster.first._replace(address=cluster.first.address)
+    cluster.first = cluster.first._replace(address="10.231.77.9")
+    with cluster.serving() as (_, driver):
+        assert "nothing can listen at 10.231.77.9:5700: " in told(driver)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [("secret", "it ended the connection"), ("engine", "its files is ")],
+)
+def test_a_host_with_another_secret_or_engine_is_refused(cluster, case, reason):
+    secret = SECRET
+    with cluster.serving():
+        if case == "secret":
+            secret = "another secret of the hosts"
+        else:
+            other = cluster.log.parent / "other"
+            shutil.copytree(cluster.engine, other)
+            (other / "config.json").write_text('{"engine": "tensorrt_llm", "model": "other"}')
+            cluster.settings["ENGINE_DIR"] = str(other)
+        with cluster.joining(secret=secret) as joining:
+            assert joining.wait(20) == 1
+    assert f"E4016 HostNotJoined: This host cannot join 10.231.77.1:5700: {reason}" in cluster.log.read_text()
+
+
+def test_what_a_rank_of_another_host_cannot_load_is_told(cluster):
+    text = (
+        "The engine plan file is generated on an incompatible device, expecting compute 8.6 got compute 8.0"
+    )
+    script = cluster.engine / "engine/stand_in.json"
+    script.write_text(json.dumps({"load_log": text, "failing_rank": 1}))
+    with cluster.joining(), cluster.serving() as (_, driver):
+        assert "E2503 EngineOfAnotherGpu: " in told(driver)
+
+
+def test_a_host_without_mpis_daemon_says_so(cluster):
+    nothing = cluster.log.parent / "empty"
+    nothing.mkdir()
+    with cluster.joining(PATH=str(nothing)), cluster.serving() as (_, driver):
+        assert "there is no orted here" in told(driver)
+
+
+def test_the_launcher_of_a_cluster_starts_ranks_on_the_hosts_of_its_file(cluster):
+    """As the MPI Operator does: a host file, and a program in the place of ssh."""
+    hosts, agent = cluster.log.parent / "hostfile", cluster.log.parent / "agent"
+    hosts.write_text("".join(f"{host.address} slots=1\n" for host in (cluster.first, cluster.second)))
+    agent.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(cluster.second.command("sh", "-c"))} "$*"\n')
+    agent.chmod(0o755)
+    cluster.common["OMPI_MCA_plm_rsh_agent"] = str(agent)
+    with cluster.serving(mpi_hosts=str(hosts)) as (process, driver):
+        expect_ready(driver, cluster.log)
+        serves(driver)
+        assert len(cluster.ranks_of_second()) == 1
+        driver.send(ShutdownFrame())
+        assert process.wait(20) == 0
