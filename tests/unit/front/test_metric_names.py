@@ -48,6 +48,13 @@ def test_deploy_names_only_metrics_that_there_are(exposition):
     assert DASHBOARD in files
 
 
+def test_the_docs_name_only_metrics_that_there_are(exposition):
+    told = found(SERIES, exposition) | found(FAMILY, exposition)
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")]
+    named = {page.name: named_in(page) - told for page in pages}
+    assert {page: names for page, names in named.items() if names} == {}
+
+
 @pytest.mark.parametrize("place", ["deploy/grafana/cog-triton.json", "docs/serving.md"])
 def test_none_is_left_out(exposition, place):
     named = {name.removesuffix("_bucket") for name in named_in(ROOT / place)}
