@@ -76,11 +76,12 @@ class Front:
         self.health.add_to(self.app)
         metrics = needs_key(self._metrics, keys if settings.metrics_need_key else None)
         self.app.router.add("GET", "/metrics", metrics)
+        self._page: Page | None = None
         self._watching: asyncio.Task[None] | None = None
         if settings.web_page:
             page = Page(self.health, self.metrics, self.admission, lambda: self.client, lambda: self.engine)
             page.add_to(self.app, keys if settings.metrics_need_key else None)
-            self._watching = asyncio.get_running_loop().create_task(page.watch())
+            self._page = page
         if settings.allow_shutdown:
             self.app.router.add("POST", "/shutdown", self._shutdown)
 
@@ -89,6 +90,8 @@ class Front:
 
         Raises TritonTokenizerError and SettingInvalid when it never will.
         """
+        if self._page is not None:
+            self._watching = asyncio.create_task(self._page.watch())
 
         async def connected() -> EngineClient:
             self.client = await connect()
