@@ -399,6 +399,58 @@ def model_repository(
     typer.echo(write(engine, out))
 
 
+@app.command()
+def plan(
+    measurement: Annotated[
+        str,
+        typer.Argument(
+            help="What `cog-triton perf --concurrency ... --json` wrote of one runner; - is stdin."
+        ),
+    ],
+    rate: Annotated[list[float], typer.Option(min=0.001, help="Requests a second; again for another.")],
+    slo: Annotated[str, typer.Option(help="What is good enough: ttft=500ms,itl=50ms,latency=5s.")],
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of the requests, for which it has to be.")
+    ] = 0.99,
+    balance: Annotated[
+        Literal["least_conn", "round_robin", "random"],
+        typer.Option(help="How the load balancer chooses a runner."),
+    ] = "least_conn",
+    gpus: Annotated[int, typer.Option(min=1, help="Of one runner.")] = 1,
+    reserve: Annotated[
+        float, typer.Option(min=0, help="Runners kept beyond what the load needs, as a share of those.")
+    ] = 0.25,
+    pull: Annotated[float, typer.Option(min=0, help="Seconds of a start: the image onto a node.")] = 0,
+    weights: Annotated[float, typer.Option(min=0, help="The engine into an empty cache.")] = 0,
+    load: Annotated[float, typer.Option(min=0, help="The engine from there into the GPU, until ready.")] = 0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Say how many runners a load needs: `cog-triton plan one.json --rate 1000 --slo ttft=500ms,itl=50ms`.
+
+    With the seconds that a start takes also how fast the load may grow. Exit status 1 when nothing keeps the
+    objectives.
+    """
+    from cli.perf.plan import Objectives
+    from cli.plan.command import Asked
+    from cli.plan.command import plan as tell
+    from cli.plan.growth import Pace, Start
+    from cli.plan.sizing import Wanted
+
+    try:
+        objectives = Objectives.of(slo)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--slo") from None
+    asked = Asked(
+        measurement,
+        rate,
+        Wanted(objectives, share, balance),
+        Start(pull, weights, load),
+        Pace(reserve=reserve),
+        gpus,
+    )
+    raise typer.Exit(tell(asked, as_json=as_json))
+
+
 def main() -> None:
     """Run the command line; a coded error is one line on stderr and exit status 1."""
     try:

@@ -89,7 +89,7 @@ from .http import (
     TooManyConnections,
     UploadFailed,
 )
-from .measuring import ServerNotMeasured
+from .measuring import MeasurementInvalid, ServerNotMeasured
 from .prompt import (
     AdapterUnknown,
     BadPromptTemplate,
@@ -265,6 +265,7 @@ __all__ = [
     "LockedMemoryTooSmall",
     "MachineTooSmall",
     "MalformedRequest",
+    "MeasurementInvalid",
     "MessagesInvalid",
     "MethodNotAllowed",
     "ModelCorrupt",

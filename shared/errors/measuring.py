@@ -10,3 +10,12 @@ class ServerNotMeasured(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "{url} cannot be measured: {reason}."
     remedy = "Check the address, --target, --model and the key; docs/measuring.md says what each kind needs."
+
+
+class MeasurementInvalid(CogTritonError):
+    code = "E4301"
+    fixed_by = FixedBy.OPERATOR
+    message = "{measurement} cannot be planned with: {reason}."
+    remedy = (
+        "Measure one runner: `cog-triton perf http://HOST:5000 --concurrency 1,4,16,64 --json > one.json`."
+    )

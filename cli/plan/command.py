@@ -1,0 +1,131 @@
+"""`cog-triton plan`: reads the measurement, asks the simulations, tells."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.output import counted, say, say_json
+from cli.plan.curve import Curve
+from cli.plan.growth import Pace, Start, after_a_jump, fastest_doubling
+from cli.plan.sizing import GROUP, Sizing, Wanted
+from shared.errors import MeasurementInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.plan.sizing import Sized
+
+JUMP = 1.5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for on the command line."""
+
+    measurement: str
+    rates: Sequence[float]
+    wanted: Wanted
+    start: Start
+    pace: Pace
+    gpus_per_runner: int = 1
+
+
+def plan(asked: Asked, *, as_json: bool) -> int:
+    """Tell it. The exit status is 1 when nothing keeps the objectives. Raises MeasurementInvalid."""
+    curve = read(asked.measurement)
+    sizing = Sizing(curve, asked.wanted)
+    possible = sizing.possible()
+    found = [_rate(asked, sizing.size(rate)) for rate in asked.rates] if possible else []
+    result = {
+        "runner": {
+            "most_streams": curve.most_streams,
+            "output_tokens": curve.output_tokens,
+            "requests_per_second": curve.requests_per_second,
+        },
+        "objectives": {name: limit * 1000 for name, limit in asked.wanted.objectives.limits.items()},
+        "share": asked.wanted.share,
+        "balance": asked.wanted.balance,
+        "start_seconds": {**asdict(asked.start), "cold": asked.start.cold, "cached": asked.start.cached},
+        "possible": possible,
+        "rates": found,
+    }
+    if as_json:
+        say_json(result)
+    else:
+        _tell(result, asked)
+    return 0 if possible else 1
+
+
+def read(measurement: str) -> Curve:
+    """The curve that `cog-triton perf --json` wrote; `-` is standard input. Raises MeasurementInvalid."""
+    try:
+        text = sys.stdin.read() if measurement == "-" else Path(measurement).read_text()
+        return Curve.of(json.loads(text), measurement)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or f"{type(problem).__name__}: {problem}"
+        raise MeasurementInvalid(measurement=measurement, reason=reason) from None
+
+
+def _rate(asked: Asked, sized: Sized) -> dict[str, Any]:
+    return {
+        "requests_per_second": sized.rate,
+        "runners": sized.runners,
+        "gpus": sized.runners * asked.gpus_per_runner,
+        "with_reserve": math.ceil(sized.runners * (1 + asked.pace.reserve)),
+        "utilization": sized.utilization,
+        "good": sized.good,
+        "time_to_first_token_p99": sized.first_token_p99 * 1000,
+        "request_latency_p99": sized.latency_p99 * 1000,
+        "growth": {
+            name: _growth(asked, sized.rate, sized.runner_rate, seconds)
+            for name, seconds in (("cold", asked.start.cold), ("cached", asked.start.cached))
+        },
+    }
+
+
+def _growth(asked: Asked, rate: float, runner_rate: float, seconds: float) -> dict[str, Any]:
+    minutes = fastest_doubling(rate=rate, runner_rate=runner_rate, start_seconds=seconds, pace=asked.pace)
+    jump = after_a_jump(rate=rate, by=JUMP, runner_rate=runner_rate, start_seconds=seconds, pace=asked.pace)
+    return {"start_seconds": seconds, "doubles_in_minutes": minutes, f"jump_by_{JUMP:g}": asdict(jump)}
+
+
+def _tell(result: dict[str, Any], asked: Asked) -> None:
+    runner = result["runner"]
+    say(
+        f"A runner: up to {runner['most_streams']} streams as measured, at most"
+        f" {runner['requests_per_second']:.3g} requests/s of {runner['output_tokens']} tokens."
+    )
+    if not result["possible"]:
+        say("A single request on an idle runner misses the objectives: no number of runners keeps them.")
+        return
+    start = asked.start
+    for found in result["rates"]:
+        rate = found["requests_per_second"]
+        say("")
+        say(
+            f"{rate:,g} requests/s: {counted(found['runners'], 'runner')}, {counted(found['gpus'], 'GPU')}"
+            f" ({found['with_reserve']:,} runners with {asked.pace.reserve:.0%} in reserve)"
+        )
+        say(
+            f"  {found['utilization']:.0%} of what they can do; p99: first token"
+            f" {found['time_to_first_token_p99']:,.0f} ms, whole answer"
+            f" {found['request_latency_p99']:,.0f} ms; {found['good']:.1%} keep the objectives"
+        )
+        if not start.cold:
+            continue
+        for name, words in (("cold", "starts from nothing"), ("cached", "starts from the cache")):
+            growth = found["growth"][name]
+            minutes, jump = growth["doubles_in_minutes"], growth[f"jump_by_{JUMP:g}"]
+            doubles = "cannot double in a day" if minutes is None else f"may double in {minutes:g} min"
+            say(
+                f"  {words} ({growth['start_seconds']:g} s): the load {doubles};"
+                f" {JUMP:g} times as much at once: {jump['seconds']:,.0f} s too few,"
+                f" {jump['requests']:,.0f} requests too many"
+            )
+    if any(found["runners"] > GROUP for found in result["rates"]):
+        say(f"\nMore than {GROUP} runners are reckoned as groups of {GROUP}.")

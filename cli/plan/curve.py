@@ -1,0 +1,103 @@
+"""What one runner does at so many streams, as `cog-triton perf --json` measured it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import MeasurementInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Point:
+    """One step of a sweep: `streams` at the same time, with times in seconds."""
+
+    streams: int
+    between_tokens: float
+    """Mean of the requests' means."""
+    first_token: tuple[float, ...]
+    """p0 to p100."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A runner, by the streams that it has; more than were measured wait until one has ended."""
+
+    points: tuple[Point, ...]
+    output_tokens: int
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any], name: str = "-") -> Curve:
+        """From the JSON of `cog-triton perf --concurrency 1,8,64 --json`. Raises MeasurementInvalid."""
+        try:
+            steps = [step for step in result["steps"] if step["concurrency"] is not None]
+            points = [_point(step) for step in steps if step["requests"]["succeeded"]]
+            tokens = int(result["asked"]["output_tokens"])
+        except (KeyError, TypeError, ValueError) as problem:
+            reason = f"it is not what `cog-triton perf --json` writes ({type(problem).__name__}: {problem})"
+            raise MeasurementInvalid(measurement=name, reason=reason) from None
+        if not points:
+            reason = "it has no step with a number of streams that was answered: measure with --concurrency"
+            raise MeasurementInvalid(measurement=name, reason=reason)
+        return cls(tuple(sorted(points, key=lambda point: point.streams)), tokens)
+
+    @property
+    def most_streams(self) -> int:
+        """How many were measured."""
+        return self.points[-1].streams
+
+    @property
+    def requests_per_second(self) -> float:
+        """The most that one runner can do, for as long as all of its places are taken."""
+        rates = [
+            one.streams / (sum(one.first_token) / len(one.first_token) + self._rest(one.between_tokens))
+            for one in self.points
+        ]
+        return max(rates)
+
+    def between_tokens(self, streams: int) -> float:
+        """Seconds from a token to the next one, with so many streams."""
+        low, high, share = self._between(streams)
+        return low.between_tokens + share * (high.between_tokens - low.between_tokens)
+
+    def first_token(self, streams: int, chance: float) -> float:
+        """Seconds to the first token of a request that is one of so many; `chance` from 0 to 1 says which."""
+        low, high, share = self._between(streams)
+        place = chance * 100
+        below = int(place)
+        above = min(below + 1, 100)
+
+        def at(point: Point) -> float:
+            first = point.first_token[below]
+            return first + (place - below) * (point.first_token[above] - first)
+
+        return at(low) + share * (at(high) - at(low))
+
+    def _rest(self, between_tokens: float) -> float:
+        return (self.output_tokens - 1) * between_tokens
+
+    def _between(self, streams: int) -> tuple[Point, Point, float]:
+        place = bisect_left([point.streams for point in self.points], streams)
+        if place == 0:
+            return self.points[0], self.points[0], 0.0
+        if place == len(self.points):
+            return self.points[-1], self.points[-1], 0.0
+        low, high = self.points[place - 1], self.points[place]
+        return low, high, (streams - low.streams) / (high.streams - low.streams)
+
+
+def _point(step: Mapping[str, Any]) -> Point:
+    first = [value / 1000 for value in _percentiles(step["time_to_first_token"])]
+    pace = step["inter_token_latency"]
+    return Point(int(step["concurrency"]), 0.0 if pace is None else pace["avg"] / 1000, tuple(first))
+
+
+def _percentiles(distribution: Mapping[str, Any]) -> Sequence[float]:
+    found: Sequence[float] = distribution["percentiles"]
+    if len(found) != 101:
+        raise ValueError("percentiles has to be p0 to p100")
+    return found

@@ -1,0 +1,127 @@
+"""The fewest runners that keep the objectives under a load."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cli.perf.plan import Step
+from cli.plan.fleet import simulate
+
+if TYPE_CHECKING:
+    from cli.perf.plan import Objectives
+    from cli.plan.curve import Curve
+    from cli.plan.fleet import Answered, Balance
+
+GROUP = 16
+"""Larger fleets are reckoned as groups of so many with a share of the load each: a few too many."""
+_REQUESTS = 3_000  # of a simulation, at least, after as long as several answers take
+_LIFETIMES = 2
+_PRECISION = 0.03
+_MOST_UTILIZATION = 0.9
+"""Nearer to the most that runners can do, queues grow for longer than is simulated here."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What has to be kept, by how many of all requests, and how they are spread."""
+
+    objectives: Objectives
+    share: float = 0.99
+    balance: Balance = "least_conn"
+
+
+@dataclass(frozen=True)
+class Sized:
+    """An answer: runners, and what a request meets there (seconds)."""
+
+    rate: float
+    runners: int
+    runner_rate: float
+    """Requests a second that one of them takes within the objectives."""
+    utilization: float
+    """Of the most that so many runners can do."""
+    good: float
+    first_token_p99: float
+    latency_p99: float
+
+
+def held(curve: Curve, runners: int, rate: float, wanted: Wanted) -> list[Answered]:
+    """The requests of a steady load of so many a second, without those at the start, when all is empty."""
+    longest = curve.most_streams / curve.requests_per_second
+    before = _LIFETIMES * longest
+    seconds = before + max(_REQUESTS / rate, _LIFETIMES * longest)
+    requests = simulate(curve, runners, Step(seconds, rate=rate).offsets(), balance=wanted.balance)
+    return [request for request in requests if request.arrived >= before]
+
+
+def share_good(requests: list[Answered], wanted: Wanted) -> float:
+    """How many of all keep the objectives."""
+    limits = wanted.objectives.limits
+    names = {
+        "time_to_first_token": "first_token",
+        "inter_token_latency": "between_tokens",
+        "request_latency": "latency",
+    }
+
+    def good(request: Answered) -> bool:
+        return all(getattr(request, names[name]) <= limit for name, limit in limits.items())
+
+    return sum(map(good, requests)) / max(len(requests), 1)
+
+
+class Sizing:
+    """How many runners for which load."""
+
+    def __init__(self, curve: Curve, wanted: Wanted) -> None:
+        self._curve, self._wanted = curve, wanted
+        self.most = cache(self._most)
+
+    def possible(self) -> bool:
+        """Whether a runner keeps the objectives at all: with hardly any load."""
+        return self._keeps(1, self._curve.requests_per_second / self._curve.most_streams / 10)
+
+    def size(self, rate: float) -> Sized:
+        """For so many requests a second; `possible` has to be true."""
+        low = max(1, math.ceil(rate / self._limit(1)))
+        if low <= GROUP and self._keeps(GROUP, rate):
+            high = GROUP
+            while low < high:
+                middle = (low + high) // 2
+                low, high = (low, middle) if self._keeps(middle, rate) else (middle + 1, high)
+            runners = simulated = low
+        else:
+            runners, simulated = math.ceil(rate / self.most(GROUP) * GROUP), GROUP
+        requests = held(self._curve, simulated, rate / runners * simulated, self._wanted)
+        firsts = sorted(request.first_token for request in requests)
+        latencies = sorted(request.latency for request in requests)
+        return Sized(
+            rate,
+            runners,
+            self.most(simulated) / simulated,
+            rate / (runners * self._curve.requests_per_second),
+            share_good(requests, self._wanted),
+            firsts[int(0.99 * (len(firsts) - 1))],
+            latencies[int(0.99 * (len(latencies) - 1))],
+        )
+
+    def _limit(self, runners: int) -> float:
+        return runners * self._curve.requests_per_second * _MOST_UTILIZATION
+
+    def _keeps(self, runners: int, rate: float) -> bool:
+        if rate > self._limit(runners):
+            return False
+        requests = held(self._curve, runners, rate, self._wanted)
+        return share_good(requests, self._wanted) >= self._wanted.share
+
+    def _most(self, runners: int) -> float:
+        """Requests a second that so many take within the objectives."""
+        low, high = 0.0, self._limit(runners)
+        if self._keeps(runners, high):
+            return high
+        while high - low > _PRECISION * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._keeps(runners, middle) else (low, middle)
+        return low
