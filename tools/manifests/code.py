@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import re
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tools.docs.environment import OTHERS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from runner.front.router import Router
     from tools.manifests.kustomize import Resource
 
 VARIABLES = {str(field.alias): field for field in Settings.model_fields.values()}
@@ -59,14 +61,14 @@ def number(environment: Mapping[str, str], name: str) -> float:
 
 def is_route(path: str) -> bool:
     """Whether the front answers GET of a path."""
-    handlers, _ = _front().app.router.find(path)
+    handlers, _ = asyncio.run(_router()).find(path)
     return "GET" in handlers
 
 
-def _front(made: list[Front] = []) -> Front:  # noqa: B006 - made once, when it is first needed
-    if not made:
-        made.append(Front(Settings.from_environment({})))
-    return made[0]
+async def _router() -> Router:
+    front = Front(Settings.from_environment({}))
+    await front.close()
+    return front.app.router
 
 
 @dataclass
