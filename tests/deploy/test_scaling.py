@@ -36,7 +36,7 @@ WITHIN = 0.1
 
 def perf(url: str, *options: str) -> dict:
     """What `cog-triton perf` says of a server."""
-    program = Path(sys.executable).with_name("cog-triton")
+    program = str(Path(sys.executable).with_name("cog-triton"))
     command = [program, "perf", url, "--n_output_tokens", str(TOKENS), "--json"]
     done = subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=120)
     return json.loads(done.stdout)
