@@ -2,7 +2,9 @@
 {
   pkgs,
   images,
+  mkImage,
   mkModel,
+  parts,
 }:
 let
   runner = images.cog-triton-runner-cpu;
@@ -27,6 +29,21 @@ in
     assert {"cog", "ctranslate2", "libc6", "nvidia-pytriton"} <= names, names
     '
   '';
+
+  # What vLLM's runners compile with, and nothing of vLLM; tests/images has it compile.
+  compiler = mkImage {
+    name = "cog-triton-compiler";
+    layers = [
+      parts.base
+      parts.python
+      parts.compiler
+    ];
+    config = {
+      User = "cog";
+      Env.PATH = "/usr/bin";
+      Labels = { };
+    };
+  };
 
   model-has-the-runners-layers = check "model-has-the-runners-layers" ''
     layers() { "$1" inspect --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["layers"])'; }

@@ -9,12 +9,22 @@ let
   fetch = import ./fetch.nix { inherit pkgs locks readJSON; };
   sources = import ./sources.nix;
   tools = import ./tools.nix { inherit pkgs fetch sources; };
-  # The GPU architectures that there are runners for.
-  sms = [
-    80
-    86
-    90
-  ];
+  # The GPU architectures that there are runners for, by engine.
+  sms = {
+    tensorrt-llm = [
+      80
+      86
+      90
+    ];
+    vllm = [
+      80
+      86
+      89
+      90
+      100
+      120
+    ];
+  };
   version = builtins.head (
     builtins.match ".*VERSION = \"([^\"]+)\".*" (builtins.readFile ../shared/__init__.py)
   );
@@ -42,5 +52,13 @@ let
 in
 {
   inherit images mkModel;
-  checks = import ./checks.nix { inherit pkgs images mkModel; };
+  checks = import ./checks.nix {
+    inherit
+      pkgs
+      images
+      mkImage
+      mkModel
+      parts
+      ;
+  };
 }

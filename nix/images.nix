@@ -86,13 +86,14 @@ let
       // labels;
     };
 
-  # `sm` is the GPU architecture that its engine layer is pruned for, if it is.
+  # `sm` is the GPU architecture that its engine layer is pruned for, if it is; `more` are layers below that one.
   mkRunner =
     {
       name,
       engine,
       gpu,
       sm ? null,
+      more ? [ ],
     }:
     mkImage {
       inherit name;
@@ -102,6 +103,9 @@ let
         parts.runner
         parts.triton
         parts.bridge
+      ]
+      ++ more
+      ++ [
         engine
         parts.command-line
         (parts.application "runner")
@@ -120,9 +124,9 @@ let
       };
     };
 
-  # NAME-80, NAME-86, NAME-90; and NAME-full, which is pruned for none of them.
+  # NAME-80, NAME-86, ...; and NAME-full, which is pruned for none of them.
   perSM =
-    prefix: engine:
+    prefix: sms: engine: more:
     builtins.listToAttrs (
       map (
         sm:
@@ -132,7 +136,7 @@ let
         {
           inherit name;
           value = mkRunner {
-            inherit name sm;
+            inherit name sm more;
             engine = engine sm;
             gpu = true;
           };
@@ -140,8 +144,8 @@ let
       ) (sms ++ [ null ])
     );
 in
-perSM "cog-triton-runner" parts.engine-tensorrt-llm
-// perSM "cog-triton-runner-vllm" parts.engine-vllm
+perSM "cog-triton-runner" sms.tensorrt-llm parts.engine-tensorrt-llm [ ]
+// perSM "cog-triton-runner-vllm" sms.vllm parts.engine-vllm [ parts.compiler ]
 // {
   cog-triton-builder = mkImage rec {
     name = "cog-triton-builder";

@@ -1,5 +1,5 @@
 # The layers, in the order in which they change less and less seldom: base, python, runner environment, Triton,
-# bridge, engine environment, command line, application.
+# bridge, what an engine needs beside its environment, that environment, command line, application.
 {
   fetch,
   sms,
@@ -163,6 +163,42 @@ rec {
     seldom = [ "transformers/models" ];
   };
 
+  # What vLLM's kernels need at a start: Triton, the language, has each of them launched by a little C, which it
+  # compiles. zig is clang with the headers and the start of every libc; of these, glibc's for x86-64 is here.
+  compiler =
+    let
+      inherit (fetch.wheels "bridge") packages;
+      headers = debian "headers";
+    in
+    mkLayer {
+      name = "compiler";
+      packages = headers.packages ++ packages;
+      steps = headers.steps ++ [
+        {
+          do = "extract";
+          place = "${home}/compiler";
+          wheels = paths packages;
+          wanted = [
+            "ziglang/zig"
+            "ziglang/LICENSE"
+            "ziglang/lib/c"
+            "ziglang/lib/c.zig"
+            "ziglang/lib/compiler_rt"
+            "ziglang/lib/compiler_rt.zig"
+            "ziglang/lib/include"
+            "ziglang/lib/libc/glibc"
+            "ziglang/lib/libc/include/any-linux-any"
+            "ziglang/lib/libc/include/generic-glibc"
+            "ziglang/lib/libc/include/x86-linux-any"
+            "ziglang/lib/libc/include/x86-linux-gnu"
+            "ziglang/lib/std"
+            "ziglang/lib/ubsan_rt.zig"
+          ];
+        }
+        (files "${sources.files}/compiler" "")
+      ];
+    };
+
   engine-vllm =
     sm:
     mkEngineLayer "vllm" sm (environment {
@@ -191,7 +227,7 @@ rec {
       packages = tensorrt-llm.packages ++ [ examples ];
       steps = tensorrt-llm.steps ++ [
         (files examples.path "${tensorrt-llm.place}/examples")
-        (prune ([ "--builder" ] ++ map toString sms) tensorrt-llm)
+        (prune ([ "--builder" ] ++ map toString sms.tensorrt-llm) tensorrt-llm)
         tensorrt-llm.bytecode
       ];
     };

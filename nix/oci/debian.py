@@ -31,6 +31,7 @@ _DROPPED = (
     "usr/lib/python3*/test/*",
     "usr/lib/python3*/ensurepip/*",
     "usr/lib/python3*/idlelib/*",
+    "usr/lib/python3*/config-*/*",  # to embed Python: a library and how it was made
 )
 _KEPT = "usr/share/doc/*/copyright"
 _MERGED = ("bin", "sbin", "lib", "lib64")

@@ -98,13 +98,13 @@ def _install_sources(tree: Tree, archive: Path, site: str) -> None:
 
 
 def extract(tree: Tree, wheel: Path, place: str, wanted: list[str]) -> None:
-    """Add the files of a wheel below the `wanted` folders, without installing it."""
+    """Add the `wanted` files of a wheel, and those below the `wanted` folders, without installing it."""
     with zipfile.ZipFile(wheel) as archive:
         for member, parts in _files(archive):
             # What is under purelib and platlib belongs beside the rest.
             inside = parts[2:] if parts[0].endswith(".data") else parts
             path = "/".join(inside)
-            if not wanted or any(path.startswith(f"{folder}/") for folder in wanted):
+            if not wanted or any(f"{path}/".startswith(f"{one}/") for one in wanted):
                 _add(tree, archive, member, PurePosixPath(place, path).as_posix())
 
 

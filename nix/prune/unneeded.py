@@ -24,11 +24,12 @@ _AMD = re.compile(r"\w*triton/backends/amd/lib/libtriton_amd_codegen\.so")
 _BLACKWELL = re.compile(r"tokenspeed_(?:mla|triton)/.*|vllm/third_party/fmha_sm100/(?:cutlass|csrc)/.*")
 # DeepGEMM compiles its kernels for Hopper and Blackwell.
 _DEEP_GEMM = re.compile(r"vllm/third_party/deep_gemm/include/.*")
+# FlashInfer compiles each of its kernels with nvcc. Where its package is not found, vLLM takes another way.
+_FLASHINFER = re.compile(r"flashinfer/.*")
 # Read by a C++ compiler, which no image has, and by nvcc, which does not work without one. What NVRTC reads
 # stays: CUDA's headers, and those for the kernels of TileLang and Humming.
 _CPP = re.compile(
     r"torch/include/.*|include/cudnn_frontend.*"
-    r"|flashinfer/data/(?:cccl|csrc|cutlass|include|spdlog)/.*"
     r"|tilelang/3rdparty/(?:composable_kernel|cutlass/tools|tvm)/.*"
     r"|tilelang/src/(?!tl_templates/).*\.(?:cc|cpp|h)"
 )
@@ -68,7 +69,8 @@ def of_others(paths: Collection[str]) -> set[str]:
 
 def for_compilers(paths: Collection[str]) -> set[str]:
     """What only compilers and linkers read that are not there, and examples."""
-    return {path for path in paths if any(kind.fullmatch(path) for kind in (_CPP, _STATIC, _SAMPLES))}
+    kinds = (_CPP, _FLASHINFER, _STATIC, _SAMPLES)
+    return {path for path in paths if any(kind.fullmatch(path) for kind in kinds)}
 
 
 def of_newer_gpus(paths: Collection[str], sm: int) -> set[str]:

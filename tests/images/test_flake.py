@@ -18,7 +18,8 @@ from tests.support.images import BUILDER, CPU, ROOT, build_image, copy_repositor
 NAMES = {
     BUILDER,
     CPU,
-    *(f"cog-triton-runner{engine}-{sm}" for engine in ("", "-vllm") for sm in (80, 86, 90, "full")),
+    *(f"cog-triton-runner-{sm}" for sm in (80, 86, 90, "full")),
+    *(f"cog-triton-runner-vllm-{sm}" for sm in (80, 86, 89, 90, 100, 120, "full")),
 }
 LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
 # As a user's own flake has it, except for where it comes from.
@@ -62,8 +63,11 @@ def test_every_image_evaluates():
     assert evaluated().keys() - {"default"} == NAMES
 
 
-def test_runners_differ_in_the_engine_layer_alone(stand_in_locks):
+def test_runners_differ_in_the_engine_layer_and_what_it_needs_alone(stand_in_locks):
     images = evaluated(COG_TRITON_LOCKS=str(stand_in_locks))
+    vllm = [images[name] for name in NAMES if "-vllm-" in name]
+    (compiler,) = {layers.pop(ENGINE) for layers in vllm}
+    assert "layer-compiler" in compiler
     runners = [layers for name, layers in images.items() if "runner" in name]
     assert len({tuple(layers[:ENGINE] + layers[ENGINE + 1 :]) for layers in runners}) == 1
     assert len({layers[ENGINE] for layers in runners}) == len(NAMES) - 1

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.layout import Layout
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,7 +25,8 @@ _DEFAULTS = {
     "VLLM_PLUGINS": "",
     # A fork would hand on the bridge's socket, and the bridge would not see this process end.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-    # Both compile at run time with nvcc, which is not in the image.
+    # Both compile at run time with nvcc, which is not in the image: what samples with top_k and top_p
+    # (vllm/v1/sample/ops/topk_topp_sampler.py), and matrix products in FP8 (vllm/utils/deep_gemm.py).
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
     "VLLM_USE_DEEP_GEMM": "0",
 }
@@ -40,6 +43,9 @@ def vllm_environment() -> Iterator[Path]:
     """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    # Triton, the language, compiles what launches a kernel (triton/runtime/build.py); CC comes before gcc.
+    if (compiler := Layout.current().home / "compiler/cc").is_file():
+        os.environ.setdefault("CC", str(compiler))
     with tempfile.TemporaryDirectory(prefix="vllm-start-", ignore_cleanup_errors=True) as directory:
         failures = Path(directory, "failures")
         is_ours = _LOGGING not in os.environ

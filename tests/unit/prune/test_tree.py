@@ -175,6 +175,7 @@ NOT_LOADED = [
     "torch/include/ATen/Tensor.h",
     "include/cudnn_frontend/graph.h",
     "flashinfer/data/cccl/thrust/vector",
+    "flashinfer/jit/core.py",
     "tilelang/3rdparty/tvm/src/runtime.cc",
     "tilelang/src/op/gemm.cc",
     "triton/backends/nvidia/lib/cupti/libcupti_static.a",
@@ -185,7 +186,6 @@ LOADED = [
     "nvidia/cu13/include/cuda_fp16.h",
     "nvidia/cu13/lib/libcudadevrt.a",
     "tilelang/src/tl_templates/cuda/gemm.h",
-    "flashinfer/jit/core.py",
     "torch/lib/libtorch.so",
 ]
 
