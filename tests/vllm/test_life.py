@@ -66,7 +66,7 @@ def loaded(take_engine):
         while not isinstance(next(driver.frames), StepFrame):
             continue
         yield process, driver
-        assert gone(children, 5), "processes of vLLM are left"
+        assert gone(children, 30), "processes of vLLM are left"  # a second, on a machine with time for it
     finally:
         kill_all(children)
 
