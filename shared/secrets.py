@@ -14,6 +14,7 @@ _SECRET_NAME = re.compile(
 )
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
+_URL = re.compile(rf"(?<![a-z0-9+.-]){_SCHEME.pattern}://\S+", re.IGNORECASE)
 
 
 def names_secret(key: str) -> bool:
@@ -32,3 +33,8 @@ def public_address(address: str) -> str:
     except ValueError:
         return f"{scheme}://..."
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def public_text(text: str) -> str:
+    """A text with `public_address` of each URL in it, whatever stands before: `--metrics=https://...`."""
+    return _URL.sub(lambda found: public_address(found[0]), text)

@@ -21,7 +21,7 @@ from cli.perf.reach import kind_of, metrics_address, model_of, parsed, reach
 from cli.perf.server_view import ServerView
 from cli.perf.terminal import Live, print_report
 from shared import VERSION
-from shared.secrets import public_address
+from shared.secrets import public_address, public_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ async def measured(plan: Plan) -> dict[str, Any]:
         "target": name,
         "api": target.name,
         "model": model,
-        "command": shlex.join(["cog-triton", *sys.argv[1:]]),
+        "command": shlex.join(["cog-triton", *map(public_text, sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"system": platform.platform(), "cores": os.cpu_count()},
         "asked": {

@@ -251,6 +251,14 @@ AGREED = (
 TRIES = 3  # on a machine that does other things beside
 
 
+def test_no_password_of_an_address_is_printed():
+    with server() as url:
+        result = perf(
+            url.replace("//", "//user:pass-word@"), "--metrics", f"{url}/?key=pass-word", "--requests", 1
+        )
+    assert "pass-word" not in json.dumps(result)
+
+
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made
 @pytest.mark.parametrize("endpoint", ["completions", "chat", "template"])
 def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):

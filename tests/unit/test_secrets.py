@@ -1,6 +1,6 @@
 import pytest
 
-from shared.secrets import names_secret, public_address
+from shared.secrets import names_secret, public_address, public_text
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,16 @@ def test_names_of_other_values(key):
 )
 def test_addresses_lose_their_secrets(address, public):
     assert public_address(address) == public
+
+
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("https://user:pw@host/v1", "https://host/v1"),
+        ("--metrics=http://user:pw@host:9000/metrics?key=1", "--metrics=http://host:9000/metrics"),
+        ("--metrics-url", "--metrics-url"),
+        ("compare http://u:p@a and http://b", "compare http://a and http://b"),
+    ],
+)
+def test_texts_lose_the_secrets_of_their_addresses(text, public):
+    assert public_text(text) == public
