@@ -134,6 +134,6 @@ def test_ctranslate2_without_memory(ctranslate2, assert_failed):
     finally:
         resource.prlimit(engine, resource.RLIMIT_AS, before)
     # What it says depends on the library that multiplies matrices on this processor.
-    (reason,) = re.findall(r"CTranslate2 failed: (.*(?:memory|alloc).*)\. Look", result["error"])
+    (reason,) = re.findall(r"CTranslate2 failed: (.*(?:memory|alloc).*)\. Check", result["error"])
     assert_failed(result, CTranslate2Error(reason=reason))
     assert len("".join(client.text({"prompt": "Once", "max_tokens": 3}))) > 3
