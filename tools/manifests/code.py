@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -61,14 +62,18 @@ def number(environment: Mapping[str, str], name: str) -> float:
 
 def is_route(path: str) -> bool:
     """Whether the front answers GET of a path."""
-    handlers, _ = asyncio.run(_router()).find(path)
+    handlers, _ = _router().find(path)
     return "GET" in handlers
 
 
-async def _router() -> Router:
-    front = Front(Settings.from_environment({}))
-    await front.close()
-    return front.app.router
+@cache
+def _router() -> Router:
+    async def made() -> Router:  # a front needs an event loop
+        front = Front(Settings.from_environment({}))
+        await front.close()
+        return front.app.router
+
+    return asyncio.run(made())
 
 
 @dataclass
