@@ -9,9 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.manifests import compose
+from tools.manifests import compose, hosts
 from tools.manifests.code import pods, references
-from tools.manifests.kustomize import build
+from tools.manifests.kustomize import build, is_component
 from tools.manifests.schemas import UNCHECKED, definitions_in, findings, kind_of
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
@@ -23,12 +23,14 @@ def check(deploy: Path, crds: Path | None = None) -> tuple[list[str], set[str]]:
     wrong = [f"compose: {text}" for text in compose.findings(deploy / "compose")]
     unchecked: set[str] = set()
     for kustomization in sorted((deploy / "kubernetes").rglob("kustomization.yaml")):
+        if is_component(kustomization.parent):
+            continue
         place = kustomization.parent.relative_to(deploy)
         resources = build(kustomization.parent)
         for resource in resources:
             wrong += [f"{place}: {text}" for text in findings(resource, definitions)]
             wrong += [f"{place}: {resource}: {text}" for pod in pods(resource) for text in pod.findings()]
-        wrong += [f"{place}: {text}" for text in references(resources)]
+        wrong += [f"{place}: {text}" for text in (*references(resources), *hosts.findings(resources))]
         unchecked |= ({kind_of(resource) for resource in resources} & UNCHECKED) - set(definitions)
     return wrong, unchecked
 

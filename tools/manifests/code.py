@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import re
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +14,7 @@ from runner.front.front import Front
 from runner.settings import Settings
 from shared.errors import SettingInvalid
 from tools.docs.environment import OTHERS
+from tools.manifests.programs import runs_a_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,8 +92,6 @@ class Pod:
         """Everything that does not fit the code."""
         for container in self.containers:
             yield from self._container(container)
-            if "terminationGracePeriodSeconds" in self.spec:
-                yield from _grace(container, self.spec["terminationGracePeriodSeconds"])
         for name, value in self.annotations.items():
             match = _ANNOTATION.match(name)
             if match and self.containers:
@@ -108,17 +106,22 @@ class Pod:
         yield from settings_findings(literal)
         ports = {str(one.get("name")): str(one["containerPort"]) for one in container.get("ports", ())}
         port = literal.get("PORT", DEFAULT_PORT)
-        module = _module(container)
-        serves = module in (None, "runner.lifecycle")
-        if module is not None and importlib.util.find_spec(module) is None:
-            yield f"there is no module {module}"
+        try:
+            serves = runs_a_server(container)
+        except ValueError as wrong:
+            yield str(wrong)
+            return
+        if "terminationGracePeriodSeconds" in self.spec:
+            yield from _grace(container, self.spec["terminationGracePeriodSeconds"], serves=serves)
         if serves and port not in ports.values():
             yield f"no containerPort is PORT, {port}"
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            asked = container.get(name, {}).get("httpGet")
-            if asked is None:
-                if serves:
-                    yield f"there is no {name}"
+            if not serves:
+                if name in container:
+                    yield f"{name}: nothing answers it there"
+                continue
+            if (asked := container.get(name, {}).get("httpGet")) is None:
+                yield f"there is no {name}"
                 continue
             if ports.get(str(asked["port"]), str(asked["port"])) != port:
                 yield f"{name}: port {asked['port']} is not PORT, {port}"
@@ -156,9 +159,9 @@ def environment(container: Mapping[str, Any]) -> dict[str, str]:
 
 def pods(resource: Resource) -> Iterator[Pod]:
     """All specifications of pods in it, wherever its kind keeps them."""
-    claims = {
-        one["metadata"]["name"] for one in resource.content.get("spec", {}).get("volumeClaimTemplates", ())
-    }
+    spec = resource.content.get("spec", {})
+    claimed = spec.get("leaderWorkerTemplate", spec).get("volumeClaimTemplates", ())
+    claims = {one["metadata"]["name"] for one in claimed}
 
     def search(part: Any, parent: Mapping[str, Any]) -> Iterator[Pod]:
         if isinstance(part, dict):
@@ -217,9 +220,14 @@ def _ports_of(pod: Pod) -> set[str]:
     return {str(one.get("name")) for one in ports} | {str(one["containerPort"]) for one in ports}
 
 
-def _grace(container: dict[str, Any], seconds: float) -> Iterator[str]:
-    stop = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    needed = stop + number(environment(container), "DRAIN_SECONDS") + SECONDS_TO_END
+def stops_after(container: Mapping[str, Any], *, serves: bool) -> float:
+    """Seconds from a pod's end until its program has nothing more to do: preStop, and DRAIN_SECONDS."""
+    stop = float(container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0))
+    return stop + (number(environment(container), "DRAIN_SECONDS") if serves else 0)
+
+
+def _grace(container: dict[str, Any], seconds: float, *, serves: bool) -> Iterator[str]:
+    needed = stops_after(container, serves=serves) + SECONDS_TO_END
     if seconds < needed:
         yield f"terminationGracePeriodSeconds: {seconds}; preStop, DRAIN_SECONDS and its end take {needed:g}"
 
@@ -229,9 +237,3 @@ def _startup(container: dict[str, Any], literal: Mapping[str, str]) -> Iterator[
     waits = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
     if waits <= (needed := number(literal, "SETUP_TIMEOUT")):
         yield f"startupProbe: gives up after {waits} s; SETUP_TIMEOUT is {needed:g}"
-
-
-def _module(container: dict[str, Any]) -> str | None:
-    """What `python -m` runs; None for the image's own command."""
-    words = [*container.get("command", ()), *container.get("args", ())]
-    return words[words.index("-m") + 1] if "-m" in words else None

@@ -1,4 +1,4 @@
-"""What `kubectl kustomize` makes of the few things that our overlays use: resources, and patches.
+"""What `kubectl kustomize` makes of the few things that our overlays use: resources, components, and patches.
 
 A strategic merge puts mappings together key by key, and the items of the lists that Kubernetes keeps by a key
 of theirs (`_KEYS`); other lists are replaced, and null removes (Kubernetes' API conventions).
@@ -6,6 +6,7 @@ of theirs (`_KEYS`); other lists are replaced, and null removes (Kubernetes' API
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
@@ -21,7 +22,7 @@ _KEYS = {
     "volumeMounts": "mountPath",
     "ports": "containerPort",
 }
-_USED = {"apiVersion", "kind", "resources", "patches"}
+_USED = {"apiVersion", "kind", "resources", "components", "patches"}
 
 
 class Resource(NamedTuple):
@@ -48,7 +49,7 @@ def build(folder: Path) -> list[Resource]:
     if unknown := set(kustomization) - _USED:
         raise ValueError(f"{folder}: not known here: {', '.join(sorted(unknown))}")
     found: list[Resource] = []
-    for name in kustomization.get("resources", ()):
+    for name in (*kustomization.get("resources", ()), *kustomization.get("components", ())):
         path = (folder / name).resolve()
         found += build(path) if path.is_dir() else read(path)
     for patch in kustomization.get("patches", ()):
@@ -63,9 +64,19 @@ def build(folder: Path) -> list[Resource]:
     return found
 
 
+def is_component(folder: Path) -> bool:
+    """Whether the kustomization in `folder` is only a part of others."""
+    return bool(yaml.safe_load((folder / "kustomization.yaml").read_text())["kind"] == "Component")
+
+
 def read(path: Path) -> list[Resource]:
     """The objects in a file."""
-    return [Resource(content, (path,)) for content in yaml.safe_load_all(path.read_text()) if content]
+    return [Resource(content, (path,)) for content in _parsed(path.read_text()) if content]
+
+
+@cache  # most files are parts of several overlays
+def _parsed(text: str) -> tuple[dict[str, Any], ...]:
+    return tuple(yaml.safe_load_all(text))
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

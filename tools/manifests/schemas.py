@@ -6,6 +6,8 @@ by its CustomResourceDefinition, which no package has: `UNCHECKED` are checked o
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
@@ -24,6 +26,7 @@ UNCHECKED = frozenset(
     {
         "gateway.networking.k8s.io/v1 HTTPRoute",
         "inference.networking.k8s.io/v1 InferencePool",
+        "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
         "serving.kserve.io/v1alpha1 ServingRuntime",
         "serving.kserve.io/v1beta1 InferenceService",
     }
@@ -41,13 +44,30 @@ def findings(resource: Resource, definitions: Mapping[str, dict[str, Any]]) -> I
     if kind in definitions:
         for error in Draft202012Validator(definitions[kind]).iter_errors(resource.content):
             yield f"{resource}: {error.json_path}: {error.message}"
-    elif kind not in UNCHECKED:
-        try:
-            kubernetes_validate.validate(resource.content, KUBERNETES, strict=True)
-        except kubernetes_validate.ValidationError as error:
-            yield f"{resource}: {'.'.join(map(str, error.path))}: {error.message}"
-        except kubernetes_validate.SchemaNotFoundError:
-            yield f"{resource}: Kubernetes {KUBERNETES} has no {kind}"
+        return
+    for part in _parts_of_kubernetes(resource.content) if kind in UNCHECKED else [resource.content]:
+        yield from (f"{resource}: {text}" for text in _of_kubernetes(json.dumps(part)))
+
+
+@cache  # most resources are parts of several overlays, and each answer reads all schemas
+def _of_kubernetes(text: str) -> tuple[str, ...]:
+    part = json.loads(text)
+    try:
+        kubernetes_validate.validate(part, KUBERNETES, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return (f"{'.'.join(map(str, error.path))}: {error.message}",)
+    except kubernetes_validate.SchemaNotFoundError:
+        return (f"Kubernetes {KUBERNETES} has no {part['apiVersion']} {part['kind']}",)
+    return ()
+
+
+def _parts_of_kubernetes(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a LeaderWorkerSet holds of Kubernetes' own kinds, as objects of those."""
+    group = content["spec"].get("leaderWorkerTemplate", {})
+    for name in {"leaderTemplate", "workerTemplate"} & set(group):
+        yield {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": group[name]}
+    for claim in group.get("volumeClaimTemplates", ()):
+        yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
 
 
 def definitions_in(folder: Path) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """deploy/ against schemas and code; and whether the check would notice."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ DEPLOY = ROOT / "deploy"
 RUNNER = "kubernetes/base/runner.yaml"
 COMPOSE = "compose/compose.yaml"
 PICKER = "kubernetes/overlays/gateway"
+HOSTS = "kubernetes/overlays/several-hosts"
+GROUP = f"{HOSTS}/group.yaml"
 
 
 @pytest.fixture
@@ -63,11 +66,32 @@ def test_the_page_names_what_is_not_checked():
         (RUNNER, "mountPath: /tmp", "mountPath: /temp", "/tmp is in no volume"),
         (RUNNER, "- name: home\n", "- name: house\n", "there is no volume home"),
         (RUNNER, "value: /var/cache/cog-triton/weights", "value: /data", "/data is in no volume"),
-        ("kubernetes/base/service.yaml", "component: runner", "component: server", "selects nothing"),
-        ("kubernetes/base/service.yaml", "targetPort: http", "targetPort: web", "has no port web"),
+        ("kubernetes/common/service.yaml", "component: runner", "component: server", "selects nothing"),
+        ("kubernetes/common/service.yaml", "targetPort: http", "targetPort: web", "has no port web"),
         (f"{PICKER}/pool.yaml", "number: 5000", "number: 8000", "has no port 8000"),
         (f"{PICKER}/route.yaml", "value: /v1", "value: /v2", "OpenAI's API is not below /v2"),
         ("kubernetes/overlays/autoscaling/autoscaler.yaml", "kind: StatefulSet", "kind: Deployment", "there is no D"),
+        (GROUP, "name: cog-triton-hosts\n", "name: cog-triton\n", "a Service has its name"),
+        (GROUP, "LeaderCreated", "LeaderReady", "startupPolicy: the leader is ready once the others have joined"),
+        (GROUP, '"$(POD_IP):5700"', '"0.0.0.0:5700"', "0.0.0.0:5700 is not the pod's address and a port"),
+        (GROUP, "status.podIP", "status.hostIP", "POD_IP is not status.podIP"),
+        (GROUP, "name: HOSTS_ADDRESS", "name: HOSTS_ADDRES", "the runner reads no variable HOSTS_ADDRES"),
+        (GROUP, "containerPort: 5700", "containerPort: 5701", "HOSTS_ADDRESS: no containerPort is 5700"),
+        (GROUP, "ADDRESS):5700", "ADDRESS):5701", "join $(LWS_LEADER_ADDRESS):5701, the leader is at $(LWS_LEADER_"),
+        (GROUP, "[cog-triton, join,", "[cog-triton, attach,", "5700: that is not how a host joins"),
+        (GROUP, ':5700"]', ':5700", a, b]', "Got unexpected extra argument"),
+        (GROUP, "args: [cog-triton, join,", "args: [python, -m, runner.joining,", "there is no program python -m runner.j"),
+        (GROUP, '"1200"', '"2400"', "HOSTS_TIMEOUT is not shorter than ENGINE_START_TIMEOUT"),
+        (GROUP, '"2400"', '"3600"', "ENGINE_START_TIMEOUT is not shorter than SETUP_TIMEOUT"),
+        (GROUP, "seconds: 75", "seconds: 60", "the workers go before the leader has drained, which takes 70 s"),
+        (GROUP, "seconds: 75", "seconds: 85", "terminationGracePeriodSeconds: 90; preStop, DRAIN_SECONDS and its end take 95"),
+        (GROUP, "medium: Memory, ", "", "host: /dev/shm is no memory"),
+        (GROUP, "mountPath: /etc/cog-triton/hosts", "mountPath: /etc/hosts", "/secret is in no Secret"),
+        (GROUP, "name: cache\n", "name: cached\n", "there is no volume cache"),
+        (GROUP, "allowPrivilegeEscalation", "allowPrivilegesEscalation", "('allowPrivilegesEscalation' was unexpected)"),
+        (GROUP, "storage: 1Ti", "storage: [1Ti]", "['1Ti'] is not valid under any of the given schemas"),
+        (f"{HOSTS}/hosts-network-policy.yaml", "  egress:", "  egres:", "no egress on all ports between host and runner"),
+        (f"{HOSTS}/hosts-network-policy.yaml", "    - from:", "    - ports: [{port: http}]\n      from:", "no ingress on all"),
         (COMPOSE, "DRAIN_SECONDS", "DRAIN", "compose: service runner: the runner reads no variable DRAIN"),
         (COMPOSE, "0.1:5000:5000", "0.1:5000:5001", "does not lead to PORT, 5000"),
         (COMPOSE, "/health/ready", "/ready", "healthcheck: that is no path"),
@@ -81,9 +105,45 @@ def test_what_does_not_fit_is_found(copy, file, old, new, found):
     assert found in copy(file, old, new)
 
 
+WORKER = """\
+              - {name: COG_WEIGHTS, value: https://models.example.com/engine.tar}
+              - {name: HOSTS_SECRET_FILE, value: /etc/cog-triton/hosts/secret}
+              - {name: WEIGHTS_CACHE, value: /var/cache/cog-triton/weights}
+            lifecycle:
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("models.", "others.", "leader and workers have different COG_WEIGHTS"),
+        (
+            "  lifecycle",
+            "  livenessProbe: {exec: {command: [a]}}\n            lifecycle",
+            "nothing answers it there",
+        ),
+    ],
+)
+def test_what_does_not_fit_in_the_workers_alone_is_found(copy, old, new, found):
+    assert WORKER.count(old) == 1
+    assert found in copy(GROUP, WORKER, WORKER.replace(old, new))
+
+
+def test_the_page_changes_the_engine_of_all_hosts():
+    page = (ROOT / "docs/deploying.md").read_text()
+    (group,) = [one.content for one in build(DEPLOY / HOSTS) if one.content["kind"] == "LeaderWorkerSet"]
+    paths = re.findall(r"path: (/spec/leaderWorkerTemplate/\S+)/value", page)
+    for path in paths:
+        place = group
+        for part in path.split("/")[1:]:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        assert place["name"] == "COG_WEIGHTS"
+    assert [path.split("/")[3] for path in paths] == ["leaderTemplate", "workerTemplate"]
+
+
 @pytest.mark.parametrize("name", ["COG_WEIGHTS", "DRAIN_SECONDS"])
 def test_a_variable_that_the_code_renames_is_found(tmp_path, name):
-    for folder in ("runner", "shared", "tools", "deploy"):
+    for folder in ("cli", "runner", "shared", "tools", "deploy"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     settings = tmp_path / "runner/settings.py"
     text = settings.read_text()
