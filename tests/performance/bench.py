@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from tests.performance.load import unwind_when_ended
 from tests.performance.page import PAGE, draw, section, when_and_where, write_section
 from tests.performance.row import Chart, Row
 
@@ -73,6 +74,7 @@ def main() -> int:
     asked = parser.parse_args().groups or GROUPS
     if unknown := set(asked) - set(GROUPS):
         parser.error(f"no group is called {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    unwind_when_ended()
     console = Console()
     met = [measure(group, console) for group in asked]
     return int(not all(met))

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,18 @@ WANTED_CORES = 4
 def scaled(streams: int) -> int:
     """So many streams on four cores; as many fewer as there are fewer cores."""
     return streams * min(CORES, WANTED_CORES) // WANTED_CORES
+
+
+def unwind_when_ended() -> None:
+    """Have SIGTERM and SIGHUP end this process as an exception does, which ends what it has started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _unwind)
+
+
+def _unwind(number: int, _frame: object) -> None:
+    for another in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(another, signal.SIG_IGN)  # what is under way already
+    sys.exit(128 + number)
 
 
 @contextmanager

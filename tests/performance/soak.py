@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from tests.performance.load import runner
+from tests.performance.load import runner, unwind_when_ended
 from tests.support.processes import marked, wait_gone
 from tests.support.soak_clients import Clients
 
@@ -248,6 +248,7 @@ def soak(seconds: float) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
+    unwind_when_ended()
     faults = soak(parser.parse_args().seconds)
     for fault, times in Counter(faults).most_common(20):
         print(f"{times} x {fault}")
