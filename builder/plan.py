@@ -10,7 +10,7 @@ from builder.engines.mock import MakeMock
 from builder.engines.tensorrt_llm.describe import Describe
 from builder.engines.tensorrt_llm.planning import commands
 from builder.engines.tensorrt_llm.run import ToolStep
-from builder.engines.vllm import FetchDraft, TakeModel, runs_code, vllm_files
+from builder.engines.vllm import FetchDraft, TakeModel, loads_whole, runs_code, vllm_files
 from builder.package import Package
 from builder.sources.download import Download
 from builder.sources.model import model_of
@@ -71,7 +71,7 @@ def _vllm(config: VLLMConfig, folder: Path | None) -> tuple[Step, ...]:
     )
     fetch = () if draft is None else (FetchDraft(draft, revision, folder),)
     gpus = config.tensor_parallel_size * config.pipeline_parallel_size
-    return *fetch, TakeModel(gpus, runs_code(config))
+    return *fetch, TakeModel(gpus, runs_code(config), loads_whole(config))
 
 
 _ENGINES: dict[str, Callable[[Any, Path | None], tuple[Step, ...]]] = {

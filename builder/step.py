@@ -35,6 +35,7 @@ class BuiltWith:
     gpu_name: str | None = None
     sm: int | None = None
     ranks: int = 1
+    gpu_bytes: int | None = None
 
 
 @dataclass(slots=True)

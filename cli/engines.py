@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from shared.artifact import EngineFacts
     from shared.config import VLLMConfig
+
+    Check = Callable[[EngineFacts], None]
 
 _CONFIGS = (".yaml", ".yml")
 # Of the hub: owner/name, and behind an @ a revision.
@@ -20,34 +23,44 @@ _OF_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
-def weights_of(engine: str) -> str:
+def runs_here(facts: EngineFacts, *, joins: bool = False) -> None:
+    """Refuse what cannot run on this machine. One that `joins` others needs a part of it. Raises E401x."""
+    from runner.lifecycle.machine import check_machine
+    from runner.settings import Settings
+
+    settings = Settings.from_environment(os.environ)
+    several = joins or settings.several_hosts
+    check_machine(facts.engine, facts, settings.image_sm, several_hosts=several)
+
+
+def weights_of(engine: str, check: Check = lambda _facts: None) -> str:
     """`engine` as COG_WEIGHTS names it, wherever that is read.
 
     The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
-    Triton's vLLM backend become a folder of links that a runner serves. Raises E3xxx, EngineKindMismatch and
-    VllmRepositoryInvalid.
+    Triton's vLLM backend become a folder of links that a runner serves; `check` is told of it before
+    anything is fetched. Raises E3xxx, EngineKindMismatch, VllmRepositoryInvalid, and what `check` raises.
     """
     if "://" in engine:
         return engine
     path = Path(engine)
     if path.is_dir():
-        return _of_folder(path.resolve())
+        return _of_folder(path.resolve(), check)
     if path.suffix in _CONFIGS and path.is_file():
-        return _of_config(path)
+        return _of_config(path, check)
     if not path.exists() and _OF_THE_HUB.fullmatch(engine) and not engine.endswith(_ARCHIVES):
         model, _, revision = engine.partition("@")
-        return _served(_config(model, revision or None), None)
+        return _served(_config(model, revision or None), None, check)
     return str(path.resolve())
 
 
-def _of_folder(path: Path) -> str:
+def _of_folder(path: Path, check: Check) -> str:
     from builder.sources.vllm_repository import is_vllm_repository, read_repository
 
     if is_vllm_repository(path):
         repository = read_repository(path)
-        return _served(repository.config, repository.folder, repository.adapters)
+        return _served(repository.config, repository.folder, check, repository.adapters)
     if _is_checkpoint(path):
-        return _served(_config(str(path), None), None)
+        return _served(_config(str(path), None), None, check)
     return str(path)
 
 
@@ -65,7 +78,7 @@ def _is_checkpoint(path: Path) -> bool:
         return False
 
 
-def _of_config(path: Path) -> str:
+def _of_config(path: Path, check: Check) -> str:
     from builder.check.source import check_source
     from shared.config import VLLMConfig
     from shared.errors import ConfigInvalid
@@ -77,7 +90,7 @@ def _of_config(path: Path) -> str:
     if not isinstance(config, VLLMConfig):
         reason = "only a config of vLLM is served as it is; build an engine.tar of this one"
         raise ConfigInvalid(source=str(path), reason=reason)
-    return _served(config, report.folder)
+    return _served(config, report.folder, check)
 
 
 def _config(model: str, revision: str | None) -> VLLMConfig:
@@ -86,11 +99,15 @@ def _config(model: str, revision: str | None) -> VLLMConfig:
     return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
 
 
-def _served(config: VLLMConfig, folder: Path | None, adapters: Mapping[str, Path] | None = None) -> str:
+def _served(
+    config: VLLMConfig, folder: Path | None, check: Check, adapters: Mapping[str, Path] | None = None
+) -> str:
     from builder.check.vllm import check_vllm
     from builder.findings import Findings, Severity
     from builder.in_place import in_place
     from runner.settings import Settings
+    from shared import VERSION
+    from shared.artifact import EngineFacts
     from shared.errors import EngineKindMismatch, VllmRepositoryInvalid
     from shared.layout import Layout
     from shared.logs import configure_logging, register_secret
@@ -107,6 +124,8 @@ def _served(config: VLLMConfig, folder: Path | None, adapters: Mapping[str, Path
     for one in findings.found:
         if one.severity is Severity.WARNING:
             typer.echo(f"warning: {one.error}", err=True)
+    ranks = config.tensor_parallel_size * config.pipeline_parallel_size
+    check(EngineFacts(engine=config.engine, model=config.model, ranks=ranks, cog_triton_version=VERSION))
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     configure_logging()

@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -135,12 +136,13 @@ def serve(
     Then: curl -N localhost:5000/predictions -H 'Accept: text/event-stream'
     -H 'Content-Type: application/json' -d '{"input": {"prompt": "Hello"}}'
     """
-    from cli.engines import weights_of
+    from cli.engines import runs_here, weights_of
     from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
     signal.signal(signal.SIGTERM, _end)
-    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights_of(engine)}
+    weights = weights_of(engine, runs_here)
+    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
@@ -157,10 +159,11 @@ def join(
 
     The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all of them have the same HOSTS_SECRET.
     """
-    from cli.engines import weights_of
+    from cli.engines import runs_here, weights_of
     from shared.layout import PROJECT_ROOT
 
-    weights = {} if engine is None else {"COG_WEIGHTS": weights_of(engine)}
+    check = partial(runs_here, joins=True)
+    weights = {} if engine is None else {"COG_WEIGHTS": weights_of(engine, check)}
     command = [sys.executable, "-m", "runner.lifecycle.joining", address]
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
     os.chdir(PROJECT_ROOT)
@@ -193,7 +196,7 @@ def generate(
 
     The inputs and their defaults are those of a prediction; nothing is left running.
     """
-    from cli.engines import weights_of
+    from cli.engines import runs_here, weights_of
     from cli.generate import generate as print_answer
 
     inputs = {
@@ -208,7 +211,7 @@ def generate(
         "seed": seed,
         "stop_sequences": stop_sequences,
     }
-    print_answer(weights_of(engine), inputs, as_json=as_json)
+    print_answer(weights_of(engine, runs_here), inputs, as_json=as_json)
 
 
 @app.command()

@@ -28,6 +28,7 @@ _READ = (
     "quant_config.json",
     "quantize_config.json",
 )
+_CHANGES = ("hf_overrides", "load_format")
 _CODE = "*.py"  # that a model brings, and the operator lets it run
 
 
@@ -58,6 +59,8 @@ class TakeModel:
     gpus: int
     code: bool
     """Whether the model's own code comes too."""
+    whole: bool
+    """Whether the GPUs hold the weights as they are published."""
 
     name: ClassVar[str] = "take the model"
 
@@ -67,13 +70,30 @@ class TakeModel:
         build.packed = {f"engine/{path.name}": path for path in self._files(build.model)}
         if build.draft is not None:
             build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
-        build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus)
+        gpu_bytes = _weights(build.model) // self.gpus if self.whole else None
+        build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus, gpu_bytes=gpu_bytes)
 
     def _files(self, model: Model) -> list[Path]:
         names = sorted(path.name for path in model.path.iterdir() if path.is_file())
         form = weights_form(names, PUBLISHED)
         patterns = [*_READ, *(WEIGHT_FILES[form] if form else ()), *([_CODE] if self.code else ())]
         return [model.path / name for name in names if any(fnmatch(name, one) for one in patterns)]
+
+
+def _weights(model: Model) -> int:
+    """Bytes. Where a model has them twice, whole and in parts, the larger ones."""
+    sizes = {path.name: path.stat().st_size for path in model.path.iterdir() if path.is_file()}
+    form = weights_form(sorted(sizes), PUBLISHED)
+    patterns = WEIGHT_FILES[form] if form else ()
+    ours = {name: size for name, size in sizes.items() if any(fnmatch(name, one) for one in patterns)}
+    parts = sum(size for name, size in ours.items() if "-of-" in name)
+    return max(parts, *ours.values(), 0)
+
+
+def loads_whole(config: VLLMConfig) -> bool:
+    """Whether the GPUs hold the weights as they are published: none left out, made smaller or offloaded."""
+    changes = [name for name in config.engine_args if name in _CHANGES or "offload" in name]
+    return config.quantization is None and not changes
 
 
 def runs_code(config: VLLMConfig) -> bool:

@@ -26,6 +26,15 @@ def _one_rank(_: Path) -> int:
     return 1
 
 
+def _rank_processes(ranks: int) -> int:
+    return ranks
+
+
+def _vllm_processes(ranks: int) -> int:
+    """The engine process and the core, and with several GPUs a worker for each."""
+    return 2 if ranks == 1 else 2 + ranks
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKind:
     """What is known of an engine before it is loaded. What only a loaded one knows is in `Engine.limits`."""
@@ -39,6 +48,9 @@ class EngineKind:
     """The CUDA version that its wheels are built for (requirements/engine-*.txt); None: it needs no GPU."""
     ranks: Callable[[Path], int] = _one_rank
     """How many processes serve the engine in a directory, one for each GPU. Raises E2407, E2502 and E2504."""
+
+    processes: Callable[[int], int] = _rank_processes
+    """How many processes load its libraries, by the ranks."""
 
     seed_is_free: bool = True
     """Whether a request with a seed costs no more than one without."""
@@ -84,6 +96,7 @@ ENGINES = {
             # One of its two model runners samples requests with seeds one by one.
             seed_is_free=False,
             needs_cuda=(13, 0),
+            processes=_vllm_processes,
         ),
     )
 }

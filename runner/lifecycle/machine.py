@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.engines.catalogue import ENGINES
@@ -14,19 +15,29 @@ from shared.errors import (
     GpuNotOfImage,
     GpusMissing,
     LockedMemoryTooSmall,
+    MemoryTooSmall,
     SharedMemoryTooSmall,
+    WeightsTooLargeForGpu,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.artifact import Manifest
+    from shared.artifact import EngineFacts
 
 # What the ranks of one engine exchange tokens and buffers through, by NCCL; a container has 64 MiB of shared
 # memory unless told otherwise, which is known to be too little (NCCL's user guide, "Troubleshooting").
 _SHARED_MIB_PER_RANK = 64
 _LOCKED_MIB_PER_RANK = 8
+# What a process of vLLM's has after its imports, without CUDA's context and any weights: 516 MiB, measured.
+_MIB_PER_PROCESS = 500
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 _MIB = 1 << 20
+# The first driver of NVIDIA's for a version of CUDA (CUDA's release notes).
+_DRIVERS = {(13, 0): 580}
 
 
 class Gpu(NamedTuple):
@@ -34,6 +45,8 @@ class Gpu(NamedTuple):
 
     name: str
     sm: int
+    free_mib: int | None = None
+    """Of its memory; None where the driver does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +60,13 @@ class Machine:
     shared_mib: int
     locked_mib: int | None
     """How much memory may be locked; None: as much as there is."""
+    memory_mib: int
+    """The machine's memory, or as much of it as the container may have."""
 
 
 def check_machine(
     kind: str,
-    manifest: Manifest | None,
+    engine: EngineFacts | None,
     image_sm: int | None = None,
     read: Callable[[int], Machine] | None = None,
     *,
@@ -61,12 +76,12 @@ def check_machine(
 
     `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets
     the number of GPUs that are needed, and tells of the machine. With `several_hosts` one GPU will do: others
-    may have the rest. Raises E4010 to E4015.
+    may have the rest. Raises E401x.
     """
     needed_cuda = ENGINES[kind].needs_cuda
     if needed_cuda is None:
         return
-    ranks = 1 if manifest is None else manifest.ranks
+    ranks = 1 if engine is None else engine.ranks
     machine = (read or read_machine)(ranks)
     if several_hosts:
         ranks = max(1, min(ranks, len(machine.gpus)))
@@ -74,15 +89,24 @@ def check_machine(
         raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="there are no more")
     if machine.cuda < needed_cuda:
         raise DriverTooOld(
-            driver=machine.driver, driver_cuda=_version(machine.cuda), needed_cuda=_version(needed_cuda)
+            driver=machine.driver,
+            driver_cuda=_version(machine.cuda),
+            needed_cuda=_version(needed_cuda),
+            oldest=_DRIVERS[needed_cuda],
         )
-    engine_sm = None if manifest is None else manifest.sm
+    engine_sm = None if engine is None else engine.sm
+    gpu_mib = 0 if engine is None else (engine.gpu_bytes or 0) // _MIB
     for index, gpu in enumerate(machine.gpus[:ranks]):
         # Exactly: some libraries choose kernels by name, for the very GPU that they find.
         if image_sm not in (None, gpu.sm):
             raise GpuNotOfImage(image_sm=image_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
         if engine_sm not in (None, gpu.sm):
             raise GpuMismatch(engine_sm=engine_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
+        if gpu.free_mib is not None and gpu.free_mib < gpu_mib:
+            raise WeightsTooLargeForGpu(index=index, gpu=gpu.name, free=gpu.free_mib, needed=gpu_mib)
+    processes = ENGINES[kind].processes(ranks)
+    if machine.memory_mib < (mib := _MIB_PER_PROCESS * processes):
+        raise MemoryTooSmall(limit=machine.memory_mib, processes=processes, needed=mib)
     if ranks == 1:
         return
     if machine.shared_mib < (mib := _SHARED_MIB_PER_RANK * ranks):
@@ -113,12 +137,25 @@ def read_machine(needed: int) -> Machine:
         cuda=(cuda // 1000, cuda % 1000 // 10),
         shared_mib=shared.f_bavail * shared.f_frsize // _MIB,
         locked_mib=None if locked == resource.RLIM_INFINITY else locked // _MIB,
+        memory_mib=_memory() // _MIB,
     )
 
 
 def gpus_here() -> int:
     """How many GPUs this process may use. Raises GpusMissing when the driver does not answer."""
     return len(read_machine(1).gpus)
+
+
+def _memory() -> int:
+    """Bytes of the machine, or of the container, as cgroups of both versions tell it."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [machine]
+    for path in _MEMORY_LIMITS:
+        try:
+            limits.append(int(path.read_bytes()))
+        except (OSError, ValueError):  # ValueError: "max"
+            continue
+    return min(limits)
 
 
 def _gpus(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
@@ -141,7 +178,11 @@ def _gpus(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return Gpu(nvml.nvmlDeviceGetName(handle), 10 * major + minor)
+    try:
+        free = nvml.nvmlDeviceGetMemoryInfo(handle).free // _MIB
+    except nvml.NVMLError:  # where it shares the machine's memory
+        free = None
+    return Gpu(nvml.nvmlDeviceGetName(handle), 10 * major + minor, free)
 
 
 def _version(version: tuple[int, int]) -> str:

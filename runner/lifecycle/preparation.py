@@ -107,8 +107,8 @@ def backend_model(engine: EngineDirectory) -> str | None:
 def load_engine(settings: Settings, available: list[str], *, several_hosts: bool = False) -> EngineDirectory:
     """The engine that the settings name, fetched and unpacked if need be.
 
-    Raises WeightsNotSet when they name none, EngineKindMismatch for a kind that is not in `available`, E4010
-    to E4015 for a machine that cannot run it, and what fetch_weights raises.
+    Raises WeightsNotSet when they name none, EngineKindMismatch for a kind that is not in `available`, E401x
+    for a machine that cannot run it, and what fetch_weights raises.
     """
 
     def check(manifest: Manifest | None) -> None:

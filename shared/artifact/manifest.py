@@ -76,6 +76,8 @@ class EngineFacts(_Part):
     """Compute capability of the GPU that built it, 86 for 8.6; None where the engine fits every machine."""
     ranks: Annotated[int, Field(ge=1)] = 1
     """Processes that serve it together."""
+    gpu_bytes: Annotated[int, Field(ge=0)] | None = None
+    """What its weights take of each GPU; None: not known."""
     model: str
     """The model's id on the hub, or the last part of its path."""
     revision: str | None = None

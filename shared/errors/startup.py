@@ -72,7 +72,7 @@ class DriverTooOld(CogTritonError):
     code = "E4012"
     fixed_by = FixedBy.OPERATOR
     message = "The NVIDIA driver {driver} supports CUDA {driver_cuda}; this image needs CUDA {needed_cuda}."
-    remedy = "Install a newer driver on the host."
+    remedy = "Install driver {oldest} or newer on the host."
 
 
 class SharedMemoryTooSmall(CogTritonError):
@@ -96,6 +96,23 @@ class GpuNotOfImage(CogTritonError):
         "This image holds the device code for SM {image_sm} only; GPU {index} is a {gpu} with SM {gpu_sm}."
     )
     remedy = "Run the image for that GPU, or the one whose name ends in -full, which is for all GPUs."
+
+
+class WeightsTooLargeForGpu(CogTritonError):
+    code = "E4017"
+    fixed_by = FixedBy.OPERATOR
+    message = "GPU {index}, a {gpu}, has {free} MiB free; the weights alone take {needed} MiB of each GPU."
+    remedy = "End what else uses the GPU (nvidia-smi), or use more or larger GPUs, or a quantized checkpoint."
+
+
+class MemoryTooSmall(CogTritonError):
+    code = "E4018"
+    fixed_by = FixedBy.OPERATOR
+    message = (
+        "This container may have {limit} MiB of memory; {processes} processes of the engine need"
+        " {needed} MiB."
+    )
+    remedy = "Give it more (--memory; in Kubernetes resources.limits.memory)."
 
 
 class EngineArchiveMalformed(CogTritonError):

@@ -1,6 +1,8 @@
 # ruff: noqa: N802 - these are its names
 """Stands in for `pynvml` (nvidia-ml-py) on a machine without GPUs: one H200, and a driver for CUDA 13."""
 
+from types import SimpleNamespace
+
 
 class NVMLError(Exception):
     pass
@@ -36,6 +38,10 @@ def nvmlDeviceGetUUID(handle: int) -> str:
 
 def nvmlDeviceGetName(handle: int) -> str:
     return "NVIDIA H200"
+
+
+def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
+    return SimpleNamespace(total=143771 << 20, free=143166 << 20)
 
 
 def nvmlDeviceGetCudaComputeCapability(handle: int) -> tuple[int, int]:

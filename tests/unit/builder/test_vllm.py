@@ -47,11 +47,28 @@ def test_the_snapshot_is_pinned_and_as_published(made, hub, published):
     assert (manifest.engine, manifest.engine_version) == ("vllm", "0.26.0")
     assert (manifest.model, manifest.revision) == ("someone/tiny", hub.repositories["someone/tiny"].commit)
     assert (manifest.ranks, manifest.sm) == (2, None)
+    assert manifest.gpu_bytes == (published / "model.safetensors").stat().st_size // 2
     assert names(archive, "engine") == ["config.json", "generation_config.json", "model.safetensors"]
     assert "tokenizer.json" in names(archive, "tokenizer")
     with tarfile.open(archive) as tar:
         weights = tar.extractfile("engine/model.safetensors").read()
     assert weights == (published / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "less", ["quantization: fp8", "engine_args: {cpu_offload_gb: 4}", "engine_args: {load_format: dummy}"]
+)
+def test_what_the_weights_take_of_a_gpu_is_not_known_where_they_change(made, published, less):
+    assert published.is_dir()
+    manifest, _ = made(f"{{engine: vllm, model: someone/tiny, {less}}}")
+    assert manifest.gpu_bytes is None
+
+
+def test_weights_in_parts_are_counted_once(made, published):
+    for part in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        (published / part).write_bytes((published / "model.safetensors").read_bytes())
+    manifest, _ = made("{engine: vllm, model: someone/tiny}")
+    assert manifest.gpu_bytes == 2 * (published / "model.safetensors").stat().st_size
 
 
 def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):

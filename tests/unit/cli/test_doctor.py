@@ -125,7 +125,14 @@ class TestGpu:
     def machine(self, monkeypatch):
         def set_up(**changes):
             machine = Machine(
-                **{"gpus": (H200,), "driver": "580.65", "cuda": (13, 0), "shared_mib": 1, "locked_mib": None}
+                **{
+                    "gpus": (H200,),
+                    "driver": "580.65",
+                    "cuda": (13, 0),
+                    "shared_mib": 1,
+                    "locked_mib": None,
+                    "memory_mib": 1,
+                }
                 | changes
             )
             monkeypatch.setattr(gpu, "read_machine", lambda _: machine)

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.engines import weights_of
+from cli.engines import runs_here, weights_of
 from runner.engines.vllm.settings import engine_arguments
-from shared.artifact import EngineDirectory
+from runner.lifecycle import machine
+from runner.lifecycle.machine import Gpu, Machine
+from shared.artifact import EngineDirectory, EngineFacts
 from shared.errors import (
     ConfigInvalid,
     EngineKindMismatch,
+    GpusMissing,
     ModelFilesMissing,
     ModelNotFound,
     VllmRepositoryInvalid,
@@ -72,6 +75,35 @@ def arguments(weights: str):
         for name, value in made.items()
         if name not in ("model", "skip_tokenizer_init", "dtype", "pipeline_parallel_size")
     }
+
+
+def test_a_machine_that_cannot_run_it_is_refused_before_anything_is_fetched(tmp_path, hub):
+    def no_gpu(facts):
+        assert (facts.engine, facts.ranks) == ("vllm", 1)
+        raise GpusMissing(needed=1, found=0, reason="there are no more")
+
+    with pytest.raises(GpusMissing):
+        weights_of("someone/tiny", no_gpu)
+    assert hub.requests == []
+    assert not (tmp_path / "weights").exists()
+
+
+def test_a_host_of_several_needs_a_gpu_for_its_part(monkeypatch):
+    here = Machine(
+        gpus=(Gpu("NVIDIA H200", 90),),
+        driver="580.65",
+        cuda=(13, 0),
+        shared_mib=1024,
+        locked_mib=None,
+        memory_mib=64_000,
+    )
+    monkeypatch.setattr(machine, "read_machine", lambda _: here)
+    facts = EngineFacts(engine="vllm", model="m", ranks=2, cog_triton_version="1")
+    with pytest.raises(GpusMissing, match="needs 2 GPUs, and this machine shows 1"):
+        runs_here(facts)
+    runs_here(facts, joins=True)
+    monkeypatch.setenv("HOSTS_ADDRESS", "10.0.0.1:5700")
+    runs_here(facts)
 
 
 def test_a_folder_with_a_model_is_served_where_it_lies(model, tmp_path):

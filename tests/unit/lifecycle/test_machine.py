@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from runner.lifecycle import machine
 from runner.lifecycle.machine import Gpu, Machine, _gpus, check_machine, read_machine
 from shared.artifact import Manifest
 from shared.errors import (
@@ -15,11 +16,20 @@ from shared.errors import (
     GpuNotOfImage,
     GpusMissing,
     LockedMemoryTooSmall,
+    MemoryTooSmall,
     SharedMemoryTooSmall,
+    WeightsTooLargeForGpu,
 )
 
-H200 = Gpu("NVIDIA H200", 90)
-MACHINE = Machine(gpus=(H200, H200), driver="580.65", cuda=(13, 0), shared_mib=1024, locked_mib=None)
+H200 = Gpu("NVIDIA H200", 90, 140_000)
+MACHINE = Machine(
+    gpus=(H200, H200),
+    driver="580.65",
+    cuda=(13, 0),
+    shared_mib=1024,
+    locked_mib=None,
+    memory_mib=64_000,
+)
 
 
 def manifest(**facts) -> Manifest:
@@ -47,7 +57,12 @@ def test_engines_for_cpus_run_everywhere(kind):
     [
         ({"gpus": (H200,)}, GpusMissing, "needs 2 GPUs, and this machine shows 1"),
         ({"gpus": (H200, Gpu("NVIDIA A40", 86))}, GpuMismatch, "SM 90; GPU 1 is a NVIDIA A40 with SM 86"),
-        ({"cuda": (12, 8)}, DriverTooOld, "580.65 supports CUDA 12.8; this image needs CUDA 13.0"),
+        (
+            {"cuda": (12, 8)},
+            DriverTooOld,
+            r"580.65 supports CUDA 12.8; this image needs CUDA 13.0. Install driver 580 or newer",
+        ),
+        ({"memory_mib": 999}, MemoryTooSmall, "999 MiB of memory; 2 processes of the engine need 1000 MiB"),
         ({"shared_mib": 64}, SharedMemoryTooSmall, "64 MiB free; an engine on 2 GPUs needs 128"),
         ({"locked_mib": 0}, LockedMemoryTooSmall, "At most 0 MiB"),
     ],
@@ -66,6 +81,32 @@ def test_one_of_several_hosts_needs_a_gpu_of_its_own_and_no_more():
         several(gpus=())
     with pytest.raises(GpuMismatch, match="SM 90; GPU 0 is a NVIDIA A40"):
         several(gpus=(Gpu("NVIDIA A40", 86),))
+
+
+def test_weights_that_no_gpu_has_room_for_are_refused():
+    check_machine("vllm", manifest(gpu_bytes=140_000 << 20), read=lambda _: MACHINE)
+    used = replace(MACHINE, gpus=(H200, H200._replace(free_mib=30_000)))
+    with pytest.raises(
+        WeightsTooLargeForGpu, match=r"GPU 1, a NVIDIA H200, has 30000 MiB free; .* take 40000 MiB"
+    ):
+        check_machine("vllm", manifest(gpu_bytes=40_000 << 20), read=lambda _: used)
+    unknown = replace(MACHINE, gpus=(H200._replace(free_mib=None),) * 2)
+    check_machine("vllm", manifest(gpu_bytes=1 << 60), read=lambda _: unknown)
+
+
+def test_vllm_has_a_core_and_workers_beside_its_engine_process():
+    with pytest.raises(MemoryTooSmall, match="4 processes of the engine need 2000 MiB"):
+        check_machine("vllm", manifest(), read=lambda _: replace(MACHINE, memory_mib=1999))
+
+
+def test_the_memory_of_a_container_is_its_limit(tmp_path, monkeypatch):
+    limits = tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"
+    monkeypatch.setattr(machine, "_MEMORY_LIMITS", limits)
+    whole = machine._memory()
+    limits[0].write_text("max\n")
+    assert machine._memory() == whole
+    limits[0].write_text(f"{512 << 20}\n")
+    assert machine._memory() == 512 << 20
 
 
 def test_an_image_pruned_for_another_gpu_is_refused():
@@ -99,6 +140,7 @@ def test_cuda_visible_devices(visible, names):
         nvmlDeviceGetUUID=lambda name: f"GPU-{name}1234",
         nvmlDeviceGetName=lambda name: name,
         nvmlDeviceGetCudaComputeCapability=lambda _: (9, 0),
+        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(free=3 << 20),
     )
     assert [gpu.name for gpu in _gpus(nvml, visible)] == names
 
