@@ -215,6 +215,24 @@ def generate(
 
 
 @app.command()
+def add_compiled(
+    engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar of vLLM.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
+    cache: Annotated[
+        Path | None, typer.Option(help="What it was compiled into; without it, COMPILE_CACHE.")
+    ] = None,
+) -> None:
+    """Write an engine.tar that brings what vLLM has compiled for it, where it was served once.
+
+    A runner with the same image, driver and GPUs loads that instead of compiling, if ALLOW_MODEL_CODE=1.
+    """
+    from cli.add_compiled import add_compiled as write_archive
+
+    for told in write_archive(engine, output, cache):
+        typer.echo(f"{output}: with what was compiled on {told}")
+
+
+@app.command()
 def acceptance(
     model: Annotated[
         str | None,

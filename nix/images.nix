@@ -116,6 +116,7 @@ let
         class = "Runner";
         environment = {
           WEIGHTS_CACHE = "/var/cache/cog-triton/weights";
+          COMPILE_CACHE = "/var/cache/cog-triton/compiled";
           ENGINE_DIR = "/src/triton_model_repo/tensorrt_llm/1";
         }
         // (if sm == null then { } else { COG_TRITON_SM = toString sm; });

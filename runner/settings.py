@@ -51,6 +51,11 @@ class Settings(BaseModel):
         alias="WEIGHTS_CACHE",
         description="where downloaded engines are kept for the next start",
     )
+    compile_cache: Path = Field(
+        Path.home() / ".cache/cog-triton/compiled",
+        alias="COMPILE_CACHE",
+        description="where vLLM keeps what it compiles for the next start",
+    )
     max_engine_bytes: int = Field(
         1 << 40, gt=0, alias="MAX_ENGINE_BYTES", description="an archive that unpacks to more is refused"
     )
@@ -184,7 +189,7 @@ class Settings(BaseModel):
         False,
         alias="ALLOW_MODEL_CODE",
         description="let vLLM's engine arguments name code to be run: `trust_remote_code`, `worker_cls`, ...;"
-        " also read by the builder",
+        " also read by the builder. And let engine.tar bring what vLLM has compiled",
     )
     response_timeout: float = Field(
         120,

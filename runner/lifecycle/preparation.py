@@ -18,6 +18,7 @@ from runner.engines.catalogue import ENGINES
 from runner.engines.gpus import hide_gpus
 from runner.engines.hosts.settings import HostsSettings
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
+from runner.engines.vllm.compile_cache import COMPILE_CACHE
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine, gpus_here
@@ -86,6 +87,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     )
     environment = hide_gpus(engine_environment(os.environ, settings.engine_variables))
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
+    environment[COMPILE_CACHE] = str(settings.compile_cache)
     environment[SERVER_ARGUMENTS] = json.dumps(arguments)
     environment |= _hosts(settings, kind)
     command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)

@@ -174,6 +174,13 @@ class ModelRepositoryNotServed(CogTritonError):
     remedy = "Name {engine} instead; `cog-triton model-repository` writes a repository for it."
 
 
+class NothingCompiled(CogTritonError):
+    code = "E4108"
+    fixed_by = FixedBy.OPERATOR
+    message = "{cache} holds nothing that vLLM has compiled for {engine}."
+    remedy = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again."
+
+
 class WeightsUnreachable(CogTritonError):
     code = "E4200"
     fixed_by = FixedBy.OPERATOR

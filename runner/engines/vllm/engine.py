@@ -21,6 +21,7 @@ from shared.errors import CogTritonError, VllmArgumentInvalid, VllmUnknownError
 from shared.lora import ADAPTERS
 
 from .adapters import Adapters
+from .compile_cache import use_compile_cache
 from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .grammars import BACKEND, Grammars
@@ -66,6 +67,7 @@ class VLLMEngine:
                 reason=f"the backend of structured_outputs_config can only be {BACKEND}"
             )
         with vllm_environment() as failures:
+            arguments |= use_compile_cache(engine_dir, arguments)
             files = engine_dir / "tokenizer"
             tokenizer = core_tokenizer(files, failures.parent / "tokenizer")
             if tokenizer is not None:

@@ -1,0 +1,60 @@
+"""`cog-triton add-compiled`: an engine.tar that brings what vLLM has compiled for it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runner.engines.vllm.compile_cache import MADE_FOR, NOT_SHIPPED, SHIPPED, made_for, model_of
+from runner.settings import Settings
+from runner.weights import fetch_weights
+from shared.artifact import EngineFacts, PackedFile, write_archive
+from shared.errors import NothingCompiled
+from shared.secrets import public_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from shared.artifact import Manifest
+
+
+def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[str]:
+    """Write `output`: the files of `engine`, an engine.tar, and all of `cache` that is for it.
+
+    Without `cache`, that is COMPILE_CACHE. Returns what it was compiled on, one line for each. Raises
+    NothingCompiled, NotEnoughSpace, PackageFailed, and what `fetch_weights` raises.
+    """
+    settings = Settings.from_environment(os.environ)
+    directory = fetch_weights(
+        engine, settings.weights_cache, check=lambda _: None, max_bytes=settings.max_engine_bytes
+    )
+    cache = cache or settings.compile_cache
+    found = list(_compiled(cache, directory.path, directory.manifest))
+    if not found or directory.manifest is None:
+        raise NothingCompiled(cache=cache, engine=public_address(engine))
+    names = [file.name for file in directory.manifest.files if not file.name.startswith(f"{SHIPPED}/")]
+    files = [PackedFile(name, directory.path / name) for name in names]
+    for folder in found:
+        for path in folder.rglob("*"):
+            inside = path.relative_to(folder)
+            if path.is_file() and inside.parts[0] not in NOT_SHIPPED:
+                files.append(PackedFile(f"{SHIPPED}/{folder.name}/{inside.as_posix()}", path))
+    facts = EngineFacts(**{name: getattr(directory.manifest, name) for name in EngineFacts.model_fields})
+    write_archive(output, facts, files)
+    return [_told(made_for(folder)) for folder in found]
+
+
+def _compiled(cache: Path, engine_dir: Path, manifest: Manifest | None) -> Iterator[Path]:
+    if manifest is None or manifest.engine != "vllm":
+        return
+    model = model_of(engine_dir)
+    for folder in sorted(path.parent for path in cache.glob(f"*/{MADE_FOR}")):
+        if made_for(folder).get("model") == model:
+            yield folder
+
+
+def _told(facts: dict[str, object]) -> str:
+    gpus = facts.get("gpus")
+    names = [str(gpu[0]) for gpu in gpus] if isinstance(gpus, list) else []
+    return f"{', '.join(names) or 'no GPU'}, driver {facts.get('driver')}"
