@@ -29,6 +29,7 @@ from runner.engines.hosts.agent import DAEMONS
 from runner.engines.hosts.link import Link, LinkLost, LinkRefused, connect
 from runner.engines.hosts.settings import ENGINE_DIR, FAILURE, identity
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
+from runner.engines.vllm.compile_cache import COMPILE_CACHE
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import gpus_here
 from runner.lifecycle.preparation import engine_kind, load_engine
@@ -79,6 +80,7 @@ def part_of(settings: Settings) -> Part:
         "PYTHONPATH": str(PROJECT_ROOT),
         "PYTHONSAFEPATH": "1",
         ENGINE_DIR: str(engine.path),
+        COMPILE_CACHE: str(settings.compile_cache),
         SERVER_ARGUMENTS: json.dumps(settings.server_arguments(engine.config)),
     }
     return Part(kind, engine.path, gpus_here(), environment)

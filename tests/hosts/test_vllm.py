@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from runner.engines.vllm.compile_cache import MADE_FOR
 from runner.protocol.engine import Request, SamplingParameters
 from runner.protocol.frames import ReadyFrame
 from shared import VERSION
@@ -51,6 +52,7 @@ def hosts(tmp_path, namespaces, mark, engine):
             "ENGINE_DIR": str(engine),
             "COG_TRITON_HOME": str(tmp_path / "home"),
             "HOSTS_SECRET": SECRET,
+            "COMPILE_CACHE": str(tmp_path / "compiled"),
             "PYTHONPATH": f"{NVML}:{PROJECT_ROOT}",
         }
         words = (sys.executable, "-m", "runner.lifecycle.joining", address_of(first))
@@ -65,13 +67,14 @@ def expect_ready(driver, log) -> None:
     assert isinstance(frame, ReadyFrame), f"{frame}\n{log.read_text()}"
 
 
-def test_two_nodes_serve_as_one_and_a_lost_one_is_told_in_time(hosts):
+def test_two_nodes_serve_as_one_and_a_lost_one_is_told_in_time(hosts, tmp_path):
     serving, joining, second, log = hosts
     expected = Reference(MODEL).greedy(PROMPT, 20, ())
     request = Request(1, PROMPT, 20, sampling=SamplingParameters(temperature=0.0))
     with serving() as (process, driver):
         with joining():
             expect_ready(driver, log)
+            assert len(list((tmp_path / "compiled").glob(f"*/{MADE_FOR}"))) == 1  # by the node
             tokens, _, _ = driver.run(request)
             assert tokens[1] == expected
             started = time.monotonic()

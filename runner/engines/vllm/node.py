@@ -17,6 +17,7 @@ from pathlib import Path
 from runner.engines.hosts.settings import FAILURE
 from shared.errors import CogTritonError
 
+from .compile_cache import use_compile_cache
 from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .nodes import Place, use_address
@@ -38,8 +39,9 @@ def main() -> int:
 
 def _run(engine_dir: Path, place: Place) -> None:
     """Raises errors of vLLM, E22xx."""
-    arguments = engine_arguments(engine_dir) | place.arguments
+    arguments = engine_arguments(engine_dir)
     with vllm_environment() as failures:
+        arguments |= use_compile_cache(engine_dir, arguments) | place.arguments
         try:
             from vllm.engine.arg_utils import EngineArgs
             from vllm.usage.usage_lib import UsageContext
