@@ -28,6 +28,7 @@ OTHER_VARIABLES = {name for name, _, _ in OTHERS["Both"]}
 DEFAULT_PORT = next(default for name, default, _ in OTHERS["Both"] if name == "PORT")
 SECONDS_TO_END = 10.0
 """What the end of an engine may take once all predictions have ended."""
+_COMPILE_CACHE = "/var/cache/cog-triton/compiled"  # as nix/images.nix sets it
 _OURS = re.compile(r"(^|/)cog-triton-(runner|builder)")
 _FILLED_IN = re.compile(r"\$\(\w+\)")  # by the kubelet
 _ANNOTATION = re.compile(r"^prometheus\.(kserve\.)?io/(port|path)$")
@@ -136,6 +137,8 @@ class Pod:
             yield "its root can be written to"
         mounts = [one["mountPath"] for one in container.get("volumeMounts", ())]
         needed = ["/tmp", *([literal["WEIGHTS_CACHE"]] if "WEIGHTS_CACHE" in literal else [])]  # noqa: S108 - of the container
+        if "-vllm-" in container["image"]:
+            needed.append(literal.get("COMPILE_CACHE", _COMPILE_CACHE))
         for path in needed:
             if not any(f"{path}/".startswith(f"{mount}/") for mount in mounts):
                 yield f"{path} is in no volume"

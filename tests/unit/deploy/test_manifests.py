@@ -20,6 +20,8 @@ COMPOSE = "compose/compose.yaml"
 PICKER = "kubernetes/overlays/gateway"
 HOSTS = "kubernetes/overlays/several-hosts"
 GROUP = f"{HOSTS}/group.yaml"
+KSERVE = "kubernetes/overlays/kserve/serving-runtime.yaml"
+COMPILED = "        - {name: COMPILE_CACHE, value: /home/cog/.cache/cog-triton/compiled}\n"
 
 
 @pytest.fixture
@@ -66,6 +68,7 @@ def test_the_page_names_what_is_not_checked():
         (RUNNER, "mountPath: /tmp", "mountPath: /temp", "/tmp is in no volume"),
         (RUNNER, "- name: home\n", "- name: house\n", "there is no volume home"),
         (RUNNER, "value: /var/cache/cog-triton/weights", "value: /data", "/data is in no volume"),
+        (KSERVE, COMPILED, "", "/var/cache/cog-triton/compiled is in no volume"),
         ("kubernetes/common/service.yaml", "component: runner", "component: server", "selects nothing"),
         ("kubernetes/common/service.yaml", "targetPort: http", "targetPort: web", "has no port web"),
         (f"{PICKER}/pool.yaml", "number: 5000", "number: 8000", "has no port 8000"),
