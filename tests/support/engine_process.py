@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Request
-from runner.protocol.frames import RequestFrame, Tensor, encode, receive
+from runner.protocol.frames import RequestFrame, StatisticsFrame, Tensor, encode, receive
 from runner.protocol.tokens import request_tensors
 from shared.layout import PROJECT_ROOT
 
@@ -44,7 +44,10 @@ class Driver:
         for request in requests:
             self.submit(request)
         while len(last) < len(requests):
-            for output in next(self.frames).outputs:
+            frame = next(self.frames)
+            if isinstance(frame, StatisticsFrame):
+                continue  # these come when their time has come
+            for output in frame.outputs:
                 count += 1
                 tokens[output.request_id] += output.tokens
                 if output.error is not None or output.finish_reason is not FinishReason.NOT_FINISHED:
