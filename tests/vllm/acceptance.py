@@ -48,7 +48,11 @@ def run_acceptance(directory: Path, model: dict, python: Path, environment: Mapp
     config.write_text(json.dumps(model))
 
     def run(*arguments: str, faults: str = "") -> tuple[int, dict]:
-        told = {"ENGINE_ENVIRONMENT": "VLLM_FAULTS", "VLLM_FAULTS": faults}
+        told = {
+            "ENGINE_ENVIRONMENT": "VLLM_FAULTS",
+            "VLLM_FAULTS": faults,
+            "COMPILE_CACHE": str(directory / "compiled"),
+        }
         return accept(
             config, work_dir, *arguments, home=home, libraries=libraries, environment={**environment, **told}
         )

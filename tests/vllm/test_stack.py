@@ -12,6 +12,7 @@ import pytest
 
 from builder.pipeline import build
 from demo.cog_client import PredictionClient
+from runner.engines.vllm.compile_cache import made_for
 from runner.text.tokenizer import Tokenizer
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
@@ -46,7 +47,13 @@ def triton_port():
 
 
 @pytest.fixture(scope="module")
-def server(triton_port, adapters, tmp_path_factory):
+def compiled(tmp_path_factory):
+    """COMPILE_CACHE."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module")
+def server(triton_port, adapters, compiled, tmp_path_factory):
     """A runner as an image has it, but for GPUs: vLLM's environment is that of the tests."""
     scratch = tmp_path_factory.mktemp("stack")
     home = scratch / "home"
@@ -58,6 +65,7 @@ def server(triton_port, adapters, tmp_path_factory):
         "COG_WEIGHTS": str(built(scratch)),
         "TRITON_HTTP_ADDRESS": f"127.0.0.1:{triton_port}",
         "WEIGHTS_CACHE": str(scratch / "weights"),
+        "COMPILE_CACHE": str(compiled),
         "COG_TRITON_HOME": str(home),
         "PYTHONPATH": os.pathsep.join((str(NVML), str(PROJECT_ROOT))),
         "LORA_FOLDER": str(adapters),
@@ -99,6 +107,13 @@ def test_greedy_texts_are_those_of_vllms_own_tokens(server, engine_directory, gr
     ]
     assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
     assert answer["usage"]["completion_tokens"] == len(PROMPTS) * GREEDY_TOKENS
+
+
+@pytest.mark.usefixtures("server")
+def test_what_it_compiles_is_kept_for_this_engine(compiled):
+    (folder,) = compiled.iterdir()
+    assert made_for(folder)["arguments"]["tensor_parallel_size"] == 1
+    assert (folder / "vllm").is_dir()
 
 
 def test_an_end_id_of_the_model_ends_the_text(complete, engine_directory):
