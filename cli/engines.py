@@ -24,7 +24,7 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 def runs_here(facts: EngineFacts, *, joins: bool = False) -> None:
-    """Refuse what cannot run on this machine. One that `joins` others needs a part of it. Raises E401x."""
+    """Refuse what cannot run on this machine, of which one that `joins` others runs a part. Raises E401x."""
     from runner.lifecycle.machine import check_machine
     from runner.settings import Settings
 

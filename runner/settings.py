@@ -189,7 +189,7 @@ class Settings(BaseModel):
         False,
         alias="ALLOW_MODEL_CODE",
         description="let vLLM's engine arguments name code to be run: `trust_remote_code`, `worker_cls`, ...;"
-        " also read by the builder. And let engine.tar bring what vLLM has compiled",
+        " also read by the builder. It also lets engine.tar bring what vLLM has compiled",
     )
     response_timeout: float = Field(
         120,

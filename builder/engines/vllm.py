@@ -81,7 +81,7 @@ class TakeModel:
 
 
 def _weights(model: Model) -> int:
-    """Bytes. Where a model has them twice, whole and in parts, the larger ones."""
+    """Their bytes. Of a model that has them twice, whole and in parts, those of the larger."""
     sizes = {path.name: path.stat().st_size for path in model.path.iterdir() if path.is_file()}
     form = weights_form(sorted(sizes), PUBLISHED)
     patterns = WEIGHT_FILES[form] if form else ()
@@ -91,7 +91,7 @@ def _weights(model: Model) -> int:
 
 
 def loads_whole(config: VLLMConfig) -> bool:
-    """Whether the GPUs hold the weights as they are published: none left out, made smaller or offloaded."""
+    """Whether GPUs will hold the weights as they are published: none left out, made smaller or offloaded."""
     changes = [name for name in config.engine_args if name in _CHANGES or "offload" in name]
     return config.quantization is None and not changes
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 # memory unless told otherwise, which is known to be too little (NCCL's user guide, "Troubleshooting").
 _SHARED_MIB_PER_RANK = 64
 _LOCKED_MIB_PER_RANK = 8
-# What a process of vLLM's has after its imports, without CUDA's context and any weights: 516 MiB, measured.
+# Less than one has after its imports, without CUDA's context and weights: 516 MiB, measured with vLLM.
 _MIB_PER_PROCESS = 500
 _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 _MIB = 1 << 20
-# The first driver of NVIDIA's for a version of CUDA (CUDA's release notes).
+# NVIDIA's first driver for each version of CUDA (CUDA's release notes).
 _DRIVERS = {(13, 0): 580}
 
 

@@ -1,8 +1,8 @@
 """Where what vLLM compiles is kept from one start to the next: below COMPILE_CACHE, and in engine.tar.
 
-A folder there is for one of everything that its contents may depend on: the versions of all packages, the
-driver, the GPUs, the engine arguments and the model. Its name is the digest of these, and made-for.json in it
-says them. Nothing in it is ever used for another. Standard library only, but for NVML.
+Each folder there is for one combination of all that its contents may depend on: the versions of the
+packages, the driver, the GPUs, the engine arguments and the model. Its name is a digest of these, and
+made-for.json in it lists them. What is in it is never used for another. Standard library only, but for NVML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.vllm_arguments import code_is_allowed
 
 COMPILE_CACHE = "COMPILE_CACHE"
 SHIPPED = "compiled"
-"""The folder of engine.tar that has such folders."""
+"""The folder of engine.tar that holds such folders."""
 MADE_FOR = "made-for.json"
 NOT_SHIPPED = ("model", "zig")  # a link, and what the compiler keeps for itself
 _KEPT = 8  # of the folders, those that were used last
@@ -38,10 +38,10 @@ _VARIABLES = {
 
 
 def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Have vLLM keep what it compiles, where COMPILE_CACHE says; what the operator has set of it stays.
+    """Have vLLM keep what it compiles where COMPILE_CACHE says; variables that the operator has set stay.
 
-    Gives the arguments that replace some of `arguments`: vLLM's own keys hold the model's path, which has to
-    be the same at each start.
+    Returns the arguments that replace some of `arguments`: vLLM's own keys hold the model's path, which has
+    to be the same at each start.
     """
     if not (named := os.environ.get(COMPILE_CACHE)):
         return {}
@@ -54,7 +54,6 @@ def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, 
             _make(folder, engine_dir / SHIPPED / folder.name, text)
         os.utime(folder)
         _link(folder / "model", (engine_dir / "engine").absolute())
-        _forget(root)
     except OSError as problem:
         sys.stderr.write(
             f"{COMPILE_CACHE} ({root}) cannot be written to ({problem.strerror}): what vLLM compiles is lost"
@@ -62,13 +61,15 @@ def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, 
         )
         folder = Path(tempfile.mkdtemp(prefix="vllm-compiled-"))
         _link(folder / "model", (engine_dir / "engine").absolute())
+    with suppress(OSError):  # another process may remove them too
+        _forget(root)
     for variable, name in _VARIABLES.items():
         os.environ.setdefault(variable, str(folder / name))
     return {"model": str(folder / "model")}
 
 
 def model_of(engine_dir: Path) -> str:
-    """A digest of the model in a directory, by the manifest, or by where its files are."""
+    """A digest of an engine's model: of its files as the manifest lists them, or else of where they are."""
     try:
         listed = json.loads((engine_dir / "manifest.json").read_bytes())["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -82,7 +83,7 @@ def model_of(engine_dir: Path) -> str:
 
 
 def made_for(folder: Path) -> dict[str, Any]:
-    """What one of the folders is for; nothing for another folder."""
+    """What a folder is for; empty where it is not one of these."""
     try:
         facts = json.loads((folder / MADE_FOR).read_bytes())
     except (OSError, ValueError):
@@ -124,15 +125,18 @@ def _gpus() -> dict[str, Any]:
 
 
 def _make(folder: Path, shipped: Path, text: str) -> None:
-    """The folder, whole or not at all; with what engine.tar brings for it."""
+    """Make the folder, whole or not at all, with what engine.tar brings for it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
     try:
         if (shipped / MADE_FOR).is_file() and _may_be_run(shipped):
             shutil.copytree(shipped, made, dirs_exist_ok=True)
         (made / MADE_FOR).write_text(text)
-        with suppress(FileExistsError):  # another process was first
+        try:
             made.rename(folder)
+        except OSError:
+            if not (folder / MADE_FOR).is_file():  # else another process was first
+                raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -125,6 +125,16 @@ def test_a_place_that_cannot_be_written_to_costs_time_alone(engine, tmp_path, mo
     assert "cannot be written to (Not a directory): what vLLM compiles is lost" in capfd.readouterr().err
 
 
+def test_of_two_that_start_at_once_both_use_what_the_first_has_made(engine, monkeypatch):
+    first = used(engine)
+    (first / "triton").mkdir()
+    not_yet = iter([False])
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: next(not_yet, True) and is_file(path))
+    assert used(engine) == first
+    assert (first / "triton").is_dir()
+
+
 def test_what_was_used_last_is_kept(engine, cache):
     folders = [used(engine, max_num_seqs=count) for count in range(1, 11)]
     for age, folder in enumerate(reversed(folders)):
