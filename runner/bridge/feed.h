@@ -1,5 +1,5 @@
 // Feeds: connections over which clients get what the engine's steps gave their requests, a frame for each step
-// while they keep up. docs/architecture.md holds the frames. For the engine's thread only.
+// while they keep up. docs/architecture/4-frames.md holds the frames. For the engine's thread only.
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 """The tensors of the model `ensemble`, which takes and gives text.
 
 Names, datatypes and dims are those of TensorRT-LLM's Triton model (inflight_batcher_llm/ensemble,
-config.pbtxt); where we differ, docs/architecture.md says so. Standard library only: engine processes import
+config.pbtxt); where we differ, docs/triton.md says so. Standard library only: engine processes import
 it.
 """
 

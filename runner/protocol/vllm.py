@@ -1,6 +1,6 @@
 """The tensors of the model that takes and gives what Triton's own vLLM backend does.
 
-Names, datatypes and dims are those of vllm_backend (src/model.py); where we differ, docs/serving.md says so.
+Names, datatypes and dims are those of vllm_backend (src/model.py); where we differ, docs/vllm.md says so.
 Nothing here has a batch dimension. Standard library only: engine processes import it.
 """
 

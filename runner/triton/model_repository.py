@@ -34,7 +34,7 @@ _BACKEND_MODEL = "vllm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeParameters:
-    """What the engine bridge needs to know; docs/architecture.md explains each."""
+    """What the engine bridge needs to know; docs/architecture/3-bridge.md explains each."""
 
     engine_python: Path
     engine_kind: str

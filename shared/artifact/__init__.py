@@ -1,4 +1,4 @@
-"""engine.tar: what a builder makes and a runner loads; docs/architecture.md has the format."""
+"""engine.tar: what a builder makes and a runner loads; docs/architecture/7-engine-tar.md has the format."""
 
 from .directory import EngineDirectory
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest

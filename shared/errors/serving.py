@@ -101,7 +101,7 @@ class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
     message = "The request breaks the tensor contract: {reason}."
-    remedy = "See docs/architecture.md for the tensors of the models."
+    remedy = "See docs/triton.md for the tensors of the models."
 
 
 class TensorNotSupported(CogTritonError):

@@ -1,4 +1,4 @@
-"""Our server and Cog's own say the same to the same requests, but for the table in docs/serving.md.
+"""Our server and Cog's own say the same to the same requests, but for the table in docs/cog-api.md.
 
 Both serve the same runner with the mock engine. A difference that the table does not have fails, and so does a
 row of the table that is true of no request.

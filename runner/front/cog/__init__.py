@@ -1,1 +1,1 @@
-"""Cog's HTTP API, as Cog 0.23 has it; docs/serving.md lists where we differ."""
+"""Cog's HTTP API, as Cog 0.23 has it; docs/cog-api.md lists where we differ."""

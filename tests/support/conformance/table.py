@@ -1,4 +1,4 @@
-"""The table of docs/serving.md that says where our server differs from Cog's."""
+"""The table of docs/cog-api.md that says where our server differs from Cog's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.support.conformance.transcript import Transcript
 
-PAGE = Path(__file__).parents[3] / "docs/serving.md"
-HEADING = "### Where it differs from Cog's own server"
+PAGE = Path(__file__).parents[3] / "docs/cog-api.md"
+HEADING = "## Where it differs from Cog's own server"
 NOTHING = "nothing"
 
 
