@@ -6,8 +6,10 @@ Builder and runner run as they do in the images, behind Cog's HTTP server.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import re
 import tempfile
 import threading
 import time
@@ -21,6 +23,7 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from builder.sources.model import local_folder
 from demo.cog_client import PredictionClient
@@ -157,8 +160,8 @@ def stream_answer(runner: CogServer, prompt: str) -> tuple[str, Table]:
     return text, table
 
 
-def demo(model: str, prompt: str, known_text: str | None) -> None:
-    """Run the whole path for `model`. Exits with status 1 when the answer is not `known_text`."""
+def demo(model: str, prompt: str, known_text: str | None, picture: Path | None) -> None:
+    """Run the whole path for `model`, and draw it. Exits with status 1 if the answer is not `known_text`."""
     steps = Steps()
     with tempfile.TemporaryDirectory(prefix="cog-triton-demo-") as temporary, ExitStack() as stack:
         directory = Path(temporary)
@@ -184,8 +187,22 @@ def demo(model: str, prompt: str, known_text: str | None) -> None:
     for name, seconds in steps.seconds.items():
         table.add_row(name, f"{seconds:.2f} s")
     console.print(table)
+    if picture is not None:
+        draw(picture, steps, prompt, text, table)
     if known_text is not None and text != known_text:
         raise SystemExit(f"This is not the known greedy text of the model, which is:\n{known_text}")
+
+
+def draw(path: Path, steps: Steps, prompt: str, text: str, table: Table) -> None:
+    """Write what was printed as an SVG that takes nothing from elsewhere."""
+    page = Console(record=True, width=100, file=io.StringIO(), highlight=False)
+    page.print("[green]$[/green] make demo")
+    for name, seconds in steps.seconds.items():
+        page.print(f"{name}: {seconds:.1f} s")
+    page.print(Text.assemble("\n", (prompt, "bold"), text, "\n"))
+    page.print(table)
+    svg = page.export_svg(title="cog-triton")
+    path.write_text(re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
 def main() -> None:
@@ -193,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="demo", description="Build, serve and ask a model.")
     parser.add_argument("--model", help="a folder, or a model of the hub, instead of the project's own")
     parser.add_argument("--prompt", help="what to ask it")
+    parser.add_argument("--picture", type=Path, help="an SVG to write, of what is printed")
     arguments = parser.parse_args()
     own = json.loads(PROMPTS.read_text())[0]
     prompt = arguments.prompt or own["prompt"]
@@ -201,7 +219,7 @@ def main() -> None:
         folder = local_folder(arguments.model, Path.cwd()) if arguments.model else OWN_MODEL
     except CogTritonError as error:
         raise SystemExit(str(error)) from None
-    demo(str(folder or arguments.model), prompt, own["text"] if is_own else None)
+    demo(str(folder or arguments.model), prompt, own["text"] if is_own else None, arguments.picture)
 
 
 if __name__ == "__main__":

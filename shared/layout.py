@@ -14,6 +14,8 @@ from pathlib import Path
 from shared.errors import PartNotInstalled
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
+WITHOUT_ENVIRONMENT = frozenset({"mock"})
+"""The engines that need nothing but the standard library: they run in the environment of their caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,17 @@ class Layout:
     def engine_python(self, kind: str) -> Path:
         """The interpreter of the environment of one engine. Raises PartNotInstalled when it is not there.
 
-        The mock needs nothing but the standard library and runs in the environment of its caller.
+        An engine in WITHOUT_ENVIRONMENT has that of its caller.
         """
-        if kind == "mock":
+        if kind in WITHOUT_ENVIRONMENT:
             return Path(sys.executable)
         # Not resolved: an environment is found by the place of its `python`, which is a link.
         return _existing(f"environment of the engine {kind}", self.home / "engines" / kind / "bin/python")
 
     def available_engines(self) -> list[str]:
         """The kinds of engine that can run here."""
-        return sorted({"mock", *(path.parent.parent.name for path in self.home.glob("engines/*/bin/python"))})
+        installed = (path.parent.parent.name for path in self.home.glob("engines/*/bin/python"))
+        return sorted({*WITHOUT_ENVIRONMENT, *installed})
 
 
 def _existing(part: str, path: Path) -> Path:

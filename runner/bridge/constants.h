@@ -33,6 +33,6 @@
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being restarted."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is starting. Try again in a few seconds."
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and is not restarted. Check the log for why it dies, then restart the runner."
-#define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request breaks the tensor contract: %s. See docs/architecture.md for the tensors of the models."
+#define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request breaks the tensor contract: %s. See docs/triton.md for the tensors of the models."
 #define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Make the directory of its socket (below TMPDIR) writable, or write the model repository again with this version of cog-triton."
 #define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process did not become ready: %s. Check the log of the engine process."

@@ -32,12 +32,15 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     return done
 
 
-def test_the_demo_prints_the_known_text():
-    done = run_demo()
+def test_the_demo_prints_the_known_text_and_draws_it(tmp_path):
+    done = run_demo("--picture", str(tmp_path / "demo.svg"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert PROMPT["prompt"] + PROMPT["text"] in done.stdout
     for figure in ("time to first token", "tokens per second", "start the runner"):
         assert figure in done.stdout
+    picture = (tmp_path / "demo.svg").read_text()
+    assert "Once&#160;upon&#160;a&#160;time" in picture
+    assert "@font-face" not in picture
 
 
 @pytest.fixture
