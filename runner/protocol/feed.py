@@ -1,6 +1,6 @@
 """The frames of a feed: the Unix socket on which the bridge gives a client what the engine's steps gave it.
 
-docs/architecture/4-frames.md holds the bodies of the frames. The bridge is compiled against the numbers below.
+docs/architecture/4-frames.md holds the bodies. The bridge is compiled against the numbers below.
 """
 
 from __future__ import annotations

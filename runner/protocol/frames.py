@@ -1,4 +1,4 @@
-"""The frames between the engine bridge and the engine process; docs/architecture/4-frames.md holds the format.
+"""The frames between engine bridge and engine process; docs/architecture/4-frames.md holds the format.
 
 Standard library only. Little-endian machines only, as the bridge.
 """

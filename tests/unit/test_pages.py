@@ -78,7 +78,12 @@ def test_files_are_written_and_marks_obeyed():
 
 
 def test_the_picture_of_a_prompts_way_names_files_that_there_are():
-    picture = (ROOT / "docs/architecture/1-prompt.md").read_text().partition("    a prompt ")[2].partition("\n\n")[0]
+    picture = (
+        (ROOT / "docs/architecture/1-prompt.md")
+        .read_text()
+        .partition("    a prompt ")[2]
+        .partition("\n\n")[0]
+    )
     named = re.findall(r"runner/[\w./]+\.(?:py|c)", picture)
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).is_file()] == []

@@ -13,28 +13,17 @@ from runner.engines.catalogue import ENGINES, find_engine
 from runner.protocol.engine import FinishReason, Request
 from shared.errors import EngineStartFailed
 from shared.layout import PROJECT_ROOT
+from tests.docs.pages import blocks
 from tests.support.engine_process import driven
 
-EXAMPLE = """
-import queue, sys
-from runner.engines import catalogue, process
-from runner.protocol.engine import FinishReason, Limits, Output
-
-class Echo:
-    def __init__(self, engine_dir):
-        self.limits = Limits(sequence=16, prompt=8)
-        self.requests = queue.SimpleQueue()
-    def submit(self, request): self.requests.put(request)
-    def cancel(self, request_id): pass
-    def shutdown(self): self.requests.put(None)
-    def steps(self):
-        while request := self.requests.get():
-            tokens = request.input_token_ids[: request.max_tokens]
-            yield [Output(request.request_id, tokens, FinishReason.LENGTH)]
-
-kind = catalogue.EngineKind(name="echo", implementation="__main__:Echo", honours=frozenset())
-catalogue.ENGINES["echo"] = kind
-sys.exit(process.main(["--kind", "echo", "--engine-dir", ".", "--socket-fd", sys.argv[1]]))
+# What CONTRIBUTING.md adds, and its record.
+RECORD = """
+if __name__ == "__main__":
+    import sys
+    from runner.engines import catalogue, process
+    kind = catalogue.EngineKind(name="count", implementation="__main__:CountEngine", honours=frozenset())
+    catalogue.ENGINES["count"] = kind
+    sys.exit(process.main(["--kind", "count", "--engine-dir", ".", "--socket-fd", sys.argv[1]]))
 """
 
 
@@ -46,7 +35,7 @@ def test_every_implementation_is_there(name):
 
 
 def test_an_unknown_engine_is_refused_with_those_that_there_are():
-    with pytest.raises(EngineStartFailed, match='"abacus", only mock, ctranslate2, tensorrt_llm, vllm'):
+    with pytest.raises(EngineStartFailed, match=f'"abacus", only {", ".join(ENGINES)}'):
         find_engine("abacus")
 
 
@@ -62,10 +51,22 @@ def test_vllm_is_given_no_seed_that_nobody_asked_for():
     assert [name for name, kind in ENGINES.items() if kind.seeds] == ["mock", "tensorrt_llm"]
 
 
-def test_an_engine_of_twenty_lines_is_added_without_touching_another_file(tmp_path):
-    (tmp_path / "echo.py").write_text(EXAMPLE)
-    with driven(lambda fd: [sys.executable, "echo.py", fd], cwd=tmp_path) as (_, driver):
+def test_the_engine_that_the_docs_add_works_without_touching_another_file(tmp_path):
+    page = (PROJECT_ROOT / "CONTRIBUTING.md").read_text()
+    (module,) = [
+        block for block in blocks("CONTRIBUTING.md", page) if block.file == "runner/engines/count.py"
+    ]
+    (tmp_path / "count.py").write_text("\n".join(module.lines) + RECORD)
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine/count.json").write_text('{"last_token_id": 20}')
+    with driven(lambda fd: [sys.executable, "count.py", fd], cwd=tmp_path) as (_, driver):
         next(driver.frames)
-        tokens, last, _ = driver.run(Request(1, [5, 6, 7], max_tokens=2))
-    assert tokens[1] == [5, 6]
-    assert last[1].finish_reason is FinishReason.LENGTH
+        tokens, last, _ = driver.run(
+            Request(1, [5], max_tokens=3),
+            Request(2, [5], max_tokens=9, end_ids=frozenset({8})),
+            Request(3, [5], max_tokens=9, stop_words=[[7, 8]]),
+            Request(4, [18], max_tokens=9),
+        )
+    assert tokens == {1: [6, 7, 8], 2: [6, 7], 3: [6, 7, 8], 4: [19, 20]}
+    reasons = [last[request].finish_reason for request in sorted(last)]
+    assert reasons == [FinishReason.LENGTH, FinishReason.END_ID, FinishReason.STOP_WORDS, FinishReason.END_ID]

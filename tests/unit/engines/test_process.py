@@ -104,11 +104,7 @@ def test_a_frame_that_goes_the_other_way_ends_it(mock):
 def test_an_unknown_kind_says_so(tmp_path):
     with engine_process(tmp_path, kind="abacus") as (process, driver):
         assert next(driver.frames) == StartFailedFrame(
-            str(
-                EngineStartFailed(
-                    reason='there is no engine "abacus", only mock, ctranslate2, tensorrt_llm, vllm'
-                )
-            )
+            str(EngineStartFailed(reason=f'there is no engine "abacus", only {", ".join(ENGINES)}'))
         )
         assert process.wait(10) == 1
 
