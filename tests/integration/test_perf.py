@@ -73,25 +73,28 @@ def text_of(result, kind):
 
 
 class TestFaults:
+    @pytest.mark.alone
     def test_each_is_named(self):
+        # Slow enough that a busy machine's own pauses are far below a tenth of what is planted.
         faults = {
+            "rate": 40,
             "stalled_every": 50,
-            "stall_seconds": 3,
+            "stall_seconds": 5,
             "lost_every": 37,
             "failed_every": 41,
             "slow_first": 6,
+            "slow_seconds": 3,
         }
+        load = ["--concurrency", "5,30", "--requests", "60", "--duration", "100"]
         with server(**faults) as url:
-            result = perf(
-                url, "--target", "mock", "--concurrency", "2,30", "--requests", "60", "--duration", "60"
-            )
+            result = perf(url, "--target", "mock", *load)
         assert kinds(result) == {"failures", "lost tokens", "stalls", "slow start"}
         # The first request of all is the one that finds out how the server is asked: 121 were sent.
         assert text_of(result, "failures") == "2 of 120 requests failed with HTTP 500: out of luck"
         assert text_of(result, "lost tokens") == "3 tokens missing, in 3 of 120 answers"
-        assert text_of(result, "stalls").startswith("2 of 120 streams stalled: a pause of up to 3.")
+        assert text_of(result, "stalls").startswith("2 of 120 streams stalled: a pause of up to 5.")
         assert text_of(result, "slow start").startswith(
-            "the first token of the first 6 requests came after up to 1."
+            "the first token of the first 6 requests came after up to 3."
         )
         light, heavy = result["steps"]
         assert [step["requests"]["sent"] for step in (light, heavy)] == [60, 60]
@@ -248,7 +251,7 @@ AGREED = (
     "inter_token_latency",
     "request_latency",
 )
-TRIES = 3  # on a machine that does other things beside
+TRIES = 3  # the machine's host may do other things beside
 
 
 def test_no_password_of_an_address_is_printed():
@@ -259,6 +262,7 @@ def test_no_password_of_an_address_is_printed():
     assert "pass-word" not in json.dumps(result)
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made
 @pytest.mark.parametrize("endpoint", ["completions", "chat", "template"])
 def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):
@@ -273,7 +277,8 @@ def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):
 @pytest.fixture(scope="module")
 def steady_runner(mock_archive, tmp_path_factory):
     directory = tmp_path_factory.mktemp("steady")
-    engine = unpacked(mock_archive(tokens_per_second=100, time_to_first_token=0.4), directory)
+    # So slow that what a busy machine adds to a token or a request is far below a twentieth of it.
+    engine = unpacked(mock_archive(tokens_per_second=25, time_to_first_token=0.8), directory)
     (engine / "tokenizer/chat_template.jinja").write_text("{{ messages[0].content }}")
     with cog_server("runner", directory / "log", COG_WEIGHTS=str(engine)) as running:
         running.engine = engine
@@ -282,7 +287,7 @@ def steady_runner(mock_archive, tmp_path_factory):
 
 def compare_with_aiperf(runner, endpoint, directory):
     """By how much of aiperf's figure ours differs."""
-    requests, concurrency, tokens = 40, 8, 60
+    requests, concurrency, tokens = 16, 4, 40
     arguments = {
         "--model": "mock",
         "--url": runner.url,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from contextlib import ExitStack
 
@@ -76,10 +77,15 @@ def ask(front, method: str, path: str, body: object = None) -> socket.socket:
 )
 def test_who_asks_how_it_is_or_cancels_does_not_wait_behind_a_burst(busy, what):
     before = len(busy.client.requests)
+    sent = threading.Event()
     with ExitStack() as stack:
+        stack.callback(sent.set)
+        # The front comes to them when all have been sent, however slow the machine.
+        busy.loop.call_soon_threadsafe(sent.wait, 60)
         one = {"input": {"prompt": "a", "max_tokens": 1}}
         burst = [stack.enter_context(ask(busy, "POST", "/predictions", one)) for _ in range(BURST)]
         asked = stack.enter_context(ask(busy, *what))
+        sent.set()
         assert asked.recv(1 << 16).startswith(b"HTTP/1.1 ")
         assert len(busy.client.requests) - before < BURST / 2
         for connection in burst:
