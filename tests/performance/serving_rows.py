@@ -31,6 +31,7 @@ STREAMS = 64
 TOKENS = 1000
 RATE = 100
 BURSTS = 9
+TRIES = 3  # a busy machine makes chunks of several tokens, which cost less
 FLAT_OUT_CORES = 2
 H200_RATE = 36
 """Tokens per second of each of 512 streams that one H200 makes."""
@@ -146,14 +147,15 @@ def _costs(directory: Path) -> tuple[dict[str, _Cost], list[Streams]]:
 
 
 def _cost(server: Served, **request: object) -> _Cost:
-    before = server.cpu_seconds()
-    ran = load(server, STREAMS, TOKENS, **request)
-    # Cog refuses one now and then when two come at one instant.
-    if ran.whole + ran.refused < STREAMS or ran.refused > STREAMS // 10:
-        ran.all_whole()
-    if ran.chunks < 0.9 * ran.tokens:
-        raise AssertionError(f"{ran.tokens} tokens came in {ran.chunks} chunks: fewer cost less")
-    return _Cost(1e6 * (server.cpu_seconds() - before) / ran.tokens, ran.whole)
+    for _ in range(TRIES):
+        before = server.cpu_seconds()
+        ran = load(server, STREAMS, TOKENS, **request)
+        # Cog refuses one now and then when two come at one instant.
+        if ran.whole + ran.refused < STREAMS or ran.refused > STREAMS // 10:
+            ran.all_whole()
+        if ran.chunks >= 0.9 * ran.tokens:
+            return _Cost(1e6 * (server.cpu_seconds() - before) / ran.tokens, ran.whole)
+    raise AssertionError(f"{ran.tokens} tokens came in {ran.chunks} chunks: fewer cost less")
 
 
 def _many_streams(directory: Path) -> tuple[list[Streams], Streams]:
