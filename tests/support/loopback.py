@@ -30,7 +30,7 @@ class LoopbackServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing of clients that went away, which are what many tests are about."""
         if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+            super().handle_error(request, client_address)
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
