@@ -17,8 +17,7 @@ serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
 	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)
 
 test: setup-dev lint ## Lint, types, unit and integration tests (COVERAGE=1 counts the lines they run)
-	$(run) pytest -m 'not containers and not alone' --numprocesses $(TEST_PROCESSES) --dist loadfile --all-errors-met $(if $(COVERAGE),--cov)
-	$(run) pytest -m alone
+	$(run) pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --all-errors-met $(if $(COVERAGE),--cov)
 
 image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and check it there
 	@ci/check-image $(or $(IMAGE),cog-triton-runner-cpu)

@@ -73,7 +73,6 @@ def text_of(result, kind):
 
 
 class TestFaults:
-    @pytest.mark.alone
     def test_each_is_named(self):
         # Slow enough that a busy machine's own pauses are far below a tenth of what is planted.
         faults = {
@@ -262,7 +261,6 @@ def test_no_password_of_an_address_is_printed():
     assert "pass-word" not in json.dumps(result)
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made
 @pytest.mark.parametrize("endpoint", ["completions", "chat", "template"])
 def test_it_agrees_with_aiperf(steady_runner, endpoint, tmp_path):
