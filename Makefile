@@ -34,9 +34,9 @@ test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600
 
-test-hosts: setup-dev ## TensorRT-LLM's ranks on two hosts: the real Open MPI over network namespaces (needs root)
+test-hosts: setup-dev ## A TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
 	@ci/install-host-tools
-	$(run) pytest tests/hosts/test_ranks.py
+	$(run) pytest tests/hosts/test_ranks.py tests/hosts/test_serving.py
 
 test-bridge: setup-dev ## The bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
 	$(run) pytest tests/bridge

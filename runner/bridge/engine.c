@@ -20,6 +20,12 @@ enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 3 };
 
 // ---- frames
 
+// What a process says is a sentence; here it becomes a part of one.
+static void drop_full_stop(char *text) {
+  size_t length = strlen(text);
+  if (length > 0 && text[length - 1] == '.') text[length - 1] = '\0';
+}
+
 // Acts on one frame; returns why the process must end, or NULL.
 static const char *take_frame(struct engine *engine, int type, const uint8_t *body, size_t size) {
   static const char unreadable[] = "it sent a frame that cannot be read";
@@ -39,6 +45,7 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
     case FRAME_START_FAILED:
       snprintf(engine->told, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
       if (engine->loading) memcpy(engine->start_error, engine->told, TEXT_SIZE);
+      drop_full_stop(engine->told);
       return engine->told;
     case FRAME_STATISTICS:
       if (size != sizeof engine->statistics) return unreadable;

@@ -178,3 +178,47 @@ def test_the_launcher_of_a_cluster_starts_ranks_on_the_hosts_of_its_file(cluster
         assert len(cluster.ranks_of_second()) == 1
         driver.send(ShutdownFrame())
         assert process.wait(20) == 0
+
+
+@pytest.fixture
+def slurm(cluster):
+    """Of Open MPI its own parts for Slurm; srun, which starts a daemon on each other node, is a script."""
+    first, second = cluster.first.name, cluster.second.name
+    folder = cluster.log.parent / "slurm"
+    folder.mkdir()
+    srun = folder / "srun"
+    srun.write_text(
+        "#!/bin/sh\n"
+        'while case "$1" in --nodelist=*) nodes=${1#*=} ;; --*) ;; *) false ;; esac; do shift; done\n'
+        f'test "$nodes" = {second} || exit 1\n'
+        f'SLURM_NODEID=0 SLURMD_NODENAME={second} exec {shlex.join(cluster.second.command())} "$@"\n'
+    )
+    srun.chmod(0o755)
+    cluster.common |= {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "SLURM_JOBID": "1",
+        "SLURM_NODELIST": f"{first[:-1]}[1-2]",
+        "SLURM_TASKS_PER_NODE": "1(x2)",
+    }
+    return cluster
+
+
+def test_in_an_allocation_of_slurm_mpirun_finds_the_hosts_by_itself(slurm):
+    with slurm.serving(mpi_hosts="cluster") as (process, driver):
+        expect_ready(driver, slurm.log)
+        serves(driver)
+        assert len(slurm.ranks_of_second()) == 1
+        driver.send(ShutdownFrame())
+        assert process.wait(20) == 0
+
+
+def test_a_host_that_the_cluster_gave_and_that_is_cut_off_is_told_in_time(slurm):
+    with slurm.serving(mpi_hosts="cluster") as (process, driver):
+        expect_ready(driver, slurm.log)
+        started = time.monotonic()
+        slurm.second.cut()
+        assert told(driver).startswith(f"E2409 HostLost: The host {slurm.second.address}, which ")
+        assert process.wait(5) == 1
+        assert time.monotonic() - started < LOST_WITHIN
+        wait_for(lambda: not slurm.ranks_of_second(), LOST_WITHIN)
+        slurm.second.mend()  # mpirun's daemon there ends when it hears that mpirun has

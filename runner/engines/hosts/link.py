@@ -46,6 +46,12 @@ class LinkLost(Exception):
     """The link has ended, or what came over it was not from the other side."""
 
 
+def silent(lost: Exception) -> bool:
+    """Whether a link has ended because nothing answered any more: the other process did not end it."""
+    cause = lost.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, ConnectionError)
+
+
 class Link:
     """One end. Any thread may send; one receives."""
 

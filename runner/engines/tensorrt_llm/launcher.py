@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from runner.engines.hosts import agent
 from runner.engines.hosts.gathering import Gathering
-from runner.engines.hosts.link import Link, LinkLost, Listener
+from runner.engines.hosts.link import Link, LinkLost, Listener, silent
 from runner.engines.hosts.settings import identity
 from runner.protocol.frames import StartFailedFrame, encode
-from shared.errors import CogTritonError, HostsMissing, TensorRTLLMNotLoaded
+from shared.errors import CogTritonError, HostLost, HostsMissing, TensorRTLLMNotLoaded
 
 from .ranks import LAUNCH_SECRET
 from .settings import SERVER_ARGUMENTS
@@ -115,6 +115,7 @@ class _Launcher:
         self.environment = {LAUNCH_SECRET: secret, agent.ADDRESS: self.name}
         self._bridge = bridge
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lost: queue.SimpleQueue[HostLost] = queue.SimpleQueue()
         self._first: Link | None = None
         self._first_ended = threading.Event()
         self._listener = Listener(secret.encode(), self._serve)
@@ -146,6 +147,8 @@ class _Launcher:
             self._pass_on(_POLL_SECONDS)
             if self.gathering is not None and not self.gathering.failures.empty():
                 raise self.gathering.failures.get()
+            if not self._lost.empty():
+                raise self._lost.get()
         self._pass_on(0)
 
     def end_ranks(self) -> None:
@@ -165,19 +168,24 @@ class _Launcher:
 
     def _serve(self, link: Link) -> None:
         """A rank's link, or mpirun's agent's."""
+        local = link.connection.family == socket.AF_UNIX
+        host = "" if local else str(link.connection.getpeername()[0])
         try:
             told = link.receive()
             if "start" in told:
                 link.send({"started": self._start(told)})
-            elif told == {"rank": 0} and link.connection.family == socket.AF_UNIX:
+            elif told == {"rank": 0} and local:
                 self._first = link
                 socket.send_fds(link.connection, [b"0"], [self._bridge.fileno()])
             while True:
                 self._told.put(str(link.receive()["failed"]))
                 link.send({"noted": True})
-        except (LinkLost, KeyError, OSError):
+        except (LinkLost, KeyError, OSError) as ended:
             if link is self._first:
                 self._first_ended.set()
+            elif not local and silent(ended):
+                # Where the hosts are a cluster's, nothing else tells: mpirun waits for minutes.
+                self._lost.put(HostLost(host=host, reason=ended))
 
     def _start(self, told: dict[str, Any]) -> bool:
         host = self.hosts.get(told["start"])
