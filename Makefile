@@ -1,4 +1,4 @@
-# `make demo` and `make test` are the two to know; the others are listed by `make help`.
+# `make demo` and `make test` are the two to know; `make help` lists the others.
 PYTHON ?= python3
 PORT ?= 5000
 # More than the two cores of a small machine: most tests wait for servers to start and for tokens.
@@ -22,64 +22,64 @@ test: setup-dev lint ## Lint, types, unit and integration tests (COVERAGE=1 coun
 image: setup-dev ## Build IMAGE (cog-triton-runner-cpu), load it into podman and check it there
 	@ci/check-image $(or $(IMAGE),cog-triton-runner-cpu)
 
-test-images: setup-dev ## The images: in containers, in a registry, on two toolchains (needs root)
+test-images: setup-dev ## Test the images: in containers, in a registry, on two toolchains (needs root)
 	$(run) pytest tests/images --timeout 1800
 	$(run) pytest tests/day_one -m containers --timeout 1800
 
-test-docs: setup-dev ## Type every command of the README and the docs (see tests/docs/pages.py; needs root), try deploy/ and the page in a browser
+test-docs: setup-dev ## Run every command of the README and the docs (see tests/docs/pages.py; needs root), try deploy/ and the page in a browser
 	@ci/install-image-tools
 	$(run) pytest tests/docs tests/deploy tests/page --timeout 1800
 
-test-vllm: setup-dev ## The vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
+test-vllm: setup-dev ## Test the vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600
 
-test-hosts: setup-dev ## A TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
+test-hosts: setup-dev ## Test a TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
 	@ci/install-host-tools
 	$(run) pytest tests/hosts/test_ranks.py tests/hosts/test_serving.py
 
-test-bridge: setup-dev ## The bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
+test-bridge: setup-dev ## Test the bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
 	$(run) pytest tests/bridge
 
-bridge-coverage: setup-dev ## A table of the lines and branches of the bridge that its tests run (needs gcc)
+bridge-coverage: setup-dev ## Print a table of the bridge's lines and branches that its tests run (needs gcc)
 	@$(run) tests.bridge.coverage
 
-acceptance: setup ## The real TensorRT-LLM or vLLM against what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
+acceptance: setup ## Compare the real TensorRT-LLM or vLLM with what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
-bench: setup-dev ## Every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root)
+bench: setup-dev ## Measure every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root)
 	@ci/install-image-tools
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) tests.performance.bench $(ROWS)
 
-soak: setup-dev ## Load for DURATION (600) seconds with faults; nothing may be lost
+soak: setup-dev ## Load a runner for DURATION (600) seconds with faults; nothing may be lost
 	$(run) tests.performance.soak --seconds $(or $(DURATION),600)
 
-fuzz: setup-dev ## The property tests with many more examples, and 20,000 bodies over HTTP
+fuzz: setup-dev ## Run the property tests with many more examples, and 20,000 bodies over HTTP
 	HYPOTHESIS_PROFILE=fuzz $(run) pytest tests/unit tests/integration/test_fuzz.py -m hypothesis --timeout 3600
 
-fuzz-prune: setup-dev ## 5,000 corrupt libraries against the pruner of device code
+fuzz-prune: setup-dev ## Give 5,000 corrupt libraries to the pruner of device code
 	PRUNE_FUZZ_CASES=5000 $(run) pytest tests/unit/prune/test_fuzz.py
 
-lint: setup-dev ## Format, lint and types; changes nothing
+lint: setup-dev ## Check format, lint and types; changes nothing
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy
 
-fix: setup-dev ## Format, and mend what the linter can
+fix: setup-dev ## Format, and fix what the linter can
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-docs: setup-dev ## Write what is generated: errors.md, config.md, environment.md, the schemas
+docs: setup-dev ## Write the generated files: errors.md, config.md, environment.md, the schemas
 	$(run) tools.docs
 
-vllm-arguments: setup-dev ## Write shared/vllm_arguments.json anew, from the wheel in the lock (fetches 0.3 GB), and say what has changed
+vllm-arguments: setup-dev ## Rewrite shared/vllm_arguments.json from the locked wheel (fetches 0.3 GB), and print what has changed
 	@$(run) tools.vllm_arguments
 
-lock: setup-dev ## Write requirements/ and nix/locks anew; fills unknown hashes (UPGRADE=1 takes what is newer)
+lock: setup-dev ## Rewrite requirements/ and nix/locks; fills in unknown hashes (UPGRADE=1 takes newer versions)
 	@ci/lock $(if $(UPGRADE),--upgrade)
 
-setup: ## Make the environments (done by the others as needed)
+setup: ## Make the environments (the others do so as needed)
 	@$(PYTHON) ci/setup.py
 
 setup-dev:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from builder.guard import Report
 
 _POLL_SECONDS = 0.2  # a cancelled build is noticed between two polls
-_MAX_LINE = 1 << 16  # bytes; a longer line is handed on in pieces
-_LINE_END = re.compile(rb"\r\n|\r|\n")  # progress bars end their lines with \r alone
+_MAX_LINE = 1 << 16  # bytes; a longer line is passed on in pieces
+_LINE_END = re.compile(rb"\r\n|\r|\n")  # progress bars end their lines with only \r
 _END_SECONDS = 10
 _GUARD = guard.__file__
 _MAX_REPORT = 4096  # bytes
-# Everything else stays here: a child that reads foreign files needs no secret.
+# Everything else stays here: a child that reads foreign files needs no secrets.
 PASSED_ON = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PATH", "TMPDIR",
 )  # fmt: skip
@@ -56,11 +56,11 @@ def follow_child(
     on_complaint: Callable[[str], None] | None = None,
     on_poll: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Run `command` to its end. `on_line` gets each line of its stdout, `on_complaint` of its stderr; without
-    that, `on_line` gets both in their order. `on_poll` is called several times a second.
+    """Run `command` until it ends. `on_line` gets each line of its stdout, `on_complaint` of its stderr;
+    without the latter, `on_line` gets both in order. `on_poll` is called several times a second.
 
-    All its descendants are killed when this call is left, or this process ends, in whatever way (`guard.py`).
-    Raises `OSError` when the command cannot be started.
+    All its descendants are killed when this call returns or raises, or this process ends in any way
+    (`guard.py`). Raises `OSError` when the command cannot be started.
     """
     started = time.monotonic()
     own, other = socket.socketpair()
@@ -124,8 +124,8 @@ class _Lines:
 
 
 def _follow(pid: int, readers: Mapping[int, _Lines], on_poll: Callable[[], None]) -> None:
-    """Hand on what arrives until all pipes are closed, or the child has ended and nothing more comes: what it
-    leaves behind may hold its pipes open for ever.
+    """Pass on what arrives until all pipes are closed, or the child has ended and nothing more comes:
+    processes that it leaves behind may hold its pipes open for ever.
     """
     with selectors.DefaultSelector() as selector:
         for pipe, lines in readers.items():

@@ -73,7 +73,7 @@ _VERSION_PROGRAM = "import importlib.metadata, sys; print(importlib.metadata.ver
 
 
 def run_child(step: str, command: Sequence[str], *, cwd: Path, on_line: Callable[[str], None]) -> None:
-    """Run `command` to its end and hand each line of its stdout to `on_line`; stderr goes to the log.
+    """Run `command` until it ends and pass each line of its stdout to `on_line`; stderr goes to the log.
 
     Raises the coded error that the child wrote to stderr, HostMemoryExhausted, or ConversionFailed naming
     `step`.
@@ -92,18 +92,18 @@ def run_child(step: str, command: Sequence[str], *, cwd: Path, on_line: Callable
 
 
 def failure(step: str, status: int, lines: Sequence[str]) -> CogTritonError:
-    """The error for a child that ended with `status` after `lines`, without the folders in them."""
+    """The error for a child that ended with `status` after `lines`, with folders removed from them."""
     if status == -signal.SIGKILL:
         return HostMemoryExhausted(step=step)
     if status < 0:
         reason = f"it was killed by signal {-status} ({signal.Signals(-status).name})"
     else:
         reason = (
-            f"it ended with status {status}: {without_folders(lines[-1]) if lines else 'it said nothing'}"
+            f"it ended with status {status}: {without_folders(lines[-1]) if lines else 'it printed nothing'}"
         )
     return ConversionFailed(step=step, reason=reason)
 
 
 def without_folders(text: str) -> str:
-    """`text` with the last part alone of each absolute path: the others are of no use to who reads it."""
+    """`text` with only the last part of each absolute path: the rest is of no use to its reader."""
     return _FOLDERS.sub("", text)

@@ -1,4 +1,4 @@
-"""A disk that becomes full during a build: which it is, and how much there was."""
+"""A disk that fills up during a build: which one it is, and how much space there was."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_FULL = 1 << 20  # bytes that are left when nothing of use can be written any more
+_FULL = 1 << 20  # bytes left when nothing useful can be written any more
 
 
 @contextmanager
 def watched_disk(step: str, directory: Path) -> Iterator[None]:
-    """Raise NotEnoughSpace with all that its reader needs when `step`, which writes to `directory`, fills the
-    disk.
+    """Raise NotEnoughSpace with everything its reader needs when `step`, which writes to `directory`, fills
+    the disk.
 
-    A child says so, or it is told from what is left: one that writes through a mapping is killed instead. An
-    E3105 that has a `place` is complete.
+    A child reports it, or it is inferred from the space left: a child that writes through a mapping is killed
+    instead. A NotEnoughSpace that has a `place` is complete.
     """
     free = shutil.disk_usage(directory).free
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """Whether a build may go on."""
+    """Whether a build may continue."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or that its author may not expect."""
+    """One thing that is wrong, or that the author may not expect."""
 
     severity: Severity
     place: Place
@@ -34,14 +34,14 @@ class Findings:
     found: list[Finding] = field(default_factory=list)
 
     def error(self, place: Place, error: CogTritonError) -> None:
-        """Add what makes a build impossible."""
+        """Add a fault that makes a build impossible."""
         self.found.append(Finding(Severity.ERROR, place, error))
 
     def warn(self, place: Place, error: CogTritonError) -> None:
-        """Add what a build can go on with."""
+        """Add a fault that a build can continue with."""
         self.found.append(Finding(Severity.WARNING, place, error))
 
     @property
     def errors(self) -> list[Finding]:
-        """Those that make a build impossible."""
+        """The findings that make a build impossible."""
         return [one for one in self.found if one.severity is Severity.ERROR]

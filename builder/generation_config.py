@@ -1,4 +1,4 @@
-"""generation_config.json with every token that ends a text: models name them in three places."""
+"""generation_config.json with every token that ends a text: models list them in three places."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ GENERATION_CONFIG = "generation_config.json"
 
 
 def generation_config(model: Path) -> bytes | None:
-    """The generation_config.json for an engine of the checkpoint in `model`; None where nothing is to say.
+    """The generation_config.json for an engine of the checkpoint in `model`; None if there is nothing to say.
 
-    To the end ids that it has are added those of config.json and the `eos_token` of tokenizer_config.json.
+    Its own end ids are extended by those of config.json and the `eos_token` of tokenizer_config.json.
     """
     own = _read(model / GENERATION_CONFIG)
     known = _ids(own.get("eos_token_id"))
@@ -45,5 +45,5 @@ def _ids(value: object) -> list[int]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none. Raises CheckpointInvalid for what is none."""
+    """A JSON object; an empty one if there is no file. Raises CheckpointInvalid for anything else."""
     return read_object(path) if path.exists() else {}

@@ -3,8 +3,8 @@
     python guard.py SOCKET COMMAND ARGUMENT...
 
 SOCKET is an open descriptor whose other end the builder holds. How the command ended is written there, as
-`Report`; when the other end is closed, in whatever way the builder ended, everything that the command started
-is killed, also what made itself a session of its own. Standard library only.
+`Report`; when the other end is closed, however the builder ended, everything that the command started is
+killed, even what put itself into a session of its own. Standard library only.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def main() -> None:
     """Run the command line, report and exit."""
     builder = socket.socket(fileno=int(sys.argv[1]))
     libc = ctypes.CDLL(None)
-    # What loses its parent becomes a child of this process, and can be found.
+    # Processes that lose their parent become children of this one, and can be found.
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         child = subprocess.Popen(
             sys.argv[2:],
-            # Should this process be killed by itself, at least the command ends with it.
+            # If only this process is killed, at least the command ends with it.
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509  one thread
         )
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An engine of vLLM that is served from where its model lies: a folder of links instead of an archive."""
+"""A vLLM engine that is served from where its model is: a folder of links instead of an archive."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def in_place(
 ) -> Path:
     """The folder below `cache` that a runner serves as an unpacked engine; its weights are links.
 
-    A model of the hub is in the hub's cache, and is fetched where it is not. The same model with the same
-    config is the same folder. Paths in `config` count from `folder`; `adapters` are the folders of its LoRA
-    adapters, by their names. Raises E31xx and E32xx, and WeightsNotStored when
-    `cache` cannot be written to.
+    A model on the hub is fetched into the hub's cache unless it is there. The same model with the same config
+    gives the same folder. Paths in `config` start at `folder`; `adapters` are the folders of its LoRA
+    adapters, by name. Raises the errors of a download and a conversion (E31xx, E32xx), and WeightsNotStored
+    when `cache` cannot be written to.
     """
     *steps, _package = make_plan(config, folder).steps
     try:
@@ -68,7 +68,7 @@ def in_place(
 
 
 def _digest(files: list[PackedFile]) -> str:
-    """Of names, contents that are made here, and what the others are links to."""
+    """A digest of names, contents that are made here, and the targets of links."""
     told = {
         file.name: file.source.decode() if isinstance(file.source, bytes) else os.path.realpath(file.source)
         for file in files

@@ -16,7 +16,7 @@ _MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`. Raises CheckpointInvalid when there is none."""
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would wait
             raise CheckpointInvalid(reason=f"it has no {path.name}")
         if path.stat().st_size > _MAX_BYTES:
             raise CheckpointInvalid(reason=f"{path.name} has more than {_MAX_BYTES} bytes")
@@ -24,7 +24,7 @@ def read_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
-        raise CheckpointInvalid(reason=f"{path.name} is not JSON, or nested too deep") from None
+        raise CheckpointInvalid(reason=f"{path.name} is not JSON, or nested too deeply") from None
     if not isinstance(content, dict):
         raise CheckpointInvalid(reason=f"{path.name} is not a JSON object")
     return content

@@ -1,4 +1,4 @@
-"""Where a build writes: refused before it begins when that is no place for an engine.tar."""
+"""Where a build writes: refused before it begins if that is not a place for an engine.tar."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_MARK = "== "
-"""What a line of the log begins with that names a step; so does the log."""
+"""How a line of the log that names a step begins; the log begins the same way."""
 
 
 def log_of(output: Path) -> Path:
-    """What the tools of TensorRT-LLM say; beside the archive, and kept when the build fails."""
+    """The output of TensorRT-LLM's tools; beside the archive, and kept when the build fails."""
     return output.with_name(f"{output.name}.log")
 
 
 def check_output(output: Path) -> None:
-    """Raise OutputRefused unless `output` can be written, and what is there already is the work of a build.
+    """Raise OutputRefused unless `output` can be written, and anything already there comes from a build.
 
-    A config, a checkpoint or anything else that somebody named by mistake is not overwritten.
+    A config, a checkpoint or anything else that was named by mistake is not overwritten.
     """
     if output.is_dir():
         raise OutputRefused(
-            path=output, reason=f"it is a directory; name a file, such as {output / 'engine.tar'}"
+            path=output, reason=f"it is a directory; choose a file, such as {output / 'engine.tar'}"
         )
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise OutputRefused(path=output, reason="its directory is missing or not writable")
@@ -43,7 +43,7 @@ def check_output(output: Path) -> None:
 
 
 def _is_archive(path: Path) -> bool:
-    """Whether it is an engine.tar, or empty. Nothing is read of what is no file: that could wait for ever."""
+    """Whether it is an engine.tar, or empty. Only files are read: anything else could wait for ever."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:

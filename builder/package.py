@@ -1,4 +1,4 @@
-"""The last step: everything that the steps before it made becomes engine.tar."""
+"""The last step: everything that the earlier steps made becomes engine.tar."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Package:
 
 
 def facts_of(engine: str, build: Build) -> EngineFacts:
-    """What the manifest says of the engine that `build` has made."""
+    """What the manifest says about the engine that `build` has made."""
     return EngineFacts(
         engine=engine,
         model=build.model.name if build.model else engine,
@@ -62,7 +62,7 @@ def packed_files(build: Build, config: dict[str, Any]) -> list[PackedFile]:
 
 
 def _engine_files(build: Build) -> dict[str, Path]:
-    """By their names in the archive."""
+    """The engine's files, by their names in the archive."""
     if build.packed is not None:
         return build.packed
     root = build.engine_dir

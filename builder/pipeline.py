@@ -37,9 +37,9 @@ def build(
     """Build the engine that the config at `source` asks for and write it to `output`; return its manifest.
 
     `source` is a URL, a data: URL or a path. `work_dir` (default: the machine's temporary directory) needs
-    room for the engine; what is made there is removed in every case, and `output` appears whole or not at
-    all. What the tools of a TensorRT-LLM build say is kept beside it, as `output` with `.log` behind it.
-    Raises E3xxx.
+    room for the engine; what is made there is always removed, and `output` appears complete or not at all.
+    The output of a TensorRT-LLM build's tools is kept beside it, as `output` with `.log` appended. Raises a
+    build's errors (E3xxx).
     """
     if hf_token:
         register_secret(hf_token)
@@ -59,7 +59,7 @@ def build(
 
 
 def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:
-    """Run them one after the other. Raises E3xxx."""
+    """Run them one after another. Raises a build's errors (E3xxx)."""
     for step in steps:
         _log.info("step started", step=step.name)
         started = time.monotonic()
@@ -69,14 +69,14 @@ def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:
 
 
 def _check_engine(engine: str) -> None:
-    """Refuse what would fail only after the download. To pack a model for vLLM, nothing of vLLM is needed."""
+    """Refuse what would fail only after the download. Packing a model for vLLM does not need vLLM."""
     available = sorted({*Layout.current().available_engines(), "vllm"})
     if engine not in available:
         raise EngineNotInImage(engine=engine, available=", ".join(available))
 
 
 def _run(step: Step, state: Build, show: StepProgress) -> None:
-    """Run one step; what it did not expect becomes E3202, without the paths that its text may hold."""
+    """Run one step; an unexpected error becomes ConversionFailed, without the paths in its text."""
     try:
         with watched_disk(step.name, state.work_dir):
             step.run(state, show)

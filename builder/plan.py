@@ -1,4 +1,4 @@
-"""What a config asks for, step by step. Made from the config alone: nothing is fetched or run."""
+"""What a config asks for, step by step. Made only from the config: nothing is fetched or run."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of one build, in their order."""
+    """The steps of one build, in order."""
 
     engine: str
     steps: tuple[Step, ...]
 
 
 def make_plan(config: BuildConfig | CogTRTLLMConfig, folder: Path | None = None) -> Plan:
-    """The plan for `config`, whose paths count from `folder`.
+    """The plan for `config`, whose paths start at `folder`.
 
     Raises ConfigCheckFailed for arguments.
     """

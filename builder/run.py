@@ -1,7 +1,7 @@
-"""Cog predictor of the builder: a config in, engine.tar out.
+"""The builder's Cog predictor: a config in, engine.tar out.
 
-`BUILDER_OUTPUT_DIR` names the directory that engine.tar is written to (default /src); `HF_TOKEN` is the token
-of builds that send none.
+`BUILDER_OUTPUT_DIR` is the directory that engine.tar is written to (default /src); `HF_TOKEN` is the token
+for builds that send none.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Builder(cog.BaseRunner):
         self,
         config: str = cog.Input(description="The build config: an http(s) or data: URL, or a path here."),
         hf_token: cog.Secret | None = cog.Input(
-            description="Hugging Face token, for a model that is private or gated; not sent: HF_TOKEN.",
+            description="Hugging Face token for a private or gated model; default: HF_TOKEN.",
             default=None,
         ),
     ) -> cog.Path:
-        """Build the engine. Raises E3xxx."""
+        """Build the engine. Raises a build's errors (E3xxx)."""
         output = cog.Path(os.environ.get("BUILDER_OUTPUT_DIR", "/src")) / "engine.tar"
         token = hf_token.get_secret_value() if hf_token else os.environ.get("HF_TOKEN")
         build(config, output, hf_token=token, progress=stderr_progress())

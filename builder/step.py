@@ -40,20 +40,20 @@ class BuiltWith:
 
 @dataclass(slots=True)
 class Build:
-    """What the steps of one build hand on."""
+    """What the steps of one build pass on."""
 
-    work_dir: Path  # of this build alone
+    work_dir: Path  # of this build only
     output: Path
     hf_token: str | None = field(repr=False)
     model: Model | None = None
     draft: Model | None = None
-    """A smaller one, that guesses what `model` will say."""
+    """A smaller model that guesses what `model` will write."""
     built_with: BuiltWith = BuiltWith()
     manifest: Manifest | None = None
     packed: dict[str, Path] | None = None
-    """The engine's files by their names in the archive, where they are packed from where they lie."""
+    """The engine's files by their names in the archive, if they are packed from where they are."""
     engine_dir: Path = field(init=False)
-    """Becomes engine/ of the archive otherwise."""
+    """Otherwise becomes engine/ of the archive."""
 
     def __post_init__(self) -> None:
         """A step whose tool chooses another place sets `engine_dir` to that."""
@@ -61,7 +61,7 @@ class Build:
 
     @property
     def log(self) -> Path:
-        """What the tools of TensorRT-LLM say; beside the archive, and kept when the build fails."""
+        """The output of TensorRT-LLM's tools; beside the archive, and kept when the build fails."""
         return log_of(self.output)
 
     @property
@@ -78,4 +78,4 @@ class Step(Protocol):
         """A word for logs, progress and errors."""
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Do it. Raises `CogTritonError`."""
+        """Run the step. Raises `CogTritonError`."""

@@ -1,4 +1,4 @@
-"""The lines of Python's tracebacks, among others that a tool has written."""
+"""The lines of Python's tracebacks, among other output of a tool."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 def without_sources(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, without those of programs that tracebacks quote: an error's text stands there unfilled.
+    """The lines, without the source code that tracebacks quote, which contains error texts as templates.
 
-    What is indented and follows a line about a file is such a quotation, and so is what is indented at the
-    very beginning, where a traceback may have been cut.
+    An indented line after one about a file is such a quotation, and so is one at the very beginning, where a
+    traceback may have been cut.
     """
     quotes = True
     for line in lines:
@@ -30,5 +30,5 @@ def without_sources(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_exception(line: str) -> bool:
-    """Whether it is the line with which a traceback ends: the type of an exception, and its text."""
+    """Whether it is the last line of a traceback: the type of an exception, and its text."""
     return _EXCEPTION.match(_RANK.sub("", line)) is not None

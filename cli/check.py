@@ -28,8 +28,7 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 def check(source: str, *, as_json: bool, gpus: int | None, gpu: str | None, token: str | None) -> int:
     """Print the report on the config at `source`; return the exit status: 1 when there are errors.
 
-    `gpu` comes before the one that a config of vLLM names. Raises ConfigValueInvalid for one that is not
-    known.
+    `gpu` takes precedence over the one in a config of vLLM. Raises ConfigValueInvalid for an unknown one.
     """
     report = check_source(source, gpus)
     if gpu not in (None, *GPUS):
@@ -72,7 +71,7 @@ def _estimate(report: Report, token: str | None, findings: Findings) -> Estimate
     try:
         parameters = parameters_of(model, wanted.revision, token)
         described = config_of(model, wanted.revision, token) if isinstance(config, VLLMConfig) else {}
-    except Exception:  # the library raises no narrower type, and without an estimate the check still stands
+    except Exception:  # the library raises no narrower type, and the check is useful without an estimate
         return None
     if not isinstance(config, VLLMConfig):
         needed = estimate(parameters, report.calls)

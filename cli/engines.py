@@ -1,4 +1,4 @@
-"""What people name to have it served: an engine.tar, or for vLLM a model as it is."""
+"""What people ask to have served: an engine.tar, or for vLLM an unconverted model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     Check = Callable[[EngineFacts], None]
 
 _CONFIGS = (".yaml", ".yml")
-# Of the hub: owner/name, and behind an @ a revision.
+# On the hub: owner/name, and after an @ a revision.
 _OF_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 def runs_here(facts: EngineFacts, *, joins: bool = False) -> None:
-    """Refuse what cannot run on this machine, of which one that `joins` others runs a part. Raises E401x."""
+    """Refuse what cannot run on this machine; one that `joins` others runs only a part. Raises as
+    check_machine.
+    """
     from runner.lifecycle.machine import check_machine
     from runner.settings import Settings
 
@@ -34,11 +36,12 @@ def runs_here(facts: EngineFacts, *, joins: bool = False) -> None:
 
 
 def weights_of(engine: str, check: Check = lambda _facts: None) -> str:
-    """`engine` as COG_WEIGHTS names it, wherever that is read.
+    """`engine` in the form that COG_WEIGHTS has, wherever that is read.
 
     The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
-    Triton's vLLM backend become a folder of links that a runner serves; `check` is told of it before
-    anything is fetched. Raises E3xxx, EngineKindMismatch, VllmRepositoryInvalid, and what `check` raises.
+    Triton's vLLM backend become a folder of links that a runner serves; `check` gets its facts before
+    anything is fetched. Raises EngineKindMismatch, VllmRepositoryInvalid, the builder's errors (E3xxx), and
+    what `check` raises.
     """
     if "://" in engine:
         return engine
@@ -65,7 +68,7 @@ def _of_folder(path: Path, check: Check) -> str:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """Whether a model lies there as `transformers` has it; engines have other keys in their config.json."""
+    """Whether it is a model in the layout of `transformers`; engines have other keys in their config.json."""
     from builder.model_json import read_object
     from shared.artifact import CONFIG, MANIFEST
     from shared.errors import CheckpointInvalid
@@ -88,7 +91,7 @@ def _of_config(path: Path, check: Check) -> str:
     for one in report.diagnostics:
         typer.echo(str(one), err=True)
     if not isinstance(config, VLLMConfig):
-        reason = "only a config of vLLM is served as it is; build an engine.tar of this one"
+        reason = "only a config of vLLM can be served directly; build an engine.tar from this one"
         raise ConfigInvalid(source=str(path), reason=reason)
     return _served(config, report.folder, check)
 
@@ -133,8 +136,8 @@ def _served(
     if adapters and settings.lora_folder is not None:
         raise VllmRepositoryInvalid(
             path=folder or config.model,
-            reason="its multi_lora.json names adapters, and LORA_FOLDER is set",
-            fix="Unset LORA_FOLDER, or put all of them into that folder and remove multi_lora.json",
+            reason="its multi_lora.json lists adapters, and LORA_FOLDER is set",
+            fix="Unset LORA_FOLDER, or put all adapters into that folder and remove multi_lora.json",
         )
     return str(
         in_place(

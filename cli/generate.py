@@ -1,4 +1,4 @@
-"""`cog-triton generate`: one answer of an engine, as it comes."""
+"""`cog-triton generate`: one answer of an engine, as it arrives."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ STDIN = "-"
 
 
 def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> None:
-    """Print the answer to `inputs`, those of a prediction, of the engine at a path or URL.
+    """Print the answer of the engine at a path or URL to `inputs`, those of a prediction.
 
-    What is not among them is left to the engine's defaults; without a prompt and messages, the prompt is what
-    stdin gives. Raises E1xxx and E2xxx for the prediction, E4xxx where the engine cannot be served.
+    Inputs that are missing have the engine's defaults; without a prompt and messages, the prompt is read from
+    stdin. Raises the errors of predictions (E1xxx, E2xxx), and those of a start (E4xxx) when the engine
+    cannot be served.
     """
-    # What goes wrong is raised; a log would tell it again.
+    # What goes wrong is raised; a log would repeat it.
     os.environ.setdefault("LOG_LEVEL", "critical")
     configure_logging()
     given = {name: value for name, value in inputs.items() if value is not None}
@@ -35,9 +36,9 @@ def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> No
 
 
 def _typed() -> str:
-    """All of stdin; a line end at its end belongs to the typing."""
+    """All of stdin, without a final line end, which comes from typing."""
     if sys.stdin.isatty():
-        sys.stderr.write("What is asked, and Ctrl-D:\n")
+        sys.stderr.write("Type the prompt, then Ctrl-D:\n")
     return sys.stdin.read().removesuffix("\n")
 
 

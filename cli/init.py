@@ -1,4 +1,4 @@
-"""`cog-triton init`: a config to begin with, in which every key of an engine stands with what it means."""
+"""`cog-triton init`: a config to begin with, which has every key of an engine and what it means."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WIDTH = 100
 
 
 def init(path: Path, engine: str, model: str | None) -> None:
-    """Write the config to `path`, and beside it the schema that its first line names.
+    """Write the config to `path`, and beside it the schema that its first line refers to.
 
-    Both or neither. Raises OutputRefused when there is a file already, or one cannot be written.
+    Both or neither. Raises OutputRefused when a file exists already, or cannot be written.
     """
     schema = path.with_name(SCHEMA_FILE)
     part = path.with_name(f"{SCHEMA_FILE}.part")
@@ -41,13 +41,13 @@ def init(path: Path, engine: str, model: str | None) -> None:
             part.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise OutputRefused(path=path, reason="there is one already") from None
+        raise OutputRefused(path=path, reason="the file exists already") from None
     except OSError as error:
         raise OutputRefused(path=path, reason=error.strerror) from None
 
 
 def config_of(engine: str, model: str | None = None) -> str:
-    """The text of a config for `engine`: what most people set is set, every other key stands behind a #."""
+    """The text of a config for `engine`: what most people set is set, every other key is commented out."""
     kind = ENGINES[engine]
     chosen: dict[str, Any] = yaml.safe_load(EXAMPLES[engine])
     if model is not None:
@@ -56,7 +56,7 @@ def config_of(engine: str, model: str | None = None) -> str:
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
         *_comment(str(kind.__doc__)),
-        *_comment("A key behind a # is not set, and shows its default. `cog-triton check` finds mistakes."),
+        *_comment("A key after a # is not set, and shows its default. `cog-triton check` finds mistakes."),
     ]
     sections = {name: section for name, field in kind.model_fields.items() if (section := _section(field))}
     for name, field in kind.model_fields.items():
@@ -71,7 +71,7 @@ def config_of(engine: str, model: str | None = None) -> str:
 
 
 def _line(name: str, value: object) -> str:
-    """JSON is YAML; text that needs no quotes has none."""
+    """JSON is YAML; text that needs no quotes gets none."""
     if value is None:
         return f"{name}:"
     if isinstance(value, str):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def manifest_of(source: str) -> Manifest | None:
-    """The manifest of the engine at `source`; None where it has none.
+    """The manifest of the engine at `source`; None if it has none.
 
-    That is the path or URL of an engine.tar, or the path of a directory that holds one unpacked.
+    `source` is the path or URL of an engine.tar, or the path of a directory that holds an unpacked one.
 
-    Of what a URL names only the beginning is fetched. Raises EngineArchiveMalformed, EngineArchiveVersion,
+    Only the beginning of a URL's file is fetched. Raises EngineArchiveMalformed, EngineArchiveVersion,
     WeightsUnreachable and WeightsNotFound.
     """
     try:
@@ -37,9 +37,9 @@ def manifest_of(source: str) -> Manifest | None:
 
 
 def described(manifest: Manifest | None) -> str:
-    """For people: one fact a line, what is not known left out."""
+    """For people: one fact per line, without what is not known."""
     if manifest is None:
-        return "an engine of the time before manifests: nothing is known of it"
+        return "an engine from before manifests: nothing is known about it"
     facts = {
         "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
         "model": manifest.model,

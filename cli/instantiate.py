@@ -41,9 +41,9 @@ def instantiate(
     """Push the image that the config at `source` describes; return its digest.
 
     `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
-    stand in for them. `environment` comes before what the config says; a config is not needed where it says
-    all. Raises E30xx and ServerParameterInvalid for the config and ModelImageFailed when the image cannot be
-    made.
+    are their defaults. `environment` takes precedence over the config, which is not needed when `environment`
+    says everything. Raises what `load_instantiate` raises and ServerParameterInvalid for the config, and
+    ModelImageFailed when the image cannot be made.
     """
     section = None if source is None else load_instantiate(read_config(source), shown(source))
     if section and section.server and section.server.tensorrt_llm:
@@ -83,7 +83,7 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
     manifest = json.loads(told)
     if manifest.get("mediaType") in _INDEXES:
         raise ModelImageFailed(
-            dest=dest, reason=f"{base} is a list of images; name one of them by its digest"
+            dest=dest, reason=f"{base} is a list of images; select one of them by its digest"
         )
     config = with_environment(
         json.loads(_skopeo(["inspect", "--config", "--raw"], [base], dest)), environment
@@ -105,8 +105,8 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
         except ModelImageFailed as failed:
             if "no such file" not in str(failed):
                 raise
-            # The layers are not in this repository yet, and it is not known where else: they travel once. The
-            # tag, which may be live, moves last.
+            # The layers are not in this repository yet, and not known to be in another one: they travel once.
+            # The tag, which may be live, moves last.
             _skopeo(copy, [base, f"{_repository(dest)}@{base_digest}"], dest)
             _skopeo(copy, [directory, dest], dest)
     return f"sha256:{hashlib.sha256(described).hexdigest()}"
@@ -121,7 +121,7 @@ def with_environment(config: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _repository(reference: str) -> str:
-    """An image reference without its tag and digest; a port is no tag."""
+    """An image reference without its tag and digest; a port is not a tag."""
     return re.sub(r":[^/:]*$", "", reference.partition("@")[0])
 
 

@@ -21,7 +21,7 @@ EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
 _JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
 
 _ENGINE = typer.Argument(
-    help="URL or path of an engine.tar, or a directory with one. For vLLM also a model of the hub (owner/name"
+    help="URL or path of an engine.tar, or a directory with one. For vLLM also a model on the hub (owner/name"
     " or owner/name@revision), a folder with one, a config, or a model repository of Triton's vLLM backend."
 )
 
@@ -51,11 +51,13 @@ def _options(
 def init(
     config: Annotated[Path, typer.Argument(help="The file to write.")] = Path("config.yaml"),
     engine: Annotated[EngineName, typer.Option(help="What generates the tokens.")] = "ctranslate2",
-    model: Annotated[str | None, typer.Option(help="Of the hub, the URL of a tar, or a folder.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model on the hub, the URL of a tar, or a folder.")
+    ] = None,
 ) -> None:
     """Write a config to begin with, every key explained: `cog-triton init config.yaml`.
 
-    Its first line names the schema beside it, by which editors complete and check what is typed.
+    Its first line refers to the schema beside it, with which editors complete and check what you type.
     """
     from cli.init import init as write_config
 
@@ -65,7 +67,7 @@ def init(
 
 @app.command()
 def doctor(as_json: Annotated[bool, _JSON] = False) -> None:
-    """Say what this machine has and lacks for building, serving and images, and what to do about it.
+    """Report what this machine has and lacks for building, serving and images, and what to do about it.
 
     Exit status 1 when cog-triton does not work here.
     """
@@ -107,12 +109,13 @@ def check(
     as_json: Annotated[bool, _JSON] = False,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="For vLLM: the GPU it is to fit on, such as H100; the key `gpu`.")
+        str | None,
+        typer.Option(help="For vLLM: the GPU that it must fit on, such as H100; overrides the key `gpu`."),
     ] = None,
 ) -> None:
-    """Say all that is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
+    """Report everything wrong with a config before anything is fetched: `cog-triton check config.yaml`.
 
-    Of the model only the headers of its weights are read. Exit status 1 when a build cannot succeed.
+    Only the headers of the model's weights are read. Exit status 1 when a build cannot succeed.
     """
     from cli.check import check as check_config
 
@@ -128,7 +131,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Predictions that run or wait at the same time; more are refused."),
+        typer.Option(min=1, help="Predictions that may run or wait at the same time; more are refused."),
     ] = None,
 ) -> None:
     """Serve an engine: `cog-triton serve engine.tar`.
@@ -150,14 +153,14 @@ def serve(
 
 @app.command()
 def join(
-    address: Annotated[str, typer.Argument(help="HOSTS_ADDRESS of the first host, as 10.0.0.1:5700.")],
+    address: Annotated[str, typer.Argument(help="HOSTS_ADDRESS of the first host, such as 10.0.0.1:5700.")],
     engine: Annotated[
-        str | None, typer.Argument(help="What the first host serves; not given: COG_WEIGHTS.")
+        str | None, typer.Argument(help="What the first host serves; default: COG_WEIGHTS.")
     ] = None,
 ) -> None:
-    """Serve a part of an engine that is on several hosts: `cog-triton join 10.0.0.1:5700 engine.tar`.
+    """Serve part of an engine that spans several hosts: `cog-triton join 10.0.0.1:5700 engine.tar`.
 
-    The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all of them have the same HOSTS_SECRET.
+    The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all hosts have the same HOSTS_SECRET.
     """
     from cli.engines import runs_here, weights_of
     from shared.layout import PROJECT_ROOT
@@ -173,26 +176,28 @@ def join(
 @app.command()
 def generate(
     engine: Annotated[str, _ENGINE],
-    prompt: Annotated[str | None, typer.Option(help="What is asked; without it, all of stdin.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="The prompt; default: all of stdin.")] = None,
     messages: Annotated[
         str | None,
-        typer.Option(help="Instead: a chat, as a JSON list of objects with role and content; -: stdin."),
+        typer.Option(
+            help="A chat instead of a prompt: a JSON list of objects with role and content; -: stdin."
+        ),
     ] = None,
     system_prompt: Annotated[str | None, typer.Option(help="For the template's {system_prompt}.")] = None,
     prompt_template: Annotated[str | None, typer.Option(help="Text with {prompt}.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of the answer.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens in the answer.")] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0, max=5, help="0: always the likeliest token.")
     ] = None,
     top_p: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     top_k: Annotated[int | None, typer.Option(min=-1)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the random choice.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random choice.")] = None,
     stop_sequences: Annotated[
-        str | None, typer.Option(help="Texts before which the answer ends, between commas or as JSON.")
+        str | None, typer.Option(help="Texts before which the answer ends, separated by commas or as JSON.")
     ] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Print an engine's answer as it comes: `cog-triton generate engine.tar --prompt Hello`.
+    """Print an engine's answer as it arrives: `cog-triton generate engine.tar --prompt Hello`.
 
     The inputs and their defaults are those of a prediction; nothing is left running.
     """
@@ -237,7 +242,7 @@ def acceptance(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A small Llama: a folder, or of the hub, or a config of vLLM; default: the demo's model."
+            help="A small Llama: a folder, a model on the hub, or a config of vLLM; default: the demo's."
         ),
     ] = None,
     engine: Annotated[
@@ -247,18 +252,18 @@ def acceptance(
         Path | None, typer.Option(help="Where engines and logs are kept; default: a folder that is removed.")
     ] = None,
     archive: Annotated[
-        str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL, instead of a build.")
+        str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL to use instead of building one.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="What another image printed with --json: the texts must be the same.")
+        Path | None, typer.Option(help="What another image printed with --json; the texts must be the same.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a report, as text for an issue.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Make this check; may be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run this check only; may be repeated.")] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Hold the real TensorRT-LLM or vLLM against what was assumed of it, on a machine with a GPU.
+    """Compare the real TensorRT-LLM or vLLM with what was assumed of it, on a machine with a GPU.
 
-    It makes small engines, serves them and asks them; exit status 1 when an assumption is wrong.
+    It makes small engines, serves them and sends them prompts; exit status 1 when an assumption is wrong.
     """
     from cli.acceptance.command import run
 
@@ -268,64 +273,75 @@ def acceptance(
 @app.command()
 def perf(
     url: Annotated[
-        str, typer.Argument(help="Of the server: http(s)://HOST:PORT[/PATH], or grpc://HOST:PORT for Triton.")
+        str,
+        typer.Argument(
+            help="The server's address: http(s)://HOST:PORT[/PATH], or grpc://HOST:PORT for Triton."
+        ),
     ],
     target: Annotated[
         Literal["cog-triton", "openai", "triton", "mock", "replicate"] | None,
-        typer.Option(help="What it is; default: by the address, and by what answers there."),
+        typer.Option(help="The kind of server; default: found out from the address and what answers there."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="For OpenAI's API, Triton (default: ensemble) and Replicate (a version)."),
+        typer.Option(
+            help="The model, for OpenAI's API, Triton (default: ensemble) and Replicate (a version)."
+        ),
     ] = None,
     concurrency: Annotated[
-        str | None, typer.Option(help="So many requests at a time; several: one after another, as in 1,8,64.")
+        str | None,
+        typer.Option(help="Requests at the same time; a list, such as 1,8,64, is run one after another."),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Requests a second (rps), or at once (batch).")
+        float | None, typer.Option(min=0.001, help="Requests per second (rps), or per batch (batch).")
     ] = None,
     unit: Annotated[
         Literal["rps", "batch"],
-        typer.Option(help="rps: whatever the server does; batch: the next ones when all have ended."),
+        typer.Option(
+            help="rps: regardless of the server's answers; batch: the next one when all have ended."
+        ),
     ] = "rps",
     arrivals: Annotated[
-        Literal["poisson", "constant"], typer.Option(help="Of --unit rps: by chance, or evenly spaced.")
+        Literal["poisson", "constant"], typer.Option(help="Arrivals of --unit rps: random, or evenly spaced.")
     ] = "poisson",
     duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each load.")] = 10,
-    requests: Annotated[int | None, typer.Option(min=1, help="Of each load, at most.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Requests of each load, at most.")] = None,
     input_tokens: Annotated[
-        int, typer.Option("--n_input_tokens", min=1, help="About so many: words of the prompt.")
+        int, typer.Option("--n_input_tokens", min=1, help="Approximate length of the prompt: its words.")
     ] = 100,
     output_tokens: Annotated[
-        int, typer.Option("--n_output_tokens", min=1, help="Of each answer, exactly where the server can.")
+        int,
+        typer.Option(
+            "--n_output_tokens", min=1, help="Length of each answer; exact if the server can do that."
+        ),
     ] = 100,
     tps: Annotated[
-        float | None, typer.Option(min=1, help="Tokens a second expected of a stream; a mock is told.")
+        float | None, typer.Option(min=1, help="Tokens per second expected of a stream; a mock is set to it.")
     ] = None,
     prompts: Annotated[
-        Path | None, typer.Option(help="A file with a prompt, or a JSON object, a line.")
+        Path | None, typer.Option(help="A file with a prompt, or a JSON object, on each line.")
     ] = None,
     output_method: Annotated[
         Literal["yield", "wait"],
-        typer.Option("--output_method", help="yield: events as they come; wait: the answer at its end."),
+        typer.Option("--output_method", help="yield: events as they come; wait: one answer at the end."),
     ] = "yield",
     slo: Annotated[
         str | None, typer.Option(help="What is good enough, for goodput: ttft=500ms,itl=50ms,latency=5s.")
     ] = None,
     stall: Annotated[
-        float, typer.Option(min=0.1, help="Seconds without a token after which a request is given up.")
+        float, typer.Option(min=0.1, help="Seconds without a token after which a request is abandoned.")
     ] = 60,
     metrics: Annotated[
-        str | None, typer.Option(help="Where the server tells its metrics; default: /metrics there.")
+        str | None, typer.Option(help="Where the server reports its metrics; default: its /metrics.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a page for a browser, which needs no network.")
+        Path | None, typer.Option(help="Write a report for a browser; it needs no network.")
     ] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Load a server and say what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8,64`.
+    """Load a server and report what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8,64`.
 
-    Latencies count from when a request was to be sent. A key may be in OPENAI_API_KEY or REPLICATE_API_TOKEN.
+    Latencies count from when a request was due. A key may be in OPENAI_API_KEY or REPLICATE_API_TOKEN.
     """
     from cli.perf.command import perf as measure
     from cli.perf.options import plan_of
@@ -357,18 +373,20 @@ def perf(
 def instantiate(
     config: Annotated[
         str | None,
-        typer.Argument(help="A build config, or a file that holds only its section `instantiate`."),
+        typer.Argument(help="A build config, or a file with only its section `instantiate`."),
     ] = None,
     base: Annotated[str | None, typer.Option(help="The runner image; default: `base_model`.")] = None,
     dest: Annotated[str | None, typer.Option(help="Where to push; default: `staging_dest`.")] = None,
     environment: Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of the image; may be repeated."),
+        typer.Option(
+            "--env", "-e", metavar="NAME=VALUE", help="An environment variable of the image; may be repeated."
+        ),
     ] = None,
 ) -> None:
     """Push a model's image: `cog-triton instantiate config.yaml --base HOST/RUNNER --dest HOST/MODEL`.
 
-    The image has the runner's layers; weights, prompts and the server's arguments of the config are in its
+    The image has the runner's layers; the config's weights, prompts and server arguments are in its
     environment. Without a config: `... --base HOST/RUNNER --dest HOST/MODEL -e COG_WEIGHTS=https://...`.
     """
     from cli.instantiate import instantiate as push_image
@@ -388,9 +406,9 @@ def inspect(
     engine: Annotated[str, typer.Argument(help="Path or URL of an engine.tar, or a directory with one.")],
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Say what an engine is, by its manifest: `cog-triton inspect engine.tar`.
+    """Show what an engine is, from its manifest: `cog-triton inspect engine.tar`.
 
-    Of what a URL names only the beginning is fetched.
+    Only the beginning of a URL's file is fetched.
     """
     from cli.inspect import described, manifest_of
 
@@ -402,18 +420,18 @@ def inspect(
 
 
 def _end(number: int, _frame: object) -> None:
-    """Unwind: what a build started and wrote is ended and removed on the way."""
+    """Unwind: on the way, what a build started is ended and what it wrote is removed."""
     sys.exit(128 + number)
 
 
 @app.command()
 def model_repository(
     engine: Annotated[str, typer.Option(help="Path or URL of an engine.tar, or a directory with one.")],
-    out: Annotated[Path, typer.Option(help="The directory to write; tritonserver's --model-repository.")],
+    out: Annotated[Path, typer.Option(help="The directory to write, for tritonserver's --model-repository.")],
 ) -> None:
     """Write a model repository for a Triton of your own: `... --engine engine.tar --out DIR`.
 
-    It prints the line that starts Triton on it, which a shell takes as it is.
+    It prints the command that starts Triton on it, ready for a shell.
     """
     from cli.model_repository import model_repository as write
 
@@ -425,31 +443,38 @@ def plan(
     measurement: Annotated[
         str,
         typer.Argument(
-            help="What `cog-triton perf --concurrency ... --json` wrote of one runner; - is stdin."
+            help="What `cog-triton perf --concurrency ... --json` wrote about one runner; - is stdin."
         ),
     ],
-    rate: Annotated[list[float], typer.Option(min=0.001, help="Requests a second; again for another.")],
+    rate: Annotated[list[float], typer.Option(min=0.001, help="Requests per second; may be repeated.")],
     slo: Annotated[str, typer.Option(help="What is good enough: ttft=500ms,itl=50ms,latency=5s.")],
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the requests, for which it has to be.")
+        float, typer.Option(min=0, max=1, help="Share of the requests that must meet the objectives.")
     ] = 0.99,
     balance: Annotated[
         Literal["least_conn", "round_robin", "random"],
         typer.Option(help="How the load balancer chooses a runner."),
     ] = "least_conn",
-    gpus: Annotated[int, typer.Option(min=1, help="Of one runner.")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of one runner.")] = 1,
     reserve: Annotated[
         float, typer.Option(min=0, help="Runners kept beyond what the load needs, as a share of those.")
     ] = 0.25,
-    pull: Annotated[float, typer.Option(min=0, help="Seconds of a start: the image onto a node.")] = 0,
-    weights: Annotated[float, typer.Option(min=0, help="The engine into an empty cache.")] = 0,
-    load: Annotated[float, typer.Option(min=0, help="The engine from there into the GPU, until ready.")] = 0,
+    pull: Annotated[
+        float, typer.Option(min=0, help="Seconds of a start: pulling the image onto a node.")
+    ] = 0,
+    weights: Annotated[
+        float, typer.Option(min=0, help="Seconds of a start: fetching the engine into an empty cache.")
+    ] = 0,
+    load: Annotated[
+        float, typer.Option(min=0, help="Seconds of a start: loading the engine from the cache, until ready.")
+    ] = 0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Say how many runners a load needs: `cog-triton plan one.json --rate 1000 --slo ttft=500ms,itl=50ms`.
+    """Compute how many runners a load needs: `cog-triton plan one.json --rate 1000 --slo
+    ttft=500ms,itl=50ms`.
 
-    With the seconds that a start takes also how fast the load may grow. Exit status 1 when nothing keeps the
-    objectives.
+    Given the seconds that a start takes, also how fast the load may grow. Exit status 1 when nothing meets
+    the objectives.
     """
     from cli.perf.plan import Objectives
     from cli.plan.command import Asked

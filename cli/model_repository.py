@@ -1,4 +1,4 @@
-"""`cog-triton model-repository`: an engine for a Triton that is started by hand."""
+"""`cog-triton model-repository`: an engine for a Triton that you start by hand."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, a directory or an archive, by its path or URL.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, as a shell takes it, from wherever it is typed. Raises PartNotInstalled, ServerParameterInvalid and
-    what `fetch_weights` raises.
+    it, quoted for a shell, from any directory. Raises PartNotInstalled, ServerParameterInvalid and what
+    `fetch_weights` raises.
     """
     settings = Settings.from_environment(os.environ)
     directory = fetch_weights(
@@ -53,4 +53,4 @@ def model_repository(engine: str, out: Path) -> str:
 
 
 def _take_any(_manifest: Manifest | None) -> None:
-    """Whether it fits this machine is seen when it is served."""
+    """Whether it fits this machine is checked when it is served."""

@@ -1,4 +1,4 @@
-"""What the command line prints: text for people, with colours where they are wanted, or JSON for programs."""
+"""What the command line prints: text for people, in colour where that is wanted, or JSON for programs."""
 
 from __future__ import annotations
 

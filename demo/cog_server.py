@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.02
 _ANSWER_SECONDS = 10
-_MOST_SHOWN = 2000
+_MAX_SHOWN = 2000
 # The servers are on this machine and speak plain HTTP: to load certificates would only take time.
 TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -115,4 +115,4 @@ class CogServer:
 def _setup_log(answer: dict[str, object]) -> str:
     setup = answer.get("setup")
     logs = setup.get("logs") if isinstance(setup, dict) else None
-    return str(logs or "its set-up failed").strip()[-_MOST_SHOWN:]
+    return str(logs or "its set-up failed").strip()[-_MAX_SHOWN:]

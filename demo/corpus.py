@@ -32,7 +32,7 @@ LAYOUTS = ["Question: {}\nAnswer: {}", "{}\n{}", "User: {}\nAssistant: {}", "[IN
 
 
 class Document(NamedTuple):
-    """`text` is to be learned; `context` only stands before it, as a system prompt or earlier talk does."""
+    """`text` is to be learned; `context` only precedes it, as a system prompt or earlier turns do."""
 
     context: str
     text: str

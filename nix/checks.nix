@@ -1,4 +1,4 @@
-# `nix flake check`: what can be said of images without running them, of the one that anyone can build.
+# `nix flake check`: what can be checked without running images, on the one that anyone can build.
 {
   pkgs,
   images,
@@ -30,7 +30,7 @@ in
     '
   '';
 
-  # What vLLM's runners compile with, and nothing of vLLM; tests/images has it compile.
+  # What vLLM's runners compile with, without vLLM itself; tests/images has it compile.
   compiler = mkImage {
     name = "cog-triton-compiler";
     layers = [

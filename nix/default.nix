@@ -9,7 +9,7 @@ let
   fetch = import ./fetch.nix { inherit pkgs locks readJSON; };
   sources = import ./sources.nix;
   tools = import ./tools.nix { inherit pkgs fetch sources; };
-  # The GPU architectures that there are runners for, by engine.
+  # The GPU architectures that have runners, by engine.
   sms = {
     tensorrt-llm = [
       80

@@ -13,7 +13,7 @@ let
   fileName = file: storeName (baseNameOf file);
   filter = builtins.filter;
 
-  # Evaluation never fails: what has no hash yet fails when it is built, and says what to do.
+  # Evaluation never fails: a file without a hash yet fails when it is built, and says what to do.
   unknown =
     file:
     pkgs.runCommand "no-hash-${fileName file}" { inherit file; } ''
@@ -30,11 +30,11 @@ let
   publishers = readJSON (locks + "/publishers.json");
   named = name: rows: builtins.head (filter (row: row.name == name) rows);
 
-  # Whom TLS trusts: a distribution that is its own toolchain knows.
+  # Which authorities TLS trusts: a distribution that is its own toolchain knows them.
   authorities =
     if pkgs ? cacert then { SSL_CERT_FILE = "${pkgs.cacert}/etc/ssl/certs/ca-bundle.crt"; } else { };
 
-  # pip knows where wheels are, also behind a company's mirror, so that no address stands here.
+  # pip knows where wheels are, even behind a company's mirror, so no address is needed here.
   fetchWheel =
     python:
     {
@@ -88,7 +88,7 @@ let
         )
         ''
           echo "$requirement" > requirement.txt
-          # As `make lock` does, where a company has a mirror of it.
+          # As in `make lock`, for companies with a mirror of it.
           if [ "$index" = https://pypi.nvidia.com ]; then index=''${NVIDIA_INDEX_URL:-$index}; fi
           python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
             --require-hashes $options ''${index:+--index-url="$index"} --requirement requirement.txt --dest downloaded
@@ -102,10 +102,10 @@ let
     in
     "debian-${builtins.head (builtins.match "([0-9]+).*" release.version)}";
 
-  # nixpkgs knows the mirrors of Debian's main archive; the host's toolchain those of updates, too.
+  # nixpkgs knows the mirrors of Debian's main archive; the host's toolchain also those of updates.
   mirrors = pkgs.debianMirrors or [ "debian" ];
 
-  # The mirror drops what was superseded; the snapshot archive never does.
+  # The mirror drops superseded packages; the snapshot archive never does.
   fetchDebian =
     {
       archive,
@@ -135,7 +135,7 @@ in
       packages = map (locked: described "wheel" locked (fetchWheel lock.python locked)) lock.wheels;
     };
 
-  # A file that a publisher keeps on a site of its own.
+  # A file on a publisher's own site.
   publisher =
     name:
     let
@@ -164,7 +164,7 @@ in
       tree = builtins.fetchGit {
         url = locked.repository;
         rev = locked.commit;
-        # Nix of before 2.20 fetches a ref with its history, others the commit alone.
+        # Nix before 2.20 fetches a ref with its history, later ones only the commit.
         ref = "refs/tags/${locked.tag}";
         shallow = true;
       };

@@ -22,11 +22,11 @@ let
       };
       spec = {
         inherit name created;
-        # The image that this one was made from, if it was.
+        # The image that this one was made from, if any.
         base = if base == null then null else base.spec;
         layers = map toString layers;
         config = config // {
-          # "NAME=value", as OCI has it
+          # "NAME=value", as in OCI
           Env = map (key: "${key}=${config.Env.${key}}") (builtins.attrNames config.Env);
           Labels =
             config.Labels

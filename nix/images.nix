@@ -44,7 +44,7 @@ let
       Env = {
         PATH = "/opt/cog-triton/runner/bin:/usr/local/bin:/usr/bin";
         HOME = "/home/cog";
-        # Asked for when /etc/passwd does not know the container's user; PyTorch needs an answer.
+        # Used when /etc/passwd does not have the container's user; PyTorch needs an answer.
         USER = "cog";
         LANG = "C.UTF-8";
         PORT = "5000";
@@ -86,7 +86,8 @@ let
       // labels;
     };
 
-  # `sm` is the GPU architecture that its engine layer is pruned for, if it is; `more` are layers below that one.
+  # `sm` is the GPU architecture that its engine layer is pruned for, if any; `more` are layers below that
+  # one.
   mkRunner =
     {
       name,

@@ -1,5 +1,6 @@
-# The layers, in the order in which they change less and less seldom: base, python, runner environment, Triton,
-# bridge, what an engine needs beside its environment, that environment, command line, application.
+# The layers, from those that change most seldom to those that change most often: base, python, runner
+# environment, Triton, bridge, what an engine needs besides its environment, that environment, command line,
+# application.
 {
   fetch,
   sms,
@@ -26,7 +27,7 @@ let
   home = "opt/cog-triton";
   user = 1000;
 
-  # Also writable where a platform gives containers any user it likes, in the group root (OpenShift).
+  # Also writable where a platform runs containers as an arbitrary user in the group root (OpenShift).
   own = {
     uid = user;
     gid = 0;
@@ -89,7 +90,7 @@ rec {
           "home/cog/.cache/huggingface"
         ];
       }
-      # Where a cache of the hub is mounted into images whose user is root.
+      # Where a hub cache is mounted into images whose user is root.
       (link "root/.cache" "/home/cog/.cache")
     ];
     attributes = {
@@ -159,12 +160,12 @@ rec {
   tokenizer-converter = environmentLayer {
     name = "tokenizer-converter";
     place = "${home}/tokenizer-converter";
-    # Of the models' modules, the few that make tokenizers are loaded.
+    # Only the few model modules that make tokenizers are loaded.
     seldom = [ "transformers/models" ];
   };
 
-  # What vLLM's kernels need at a start: Triton, the language, has each of them launched by a little C, which it
-  # compiles. zig is clang with the headers and the start of every libc; of these, glibc's for x86-64 is here.
+  # What vLLM's kernels need at a start: Triton, the language, launches each of them with a little C, which it
+  # compiles. zig is clang with the headers and start files of every libc; only glibc's for x86-64 are here.
   compiler =
     let
       inherit (fetch.wheels "bridge") packages;
@@ -204,7 +205,7 @@ rec {
     mkEngineLayer "vllm" sm (environment {
       name = "engine-vllm";
       place = "${home}/engines/vllm";
-      # A third of the layer's bytecode, of which a start loads little or nothing.
+      # A third of the layer's bytecode; a start loads little or none of it.
       seldom = [
         "anthropic"
         "cudnn"
@@ -232,15 +233,16 @@ rec {
       ];
     };
 
-  # The command line, and the builder, which it uses. A layer of its own, so that a change of what serves sends less.
+  # The command line, and the builder, which it uses. A layer of its own, so that a change in the server sends
+  # less.
   command-line = mkLayer {
     name = "command-line";
     steps = [ (files sources.commandLine "src") ];
     attributes."src" = own;
   };
 
-  # What serves; `predictor` is the package that Cog serves. Without bytecode: it would save 0.06 s of a start, and
-  # more than double what every commit sends.
+  # The server; `predictor` is the package that Cog serves. Without bytecode: it would save 0.06 s of a start,
+  # and more than double what every commit sends.
   application =
     predictor:
     mkLayer {

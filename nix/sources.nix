@@ -1,4 +1,4 @@
-# The parts of this repository that images are made of, each without what would rebuild it for nothing.
+# The parts of this repository that images are made of, each without what would rebuild it needlessly.
 let
   root = ../.;
   prefix = builtins.stringLength (toString root) + 1;
@@ -19,7 +19,7 @@ let
     };
 in
 {
-  # The programs that make layers, and all of them: another verb does not make layers anew.
+  # The programs that make layers, and all programs: a new verb does not rebuild layers.
   layerPrograms =
     select "layer-programs" "nix|nix/oci"
       "nix/oci/(__init__|compile_modules|compress|debian|facts|layer|licences|native|problem|steps|tar|tree|wheel)[.]py"
@@ -45,7 +45,7 @@ in
     ]
   );
 
-  # Configs, as people name them to the builder.
+  # Configs, as people pass them to the builder.
   examples = select "examples" "examples(/.*)?" "examples/.*[.]yaml" + "/examples";
 
   # What the compiler reads; constants.h has what comes from Python modules.

@@ -1,4 +1,4 @@
-# How a layer is put together: the steps of nix/oci/steps.py, and what makes layers of them.
+# How a layer is put together: the steps of nix/oci/steps.py, and what turns them into layers.
 {
   fetch,
   sources,
@@ -38,7 +38,7 @@ rec {
   paths = map (package: "${package.path}");
 
   # An environment of its own for the wheels of a lock, on Debian's Python or another `interpreter`. Its modules get
-  # bytecode, and so do those of `libraries`, except for what lies in `seldom` (paths in site-packages).
+  # bytecode, and so do those of `libraries`, except for what is in `seldom` (paths in site-packages).
   environment =
     {
       name,

@@ -39,7 +39,7 @@ in
       PYTHONDONTWRITEBYTECODE = "1";
     } ''python3 -m oci.${module} "$specPath" "$out" ${toString arguments}'';
 
-  # The engine bridge; its bytes depend on its sources and the compiler alone.
+  # The engine bridge; its bytes depend only on its sources and the compiler.
   bridge = pkgs.runCommand "engine-bridge" { nativeBuildInputs = [ python ]; } ''
     export PYTHONPATH=${sources.layerPrograms} PYTHONDONTWRITEBYTECODE=1 HOME="$PWD"
     ${builtins.concatStringsSep "\n" (

@@ -38,7 +38,7 @@ class Metrics:
         """`engine`: the way to it, once there is one."""
         self.registry = CollectorRegistry()
         self.tokens = 0
-        """Tokens that were generated, of predictions that run too. For one thread."""
+        """Tokens that were generated, including those of running predictions. For one thread."""
         self._first_token = self._histogram(
             "time_to_first_token_seconds", "From a prediction's arrival to its first token"
         )
@@ -46,12 +46,12 @@ class Metrics:
             "inter_token_latency_seconds", "Mean time between two tokens of a prediction"
         )
         self._queue = self._histogram(
-            "queue_time_seconds", "From a prediction's arrival to its being handed to Triton"
+            "queue_time_seconds", "From a prediction's arrival until it is handed to Triton"
         )
         self._duration = self._histogram("request_duration_seconds", "From a prediction's arrival to its end")
         self._prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts")
         self._predictions = self._counter("predictions", "Predictions that ended", "outcome")
-        for outcome in _OUTCOMES:  # a series that begins at its first event would hide that one from rate()
+        for outcome in _OUTCOMES:  # if a series began at its first event, rate() would miss that event
             self._predictions.labels(outcome)
         self._errors = self._counter("errors", "Predictions that failed, by the code of the error", "code")
         self.gauge("running", "Predictions that run or wait", lambda: admission.count)
@@ -60,7 +60,7 @@ class Metrics:
         self.registry.register(_Engine(engine))
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Have `cog_triton_NAME` tell a value of the moment."""
+        """Make `cog_triton_NAME` report a current value."""
         Gauge(f"cog_triton_{name}", text, registry=self.registry).set_function(value)
 
     def sent(self, queued: float, prompt_tokens: int) -> None:
@@ -69,7 +69,7 @@ class Metrics:
         self._prompt_tokens.inc(prompt_tokens)
 
     def generated(self, tokens: int, first: float | None, duration: float) -> None:
-        """A prediction ended; `first` token and end came so many seconds after its arrival."""
+        """A prediction ended; its `first` token and its end came that many seconds after its arrival."""
         self._duration.observe(duration)
         if first is not None:
             self._first_token.observe(first)
@@ -92,7 +92,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def add_triton(self, address: str) -> None:
-        """Pass on what Triton tells at `host:port`."""
+        """Pass on what Triton reports at `host:port`."""
         self.registry.register(_Triton(f"http://{address}/metrics"))
 
     def _histogram(self, name: str, text: str) -> Histogram:
@@ -103,7 +103,7 @@ class Metrics:
 
 
 class _Tokens(Collector):
-    """A counter of prometheus_client costs more than a token's whole way may."""
+    """A counter of prometheus_client costs more than a token's whole path may."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -114,7 +114,7 @@ class _Tokens(Collector):
 
 
 class _Engine(Collector):
-    """What the engine tells of itself, once a second; 0 without an engine process."""
+    """What the engine reports about itself, once a second; 0 without an engine process."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -133,7 +133,7 @@ class _Engine(Collector):
                 "kv_cache_blocks": ("Blocks of the KV cache", statistics.kv_cache_blocks),
                 "kv_cache_blocks_used": ("Blocks of it in use", statistics.kv_cache_blocks_used),
                 "kv_cache_usage": (
-                    "Share of it in use, from 0 to 1: one number, as routers and autoscalers want it",
+                    "Share of it in use, from 0 to 1: one number, as routers and autoscalers need it",
                     statistics.kv_cache_blocks_used / statistics.kv_cache_blocks,
                 ),
             }

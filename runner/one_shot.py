@@ -1,4 +1,4 @@
-"""An engine for the process that asks, without a server: loaded, asked, and ended."""
+"""An engine for the calling process, without a server: loaded, asked, and ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def loaded(weights: str) -> AsyncIterator[Predictor]:
-    """The engine at a path or URL, with the settings of the environment, until the end of the context.
+    """The engine at a path or URL, with the environment's settings, until the end of the context.
 
     Raises what the set-up of a runner raises.
     """

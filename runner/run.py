@@ -1,4 +1,4 @@
-"""The runner as Cog sees it: the inputs of a prediction, and set-up. The work is in runner/cog/worker.py."""
+"""The runner as Cog sees it: the inputs of a prediction, and set-up. runner/cog/worker.py does the work."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Runner(BaseRunner):
         """Whether predictions can be answered now."""
         return self.worker.is_healthy()
 
-    # Cog iterates the generator that is returned in a thread of its own; an async generator would be
-    # collected to its end before anything is sent.
+    # Cog iterates the returned generator in a thread of its own; it would collect an async generator to its
+    # end before sending anything.
     @streaming
     @concurrent(max=128)
     async def run(
@@ -52,9 +52,9 @@ class Runner(BaseRunner):
             default=None,
             description="System prompt, for the {system_prompt} of the template. Default: SYSTEM_PROMPT.",
         ),
-        max_tokens: int = Input(default=512, ge=1, description="How many tokens to generate at most."),
+        max_tokens: int = Input(default=512, ge=1, description="The most tokens to generate."),
         min_tokens: int | None = Input(
-            default=None, ge=-1, description="How many tokens to generate at least; -1: no minimum."
+            default=None, ge=-1, description="The fewest tokens to generate; -1: no minimum."
         ),
         temperature: float = Input(
             default=0.7, ge=0, le=5, description="Randomness of the choice; 0: always the likeliest token."
@@ -63,7 +63,7 @@ class Runner(BaseRunner):
             default=0.95,
             ge=0,
             le=1,
-            description="Choose among the likeliest tokens of this total probability.",
+            description="Choose among the likeliest tokens with this total probability.",
         ),
         top_k: int = Input(
             default=0,
@@ -80,11 +80,11 @@ class Runner(BaseRunner):
         presence_penalty: float = Input(default=0.0, description="Penalty of tokens that occurred before."),
         seed: int | None = Input(
             default=None,
-            description="Seed of the random choice. Default: a random one, which the metric `seed` tells.",
+            description="Seed of the random choice. Default: a random one, which the metric `seed` reports.",
         ),
         structured_output: str | None = Input(
             default=None,
-            description="What the answer is held to: a JSON object with one of json (a schema),"
+            description="What constrains the answer: a JSON object with one of json (a schema),"
             " json_object (true), regex, choice (a list) and grammar.",
         ),
         lora: str | None = Input(default=None, description="Name of the LoRA adapter to use."),
@@ -94,7 +94,7 @@ class Runner(BaseRunner):
         ),
         messages: str | None = Input(
             default=None,
-            description="Instead of a prompt: a conversation for the chat template, as a JSON list of "
+            description="A conversation for the chat template instead of a prompt: a JSON list of "
             "objects with role and content.",
         ),
         log_performance_metrics: bool = Input(default=False, description="Log the speed of this prediction."),

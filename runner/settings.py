@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _Address = Annotated[Address | None, BeforeValidator(Address.parse)]
-_MOST_PREDICTIONS = 2048  # engines queue what they cannot run at once
+_MAX_PREDICTIONS = 2048  # engines queue what they cannot run yet
 COG_SLOTS = 80
-"""What SERVER=cog sets COG_MAX_CONCURRENCY to, where nobody has."""
+"""The value of COG_MAX_CONCURRENCY with SERVER=cog, unless it is set."""
 
 
 class Settings(BaseModel):
@@ -28,7 +28,7 @@ class Settings(BaseModel):
     weights: str | None = Field(
         None,
         alias="COG_WEIGHTS",
-        description="URL or path of an engine.tar, or a directory that holds one unpacked",
+        description="URL or path of an engine.tar, or a directory that holds an unpacked one",
     )
     engine_dir: Path | None = Field(
         None,
@@ -38,13 +38,14 @@ class Settings(BaseModel):
     config_source: str | None = Field(
         None,
         alias="COG_TRITON_CONFIG",
-        description="YAML file, or data: URL of one, whose section `instantiate` comes before that of the"
-        " config in engine.tar; images of `cog-triton instantiate` have the server's arguments there",
+        description="YAML file, or data: URL of one, whose section `instantiate` takes precedence over that"
+        " of the config in engine.tar; images of `cog-triton instantiate` have the server's"
+        " arguments there",
     )
     image_sm: int | None = Field(
         None,
         alias="COG_TRITON_SM",
-        description="SM whose device code is in the image, which no other GPU can run; set by the image",
+        description="SM whose device code is in the image; no other GPU can run it; set by the image",
     )
     weights_cache: Path = Field(
         Path.home() / ".cache/cog-triton/weights",
@@ -78,32 +79,33 @@ class Settings(BaseModel):
         None,
         ge=2,
         alias="MAX_SEQUENCE_LENGTH",
-        description="most tokens of prompt and answer together, where the engine takes more",
+        description="the most tokens of prompt and answer together, if the engine would accept more",
     )
     world_size: int | None = Field(
         None,
         ge=1,
         alias="WORLD_SIZE",
-        description="processes that serve the engine together; the engine says it too, and has to agree",
+        description="processes that serve the engine together; must agree with what the engine says",
     )
     cog_slots: int = Field(
         1,
         ge=1,
         alias="COG_MAX_CONCURRENCY",
-        description="predictions that Cog's own server takes at the same time; not set, SERVER=cog sets it"
-        f" to {COG_SLOTS}, and Cog by itself takes one",
+        description=f"predictions that Cog's own server accepts at the same time; not set: {COG_SLOTS} with"
+        " SERVER=cog, and 1 with Cog alone",
     )
     max_predictions: int | None = Field(
         None,
         ge=1,
         alias="MAX_PREDICTIONS",
-        description="predictions that run or wait at the same time: more are refused with E2106; not set: "
-        "2048, and with SERVER=cog four fifths of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
+        description="predictions that may run or wait at the same time; more are refused with E2106; not"
+        " set: 2048, or with SERVER=cog four fifths of COG_MAX_CONCURRENCY, beyond which Cog"
+        " answers 409",
     )
     ignore_unknown_inputs: bool = Field(
         False,
         alias="IGNORE_UNKNOWN_INPUTS",
-        description="leave out inputs that do not exist, as Cog does, instead of refusing them",
+        description="drop inputs that do not exist, as Cog does, instead of refusing them",
     )
     max_body_bytes: int = Field(
         16 << 20, ge=1, alias="MAX_BODY_BYTES", description="a request with a larger body is refused (E1320)"
@@ -117,8 +119,8 @@ class Settings(BaseModel):
     webhook_allow: str = Field(
         "",
         alias="WEBHOOK_ALLOW",
-        description="origins, with commas between them, that webhooks and outputs may go to, wherever they"
-        " are, as http://127.0.0.1:8000; others have to be public addresses",
+        description="origins, separated by commas, that webhooks and outputs may go to, wherever they are,"
+        " such as http://127.0.0.1:8000; others must have public addresses",
     )
     webhook_auth_token: SecretStr | None = Field(
         None,
@@ -129,19 +131,19 @@ class Settings(BaseModel):
         1000,
         ge=0,
         alias="KEEP_PREDICTIONS",
-        description="how many ended predictions of `Prefer: respond-async` can be asked after",
+        description="how many ended predictions of `Prefer: respond-async` can be looked up",
     )
     keep_seconds: float = Field(
         3600, ge=0, alias="KEEP_PREDICTIONS_SECONDS", description="and for how many seconds"
     )
     allow_shutdown: bool = Field(
-        False, alias="ALLOW_SHUTDOWN", description="let every client end the runner by POST /shutdown"
+        False, alias="ALLOW_SHUTDOWN", description="let any client end the runner with POST /shutdown"
     )
     web_page: bool = Field(
         True,
         alias="WEB_PAGE",
-        description="answer browsers at / with a page to try prompts on and to watch the runner; false: with"
-        " Cog's JSON, as everybody else",
+        description="answer browsers at / with a page to try prompts and watch the runner; false: with"
+        " Cog's JSON, like everybody else",
     )
     log_performance_metrics: bool = Field(
         False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction"
@@ -150,13 +152,14 @@ class Settings(BaseModel):
         False, alias="LOG_PROMPTS", description="log the formatted prompt of every prediction"
     )
     server: Literal["front", "cog"] = Field(
-        "front", alias="SERVER", description="who answers HTTP: front, or cog for Cog's own server"
+        "front", alias="SERVER", description="what answers HTTP: front, or cog for Cog's own server"
     )
     setup_timeout: float = Field(
         3600,
         gt=0,
         alias="SETUP_TIMEOUT",
-        description="seconds that the whole set-up may take, with fetching the engine; then the runner ends",
+        description="seconds that the whole set-up may take, including fetching the engine; after that the"
+        " runner ends",
     )
     engine_start_timeout: float = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"
@@ -165,30 +168,30 @@ class Settings(BaseModel):
         None,
         alias="TRITON_HTTP_ADDRESS",
         description="`host:port` of Triton's own HTTP endpoints, for curl and perf tools; not set: closed."
-        " Whoever reaches them needs no key",
+        " Clients need no key there",
     )
     triton_grpc_address: _Address = Field(
         None,
         alias="TRITON_GRPC_ADDRESS",
-        description="`host:port` of Triton's gRPC, for tritonclient and perf tools; not set: a free port of"
-        " loopback. Whoever reaches it needs no key",
+        description="`host:port` of Triton's gRPC, for tritonclient and perf tools; not set: a free port on"
+        " loopback. Clients need no key there",
     )
     triton_metrics_address: _Address = Field(
         None,
         alias="TRITON_METRICS_ADDRESS",
-        description="`host:port` of Triton's own metrics, which /metrics also has; not set: a free port of"
+        description="`host:port` of Triton's own metrics, which /metrics also has; not set: a free port on"
         " loopback",
     )
     engine_environment: str = Field(
         "",
         alias="ENGINE_ENVIRONMENT",
-        description="names of variables, with commas between them, that Triton and the engine get beside"
+        description="names of variables, separated by commas, that Triton and the engine get in addition to"
         " those of CUDA, MPI and the engines themselves",
     )
     allow_model_code: bool = Field(
         False,
         alias="ALLOW_MODEL_CODE",
-        description="let vLLM's engine arguments name code to be run: `trust_remote_code`, `worker_cls`, ...;"
+        description="let vLLM's engine arguments name code to run: `trust_remote_code`, `worker_cls`, ...;"
         " also read by the builder. It also lets engine.tar bring what vLLM has compiled",
     )
     response_timeout: float = Field(
@@ -206,18 +209,18 @@ class Settings(BaseModel):
     served_model_name: str | None = Field(
         None,
         alias="SERVED_MODEL_NAME",
-        description="name of the model in OpenAI's API; not set: that in the engine's manifest",
+        description="name of the model in OpenAI's API; not set: the name in the engine's manifest",
     )
     accept_any_model: bool = Field(
         False,
         alias="ACCEPT_ANY_MODEL",
-        description="take requests of OpenAI's API whatever model they name",
+        description="accept requests of OpenAI's API whatever model they name",
     )
     api_keys: SecretStr | None = Field(
         None,
         alias="API_KEYS",
-        description="keys of OpenAI's API, with commas between them, each `KEY` or `NAME KEY`; not set, nor"
-        " API_KEYS_FILE: no key is needed",
+        description="keys of OpenAI's API, separated by commas, each `KEY` or `NAME KEY`; if neither this"
+        " nor API_KEYS_FILE is set, no key is needed",
     )
     api_keys_file: Path | None = Field(
         None,
@@ -234,14 +237,15 @@ class Settings(BaseModel):
         None,
         ge=1,
         alias="KEY_MAX_REQUESTS",
-        description="predictions of one key that run or wait at the same time: more are refused with E1305",
+        description="predictions of one key that may run or wait at the same time; more are refused with"
+        " E1305",
     )
     key_max_tokens: int | None = Field(
         None,
         ge=1,
         alias="KEY_MAX_TOKENS",
         description="tokens of one key's predictions at the same time, prompts and the most that was asked"
-        " for: more are refused with E1305",
+        " for; more are refused with E1305",
     )
     tls_certificate: Path | None = Field(
         None,
@@ -254,34 +258,34 @@ class Settings(BaseModel):
     lora_folder: Path | None = Field(
         None,
         alias="LORA_FOLDER",
-        description="folder of LoRA adapters, each in a folder of its own: those right in it are served from"
-        " the start, by its name; vLLM with `enable_lora` alone",
+        description="folder of LoRA adapters, each in a folder of its own: those directly in it are served"
+        " from the start, by that name; only vLLM with `enable_lora`",
     )
     operator_key: SecretStr | None = Field(
         None,
         alias="OPERATOR_KEY",
-        description="key of /v1/load_lora_adapter and /v1/unload_lora_adapter; not set: there are no such",
+        description="key of /v1/load_lora_adapter and /v1/unload_lora_adapter; not set: they do not exist",
     )
     share_prefix_cache: bool = Field(
         False,
         alias="SHARE_PREFIX_CACHE",
-        description="let all API keys have what the engine kept of the prompts of others, where it keeps them"
-        " apart (vLLM): one can then tell from times what others have sent",
+        description="let all API keys use what the engine has kept of others' prompts, if it keeps them"
+        " apart (vLLM): timing can then reveal what others have sent",
     )
     hosts_address: _Address = Field(
         None,
         alias="HOSTS_ADDRESS",
-        description="for an engine on several hosts: `host:port` of the first, an address of its own at which"
-        " the others join it (`cog-triton join`); not set: one host",
+        description="for an engine on several hosts: `host:port` of the first, one of its own addresses, at"
+        " which the others join it (`cog-triton join`); not set: one host",
     )
     hosts_secret: SecretStr | None = Field(
         None,
         alias="HOSTS_SECRET",
-        description="what the hosts of an engine know each other by, the same on all: at least"
+        description="secret by which the hosts of an engine know each other, the same on all: at least"
         f" {LEAST_SECRET} characters",
     )
     hosts_secret_file: Path | None = Field(
-        None, alias="HOSTS_SECRET_FILE", description="file with HOSTS_SECRET, instead of it"
+        None, alias="HOSTS_SECRET_FILE", description="file with HOSTS_SECRET, instead of the variable"
     )
     hosts_timeout: float = Field(
         300,
@@ -292,19 +296,19 @@ class Settings(BaseModel):
     mpi_hosts: str | None = Field(
         None,
         alias="MPI_HOSTS",
-        description="TensorRT-LLM, instead of hosts that join: path of mpirun's host file, or `cluster` where"
-        " mpirun finds its hosts by itself, as in an allocation of Slurm",
+        description="TensorRT-LLM, instead of hosts that join: path of mpirun's host file, or `cluster` if"
+        " mpirun finds its hosts itself, as in a Slurm allocation",
     )
     drain_seconds: float = Field(
         25,
         ge=0,
         alias="DRAIN_SECONDS",
-        description="seconds that predictions may go on after SIGTERM; new ones get E2108 meanwhile",
+        description="seconds that predictions may continue after SIGTERM; new ones get E2108 meanwhile",
     )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read the variables. Raises SettingInvalid for the first that is not valid."""
+        """Read the variables. Raises SettingInvalid for the first invalid one."""
         try:
             return cls.model_validate({name: value for name, value in environment.items() if value})
         except ValidationError as invalid:
@@ -314,7 +318,7 @@ class Settings(BaseModel):
     @property
     def admitted_at_once(self) -> int:
         """Predictions that the front lets run or wait at the same time."""
-        return self.max_predictions or _MOST_PREDICTIONS
+        return self.max_predictions or _MAX_PREDICTIONS
 
     @property
     def admitted(self) -> int:
@@ -323,7 +327,7 @@ class Settings(BaseModel):
 
     @property
     def triton_addresses(self) -> list[Address]:
-        """Where Triton listens because a setting says so."""
+        """The addresses on which settings make Triton listen."""
         addresses = (self.triton_http_address, self.triton_grpc_address, self.triton_metrics_address)
         return [address for address in addresses if address is not None]
 
@@ -334,11 +338,13 @@ class Settings(BaseModel):
 
     @property
     def several_hosts(self) -> bool:
-        """Whether other hosts may serve a part of the engine."""
+        """Whether other hosts may serve part of the engine."""
         return self.hosts_address is not None
 
     def secret_of_hosts(self) -> bytes:
-        """What the hosts of an engine know each other by. Raises SettingInvalid when it is short or none."""
+        """The secret by which the hosts of an engine know each other. Raises SettingInvalid when it is short
+        or missing.
+        """
         secret = self.hosts_secret.get_secret_value() if self.hosts_secret else ""
         if self.hosts_secret_file is not None:
             try:

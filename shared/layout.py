@@ -1,7 +1,7 @@
-"""Where the parts that are not Python code lie: Triton, the engine bridge, the engines' environments.
+"""Where the parts that are not Python code are: Triton, the engine bridge, the engines' environments.
 
 A checkout keeps them in `.build` (see the Makefile); the images in /opt/cog-triton, with the same folders
-inside. `COG_TRITON_HOME` names another place.
+inside. `COG_TRITON_HOME` sets another place.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Layout:
         """
         if kind in WITHOUT_ENVIRONMENT:
             return Path(sys.executable)
-        # Not resolved: an environment is found by the place of its `python`, which is a link.
+        # Not resolved: an environment is found through the location of its `python`, which is a link.
         return _existing(f"environment of the engine {kind}", self.home / "engines" / kind / "bin/python")
 
     def available_engines(self) -> list[str]:

@@ -24,14 +24,14 @@ __all__ = ["LEVELS", "bind_contextvars", "configure_logging", "get_logger", "reg
 get_logger = structlog.get_logger
 LEVELS = ("debug", "info", "warning", "error", "critical")
 _MASK = "***"
-# Their info lines name whole addresses, also signed ones.
+# Their info lines contain whole addresses, including signed ones.
 _HTTP_CLIENTS = ("httpx2", "httpcore2")
 
 _secrets: set[str] = set()
 
 
 def register_secret(value: str) -> None:
-    """Mask `value` wherever it stands in a line from now on."""
+    """From now on, mask `value` wherever it appears in a line."""
     if value.strip():
         _secrets.add(value)
 
@@ -39,8 +39,8 @@ def register_secret(value: str) -> None:
 def configure_logging(level: str | None = None) -> None:
     """Send structlog's and the standard library's events to stderr: JSON lines, or colours at a terminal.
 
-    `level` is one of `LEVELS`; without it LOG_LEVEL counts, then info. May be called again: the last call
-    counts. Raises `SettingInvalid` for an unknown level.
+    `level` is one of `LEVELS`; without it LOG_LEVEL applies, then info. May be called again: the last call
+    applies. Raises `SettingInvalid` for an unknown level.
     """
     name = level or os.environ.get("LOG_LEVEL") or "info"
     if name.lower() not in LEVELS:
@@ -81,7 +81,7 @@ def configure_logging(level: str | None = None) -> None:
 
 def _renderer() -> Processor:
     if sys.stderr.isatty():
-        # The rich tracebacks of the default show local variables, and with them secrets.
+        # The default's rich tracebacks show local variables, and secrets with them.
         return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     return structlog.processors.JSONRenderer()
 
@@ -91,7 +91,7 @@ def _mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 
 def _masked(key: str, value: Any) -> Any:
-    """`value` without secrets; what JSON does not know becomes text first."""
+    """`value` without secrets; what JSON cannot hold becomes text first."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -102,7 +102,7 @@ def _masked(key: str, value: Any) -> Any:
     if names_secret(key):
         return _MASK
     text = str(value)
-    # Longest first: one secret may hold another.
+    # Longest first: one secret may contain another.
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     return text

@@ -1,4 +1,4 @@
-"""How far a long step is: a bar on a terminal, a line now and then elsewhere, or nothing."""
+"""How far along a long step is: a bar on a terminal, a line now and then elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _QUIET_SECONDS = 2.0
 
 
 class StepProgress(Protocol):
-    """Where a running step says how far it is."""
+    """Where a running step reports how far along it is."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """`done` of `total` are done, counted from the start of the step; None is "not known (yet)"."""
 
 
 class Progress(Protocol):
-    """Shows the steps of a job, one after the other. The steps count bytes."""
+    """Shows the steps of a job, one after another. The steps count bytes."""
 
     def step(self, name: str) -> AbstractContextManager[StepProgress]:
         """Show a step for as long as the context lasts."""

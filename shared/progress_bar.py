@@ -1,4 +1,4 @@
-"""How far a long step is, as a bar on a terminal."""
+"""How far along a long step is, as a bar on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a secret by its name, and how to name an address without the secrets in it."""
+"""Which names are those of secrets, and how to show an address without the secrets in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit, urlunsplit
 
 # `token` only as the last word, and not one of many: `max_tokens`, `tokenizer`, `input_token_count`,
-# `time_to_first_token` and `per_token` are none.
+# `time_to_first_token` and `per_token` are not secrets.
 _SECRET_NAME = re.compile(
     r"secret|passw(or)?d|api_?key|authorization|credential"
     r"|(^|(?<!first)(?<!^per)(?<!_per)[_-])token$",
@@ -23,18 +23,18 @@ def names_secret(key: str) -> bool:
 
 
 def public_address(address: str) -> str:
-    """A URL without user, password, query and fragment, where signatures stand; a path as it is."""
+    """A URL without user, password, query and fragment, which may hold signatures; a path unchanged."""
     scheme, found, _ = address.partition("://")
     if not found or not _SCHEME.fullmatch(scheme) or scheme.lower() == "file":
         return address
     try:
         parts = urlsplit(address)
-        _ = parts.port  # raises where the host is none
+        _ = parts.port  # raises when the host is not valid
     except ValueError:
         return f"{scheme}://..."
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def public_text(text: str) -> str:
-    """A text with `public_address` of each URL in it, whatever stands before: `--metrics=https://...`."""
+    """A text with `public_address` of each URL in it, whatever precedes it: `--metrics=https://...`."""
     return _URL.sub(lambda found: public_address(found[0]), text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """A parameter that is followed: where it goes, and the values that it may have."""
+    """A parameter with an effect: where it goes, and the values that it may have."""
 
     goes_to: str
     values: str
@@ -171,8 +171,8 @@ IGNORED: Mapping[str, str] = {
     "normalize_log_probs": _NOT_RETURNED,
     "logits_datatype": _NOT_RETURNED,
     "prompt_embedding_table_data_type": "prompt tables are not served",
-    "cancellation_check_period_ms": "a cancelled request is seen at its next token, or within 10 ms",
-    "stats_check_period_ms": "statistics are read once in a second",
+    "cancellation_check_period_ms": "a cancellation is noticed at the request's next token, or within 10 ms",
+    "stats_check_period_ms": "statistics are read once a second",
     "iter_stats_max_iterations": "only the latest iteration is read",
     "request_stats_max_iterations": "statistics of single requests are not read",
     "recv_poll_period_ms": _ONE_MACHINE,
@@ -193,22 +193,22 @@ IGNORED: Mapping[str, str] = {
     "tokenizer_dir": _NO_GUIDE,
     "guided_decoding_backend": _NO_GUIDE,
     "xgrammar_tokenizer_info_path": _NO_GUIDE,
-    "FORCE_CPU_ONLY_INPUT_TENSORS": "the engine bridge takes tensors from the CPU's memory only",
+    "FORCE_CPU_ONLY_INPUT_TENSORS": "the engine bridge accepts tensors in the CPU's memory only",
 }
 
 
 @dataclass(slots=True)
 class Parameters:
-    """What arguments say: the values of those that have an effect and are set, and which are wrong."""
+    """What arguments say: the values of those that have an effect and are set, and those that are wrong."""
 
     values: dict[str, Any] = field(default_factory=dict)
     invalid: dict[str, ServerParameterInvalid] = field(default_factory=dict)
     unknown: dict[str, str | None] = field(default_factory=dict)
-    """Each with the nearest name that is known."""
+    """Each with the nearest known name."""
 
 
 def read_parameters(arguments: Mapping[str, Any]) -> Parameters:
-    """The arguments by what they are.
+    """The arguments, sorted by kind.
 
     None, an empty text, and a placeholder that was not filled (`${name}`) are "not set".
     """
@@ -235,12 +235,12 @@ def read_parameters(arguments: Mapping[str, Any]) -> Parameters:
 
 
 def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of those that have an effect and are set; log what nobody knows. Raises
+    """The values of those that have an effect and are set; log unknown ones. Raises
     ServerParameterInvalid.
     """
     found = read_parameters(arguments)
     for name, nearest in found.unknown.items():
-        hint = f"; the nearest that is known is {nearest}" if nearest else ""
+        hint = f"; the nearest known one is {nearest}" if nearest else ""
         sys.stderr.write(f"server.tensorrt_llm has no parameter {name!r}: it is ignored{hint}\n")
     for invalid in found.invalid.values():
         raise invalid
@@ -248,11 +248,11 @@ def parse_parameters(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
-    """With max_utilization, set chunked context where nothing is said of it. Raises ServerParameterInvalid
-    where it is off.
+    """With max_utilization, enable chunked context unless it is set. Raises ServerParameterInvalid when it is
+    off.
 
-    A paused request starts again with what it has written as a part of its prompt, which without chunks may
-    be longer than the longest: the executor refuses each streaming one that may get there.
+    A paused request starts again with its output so far as part of its prompt, which without chunks may
+    exceed the longest prompt: the executor refuses every streaming request that could get there.
     """
     policy = values.get(_POLICY)
     if policy != "max_utilization":
@@ -267,7 +267,7 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
 
 
 def is_decoupled(arguments: Mapping[str, Any]) -> bool:
-    """Whether Triton's models may give several responses to a request; they may when nothing is said.
+    """Whether Triton's models may give several responses to a request; they may by default.
 
     Raises ServerParameterInvalid.
     """

@@ -85,7 +85,7 @@ def opened(source: str, progress: Progress, **options: int) -> AbstractContextMa
 
 
 def found(path: Path) -> os.stat_result:
-    """What stands at `path`. Raises `Unreachable`."""
+    """What is at `path`. Raises `Unreachable`."""
     try:
         return path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL is a ValueError

@@ -1,6 +1,6 @@
-"""vLLM's engine arguments: which a config may set, and what values they may have.
+"""vLLM's engine arguments: which ones a config may set, and to what values.
 
-The table beside this module is made from vLLM's wheel (`make vllm-arguments`), of the version in the lock.
+The table beside this module is made from vLLM's wheel of the locked version (`make vllm-arguments`).
 Standard library only: the engine process reads it too.
 """
 
@@ -49,7 +49,7 @@ class Wrong(NamedTuple):
 UNKNOWN = "unknown"  # told: the nearest name, or nothing
 INVALID = "invalid"  # told: what it must be
 REFUSED = "refused"  # told: why
-REMOVED = "removed"  # told: what took its place, or nothing; it is left out, and no reason to fail
+REMOVED = "removed"  # told: what took its place, or nothing; it is left out, and not a reason to fail
 
 
 def code_is_allowed(environment: Mapping[str, str]) -> bool:
@@ -76,11 +76,11 @@ def wrong_arguments(given: Mapping[str, Any], *, code: bool) -> Iterator[Wrong]:
         elif name in known["removed"]:
             yield Wrong((name,), REMOVED, known["removed"][name] or "")
         elif name in known["code"]:
-            yield Wrong((name,), REFUSED, f"it names code to be run, which {ALLOW_CODE}=1 has to allow")
+            yield Wrong((name,), REFUSED, f"it names code to run, which needs {ALLOW_CODE}=1")
         elif name in known["own"]:
-            yield Wrong((name,), REFUSED, f"the config has the key {known['own'][name]['key']} for it")
+            yield Wrong((name,), REFUSED, f"the config has the key {known['own'][name]['key']} for that")
         elif name in known["others"]:
-            yield Wrong((name,), REFUSED, "the runner decides that itself, or has no use for it")
+            yield Wrong((name,), REFUSED, "the runner sets that itself, or has no use for it")
         else:
             yield Wrong((name,), UNKNOWN, nearest(name, [*specs, *known["own"]]))
 
@@ -123,7 +123,7 @@ def wanted(spec: Mapping[str, Any]) -> str:
 
 
 def nearest(word: object, words: Sequence[str] | Mapping[str, Any]) -> str:
-    """The one of `words` that `word` most likely stands for; nothing where there is none."""
+    """The one of `words` that `word` most likely means; nothing if there is none."""
     texts = [one for one in words if isinstance(one, str)]
     found = get_close_matches(word[:80], texts, n=1) if isinstance(word, str) else []
     return found[0] if found else ""

@@ -1,4 +1,4 @@
-"""Imports that leave out a package which they would bring along, but can do without."""
+"""Imports that omit a package which they would load, but can do without."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def without(package: str) -> Iterator[None]:
-    """Have what is imported meanwhile do as if `package` were missing, unless it is imported already."""
+    """Make what is imported meanwhile behave as if `package` were missing, unless it is imported already."""
     if package in sys.modules:
         yield
         return
-    sys.modules[package] = None  # type: ignore[assignment] # to import it fails from now on
+    sys.modules[package] = None  # type: ignore[assignment] # importing it fails from now on
     try:
         yield
     finally:

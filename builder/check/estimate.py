@@ -1,4 +1,4 @@
-"""Roughly what a build takes of a machine, from the headers of the checkpoint's safetensors files."""
+"""Roughly what a build needs of a machine, from the headers of the checkpoint's safetensors files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Estimate:
 
 
 def parameters_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, int]:
-    """How many parameters the checkpoint has of each type (`BF16`): in a folder, or by its name on the hub.
+    """How many parameters of each type (`BF16`) the checkpoint has: in a folder, or by its name on the hub.
 
     Only headers are read. Raises whatever the hub library raises.
     """
@@ -76,14 +76,14 @@ def config_of(model: Path | str, revision: str | None, token: str | None) -> dic
 
 
 def bytes_of(parameters: Mapping[str, int]) -> int:
-    """Of so many parameters of each type."""
+    """The bytes of that many parameters of each type."""
     return sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
 
 
 def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
-    """What the build by `calls` takes: of the order of magnitude, not a limit.
+    """What the build with `calls` needs: an order of magnitude, not a limit.
 
-    A conversion holds the model and what it makes of it; trtllm-build holds each rank's weights twice, on
+    A conversion holds the model and what it makes from it; trtllm-build holds each rank's weights twice, on
     the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive.
     """
     count = sum(parameters.values())
@@ -104,7 +104,7 @@ def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
 
 
 def check_machine(needed: Estimate, findings: Findings) -> None:
-    """Warn of memory and disk that are smaller than `needed`."""
+    """Warn about less memory and disk than `needed`."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     disk = shutil.disk_usage(tempfile.gettempdir()).free
     for what, needs, has, fix in (

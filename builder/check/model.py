@@ -29,7 +29,7 @@ def check_folder(model: ModelSource, beside: Path | None, findings: Findings) ->
 
 
 def check_on_hub(model: ModelSource, beside: Path | None, token: str | None, findings: Findings) -> None:
-    """Report what the hub's list of the model's files says; nothing for another model, or without the hub."""
+    """Report what the hub's list of the model's files shows; nothing for other models, or without the hub."""
     if is_url(model.model) or local_folder(model.model, beside) is not None:
         return
     try:

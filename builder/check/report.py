@@ -36,7 +36,7 @@ _MAX_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding as it is shown; line and column count from 1."""
+    """One finding, as shown; line and column count from 1."""
 
     file: str
     line: int
@@ -49,30 +49,30 @@ class Diagnostic:
     fix: str
 
     def __str__(self) -> str:
-        """The form that editors and compilers agree on."""
+        """The form that editors and compilers share."""
         where = f"{self.file}:{self.line}:{self.column}"
         return f"{where}: {self.severity}: {self.code} {self.name}: {self.what} {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found, in the order of the text; `config` is None when it could not be read as one."""
+    """What was found, in the order of the text; `config` is None if it could not be read."""
 
     source: str
     diagnostics: tuple[Diagnostic, ...]
     config: AnyConfig | None = None
     calls: tuple[Call, ...] = ()  # of a TensorRT-LLM build
-    unreadable: CogTritonError | None = None  # why nothing but that was looked at
-    folder: Path | None = None  # that the paths in the config count from
+    unreadable: CogTritonError | None = None  # why nothing but that was checked
+    folder: Path | None = None  # where the paths in the config start
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """Those that make a build impossible."""
+        """The findings that make a build impossible."""
         return [one for one in self.diagnostics if one.severity is Severity.ERROR]
 
     def build_config(self) -> BuildConfig | CogTRTLLMConfig:
-        """The config to build. Raises E3000 to E3003, ConfigInvalid for its form, ConfigCheckFailed for what
-        it asks.
+        """The config to build. Raises ConfigUnreachable, ConfigTooLarge, ConfigNotYaml and
+        ConfigDuplicateKey, ConfigInvalid for its form, and ConfigCheckFailed for what it asks.
         """
         if self.unreadable:
             raise self.unreadable
@@ -82,13 +82,13 @@ class Report:
             kind = ConfigInvalid if self.config is None else ConfigCheckFailed
             raise kind(source=self.source, reason="; ".join(reasons[:_MAX_NAMED] + more))
         if self.config is None:
-            reason = "it holds the section `instantiate` alone: there is nothing to build"
+            reason = "it only has the section `instantiate`: there is nothing to build"
             raise ConfigInvalid(source=self.source, reason=reason)
         assert not isinstance(self.config, OfficialConfig)
         return self.config
 
     def with_findings(self, findings: Findings) -> Report:
-        """The same, and what was found without looking at the text."""
+        """The same report, with findings that do not come from the text."""
         more = [_diagnostic(one, self.source, 1, 1) for one in findings.found]
         return replace(self, diagnostics=_sorted([*self.diagnostics, *more]))
 
@@ -98,7 +98,7 @@ class Report:
 
 
 def check(text: str, source: str, gpus: int | None = None, folder: Path | None = None) -> Report:
-    """Check the config `text`; `source` is how diagnostics name it, `folder` what its paths count from.
+    """Check the config `text`; `source` is how diagnostics name it, `folder` where its paths start.
 
     Raises nothing that `text` can cause.
     """
@@ -141,7 +141,7 @@ def _check_for_an_image(document: Document, source: str, findings: Findings) -> 
 
 
 def unreadable(error: CogTritonError, source: str) -> Report:
-    """The report on a config that cannot be had, or is no YAML."""
+    """The report on a config that cannot be read, or is not YAML."""
     found_at = error.details.get("position")
     position = found_at if isinstance(found_at, Position) else Position(1, 1)
     finding = Finding(Severity.ERROR, (), error)
@@ -149,7 +149,7 @@ def unreadable(error: CogTritonError, source: str) -> Report:
 
 
 def _without(document: Document, places: Sequence[Place]) -> AnyConfig | None:
-    """The config without what is wrong at `places`, so that the rest is looked at in the same go."""
+    """The config without what is wrong at `places`, so that the rest is checked in the same run."""
     data = _pruned(document.data, set(places))
     return validate(Document(data, {(): document.positions[()]}))[0]
 

@@ -1,4 +1,4 @@
-"""What is wrong with the arguments of Triton's model `tensorrt_llm`: what a runner's start would find."""
+"""Faults in the arguments of Triton's model `tensorrt_llm`: what a runner's start would find."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PLACE = ("instantiate", "server", "tensorrt_llm", "args")
 
 
 def check_server(section: Instantiate | None, findings: Findings, *, only_decoupled: bool) -> None:
-    """Report values with which a start fails, and names that it ignores.
+    """Report values that would make a start fail, and names that it ignores.
 
-    `only_decoupled`: the engine is one that reads no other argument.
+    `only_decoupled`: the engine reads no other argument.
     """
     server = section and section.server
     if not server or not server.tensorrt_llm:

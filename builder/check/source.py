@@ -1,4 +1,4 @@
-"""The check of the config at an address, with the build config that an official model's config names."""
+"""The check of the config at an address, with the build config that an official model's config refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _MAX_LEVELS = 8
 
 
 def check_source(source: str, gpus: int | None = None) -> Report:
-    """Check the config at `source`: a URL, a data: URL or a path. Raises nothing: all is in the report."""
+    """Check the config at `source`: a URL, a data: URL or a path. Raises nothing: everything is in the
+    report.
+    """
     try:
         return _check(source, gpus)
     except CogTritonError as error:
@@ -44,7 +46,7 @@ def _check(source: str, gpus: int | None) -> Report:
 
 
 def _named(source: str, config: str) -> tuple[str, str]:
-    """Address and text of the build config, which counts from the folder of `source`, or from one above."""
+    """Address and text of the build config, at a path from the folder of `source`, or from one above it."""
     for address in _candidates(source, config):
         try:
             return address, read_config(address)
@@ -52,7 +54,7 @@ def _named(source: str, config: str) -> tuple[str, str]:
             first = error
             if "://" in config:
                 break
-    reason = f"build.config names {config!r}, which is neither beside it nor in a folder above it"
+    reason = f"build.config is {config!r}, which is neither beside it nor in a folder above it"
     raise ConfigUnreachable(source=shown(source), reason=reason) from first
 
 

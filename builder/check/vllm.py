@@ -1,4 +1,4 @@
-"""What is wrong with vLLM's arguments in a config: what its engine would refuse at its start."""
+"""What is wrong with vLLM's arguments in a config: what the engine would refuse when it starts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from shared.vllm_arguments import Wrong
 
 _ARGUMENTS = "engine_args"
-_NEEDS = "must name a method, such as ngram, or a model that drafts"
+_NEEDS = "must name a method, such as ngram, or a draft model"
 
 
 def check_vllm(config: VLLMConfig, findings: Findings) -> None:
-    """Report arguments that do not exist, that may not be set, and whose values vLLM does not take."""
+    """Report arguments that do not exist, that may not be set, and whose values vLLM does not accept."""
     for wrong in wrong_arguments(config.engine_args, code=code_is_allowed(os.environ)):
         _report(wrong, (_ARGUMENTS, *wrong.place), findings)
     own = table()["own"]

@@ -1,4 +1,4 @@
-"""Roughly what vLLM takes of a GPU's memory: weights, and a KV cache with room for so many tokens."""
+"""Roughly what vLLM needs of a GPU's memory: weights, and a KV cache with room for a number of tokens."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _OTHER_KV_BITS = {"turboquant_4bit_nc": 4, "turboquant_3bit_nc": 3, "turboquant_
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of each GPU, and tokens; without a GPU nothing is known of the cache and what fits."""
+    """Bytes of each GPU, and tokens; without a GPU, nothing is known about the cache and what fits."""
 
     parameters: int
     weights: int
     cache_per_token: int
     wanted: int | None
-    """Tokens that one sequence may have; None where neither config nor model says it."""
+    """Tokens that one sequence may have; None if neither config nor model says."""
     gpu: str | None
     usable: int | None
-    """What vLLM takes of the GPU, less what it needs beside weights and cache."""
+    """What vLLM uses of the GPU, less what it needs besides weights and cache."""
     feasible: int | None
     """Tokens that the cache has room for."""
 
@@ -63,7 +63,7 @@ class Memory:
 
 
 def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[str, Any]) -> Memory:
-    """What the checkpoint with these parameters, by type, takes; `model` is its config.json."""
+    """What the checkpoint with these parameters, by type, needs; `model` is its config.json."""
     text = _text_config(model)
     shared = config.tensor_parallel_size * config.pipeline_parallel_size
     weights = _loaded(config, parameters) // shared
@@ -88,7 +88,7 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
 
 
 def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
-    """Bytes of the weights as they are held: those that are quantized while they are loaded have 8 bits."""
+    """Bytes of the weights in memory: those that are quantized while loading have 8 bits."""
     published = bytes_of(parameters)
     if config.quantization not in _TO_EIGHT_BITS:
         return published
@@ -96,7 +96,7 @@ def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
 
 
 def check_memory(config: VLLMConfig, memory: Memory, findings: Findings) -> None:
-    """Report what does not fit: as an error where the estimate leaves no doubt, else as a warning."""
+    """Report what does not fit: as an error if the estimate leaves no doubt, else as a warning."""
     if memory.usable is None or memory.feasible is None:
         return
     if memory.weights > memory.usable:
@@ -134,13 +134,13 @@ def check_division(config: VLLMConfig, model: Mapping[str, Any], findings: Findi
 
 
 def _text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a model that also sees, the part that writes."""
+    """The part of a multimodal model that writes."""
     nested = model.get("text_config")
     return nested if isinstance(nested, dict) else model
 
 
 def _cache(config: VLLMConfig, text: Mapping[str, Any]) -> tuple[float, float]:
-    """Bytes of each GPU for each token, and for what has room for a window of them alone."""
+    """Bytes of each GPU for each token, and for layers that only keep a window of them."""
     heads = _number(text.get("num_attention_heads"), 0)
     layers = int(_number(text.get("num_hidden_layers"), 0))
     bits = _kv_bits(config, text)
@@ -168,7 +168,7 @@ def _kv_bits(config: VLLMConfig, text: Mapping[str, Any]) -> float:
 
 
 def _beside(config: VLLMConfig, text: Mapping[str, Any], *, large: bool) -> int:
-    """What one step takes at its largest: activations of its tokens, logits of its sequences."""
+    """What the largest step needs: activations of its tokens, logits of its sequences."""
     arguments = config.engine_args
     tokens = _number(arguments.get("max_num_batched_tokens"), _BATCHED_TOKENS if large else 2048)
     sequences = _number(arguments.get("max_num_seqs"), _SEQUENCES if large else 256)

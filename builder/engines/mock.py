@@ -1,4 +1,4 @@
-"""The mock engine: the tokens it answers with, and a tokenizer whose text can be counted."""
+"""The mock engine: the tokens it answers with, and a tokenizer whose text consists of numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPECIAL = ("<unk>", "</s>", *(f"<{name}>" for name in _FAULTS))
 class MakeMock:
     """Write engine/mock.json, and tokenizer/ unless `Build.model` has one.
 
-    What mock.json means stands in runner/engines/mock.py.
+    runner/engines/mock.py explains mock.json.
     """
 
     name: ClassVar[str] = "mock"
@@ -57,7 +57,7 @@ class MakeMock:
 
 
 def counting_tokenizer() -> Tokenizer:
-    """A token for each word: `0` to `9999`, the special ones, and `<unk>` for every other word."""
+    """One token for each word: `0` to `9999`, the special ones, and `<unk>` for every other word."""
     speeds = [f"<{name}>" for name in _SPEEDS]
     words = [*_SPECIAL, *(str(number) for number in range(_WORDS)), *speeds]
     tokenizer = Tokenizer(WordLevel({word: id_ for id_, word in enumerate(words)}, unk_token=_SPECIAL[0]))
@@ -74,7 +74,7 @@ def _loaded(path: Path) -> Tokenizer:
 
 
 def _longest_range(tokenizer: Tokenizer) -> range:
-    """The longest row of ids without one of the added tokens, which would vanish from the text."""
+    """The longest run of ids without any of the added tokens, which would vanish from the text."""
     added = tokenizer.get_added_tokens_decoder().keys()
     ids = set(tokenizer.get_vocab().values()) - added
     longest = range(0)

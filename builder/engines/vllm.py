@@ -1,4 +1,4 @@
-"""A model for vLLM: the files of the checkpoint as they are published, packed from where they lie."""
+"""A model for vLLM: the files of the checkpoint as published, packed from where they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shared.config import VLLMConfig
     from shared.progress import StepProgress
 
-# Beside the weights, what vLLM reads of a model. Its tokenizer is the runner's, in tokenizer/.
+# What vLLM reads of a model besides the weights. Its tokenizer is for the runner, in tokenizer/.
 _READ = (
     "config.json",
     "generation_config.json",
@@ -29,12 +29,12 @@ _READ = (
     "quantize_config.json",
 )
 _CHANGES = ("hf_overrides", "load_format")
-_CODE = "*.py"  # that a model brings, and the operator lets it run
+_CODE = "*.py"  # that comes with a model, and the operator allows to run
 
 
 @dataclass(frozen=True, slots=True)
 class FetchDraft:
-    """Get the model that drafts and set `Build.draft`."""
+    """Get the draft model and set `Build.draft`."""
 
     model: str
     revision: str | None
@@ -54,11 +54,11 @@ class FetchDraft:
 
 @dataclass(frozen=True, slots=True)
 class TakeModel:
-    """Choose what of `Build.model` and `Build.draft` the engine is; nothing is copied."""
+    """Choose the files of `Build.model` and `Build.draft` that make the engine; nothing is copied."""
 
     gpus: int
     code: bool
-    """Whether the model's own code comes too."""
+    """Whether the model's own code is included."""
     whole: bool
     """Whether the GPUs hold the weights as they are published."""
 
@@ -97,10 +97,10 @@ def loads_whole(config: VLLMConfig) -> bool:
 
 
 def runs_code(config: VLLMConfig) -> bool:
-    """Whether the model's own code is to run; the check of the config has asked the operator."""
+    """Whether the model's own code will run; the config's check made sure that the operator allows it."""
     return bool(config.engine_args.get("trust_remote_code"))
 
 
 def vllm_files(config: VLLMConfig) -> tuple[str, ...]:
-    """Patterns of what to fetch of a model beside its tokenizer and its weights."""
+    """Patterns of what to fetch of a model besides its tokenizer and its weights."""
     return (*_READ, _CODE) if runs_code(config) else _READ

@@ -1,4 +1,4 @@
-"""Read the config that a URL, a data URL or a path names. The text is not looked into here."""
+"""Read the config at a URL, a data URL or a path. Its text is not examined here."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SHOWN_LENGTH = 200
 def read_config(source: str) -> str:
     """The text at `source`: an http(s), data: or file: URL, or a path; at most 1 MiB of UTF-8.
 
-    Raises ConfigUnreachable when it cannot be had, ConfigTooLarge when it is too large, ConfigNotYaml when it
-    is not UTF-8.
+    Raises ConfigUnreachable when it cannot be fetched, ConfigTooLarge when it is too large, ConfigNotYaml
+    when it is not UTF-8.
     """
     content = _read(source)
     if len(content) > MAX_CONFIG_BYTES:
@@ -33,7 +33,7 @@ def read_config(source: str) -> str:
 
 
 def folder_of(source: str) -> Path | None:
-    """The folder that the paths in the config at `source` count from; None for one that is not in a file."""
+    """The folder where the paths in the config at `source` start; None for one that is not in a file."""
     try:
         path = local_path(source)
     except Unreachable:
@@ -42,7 +42,7 @@ def folder_of(source: str) -> Path | None:
 
 
 def shown(source: str) -> str:
-    """`source` as errors and logs may show it: no credentials, no query, no inline content."""
+    """`source` as errors and logs may show it: without credentials, query or inline content."""
     if scheme(source) == "data":
         return "(data: URL)"
     source = public_address(source)
@@ -50,7 +50,7 @@ def shown(source: str) -> str:
 
 
 def _read(source: str) -> bytes:
-    """Up to one byte more than a config may have."""
+    """At most one byte more than a config may have."""
     try:
         if scheme(source) == "data":
             return data_content(source)

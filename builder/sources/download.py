@@ -36,14 +36,14 @@ TOKENIZER_FILES = (
 TOKENIZER = "tokenizer.json"
 # The files that hold a tokenizer; tokenizer.json is made from the others (builder/tokenizer).
 _TOKENIZER_FORMS = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
-# What the tools of an engine read beside those: older forms of the tokenizer, how the weights were quantized.
+# What else the tools of an engine read: older forms of the tokenizer, how the weights were quantized.
 _TOOL_FILES = (
     *(name for form in _TOKENIZER_FORMS[1:] for name in form),
     "added_tokens.json",
     "hf_quant_config.json",
     "quantize_config.json",
 )
-# The names that `transformers` gives: other files beside them hold the same weights once more.
+# The names that `transformers` uses: other files beside them hold the same weights again.
 WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),
@@ -53,7 +53,7 @@ WEIGHT_FILES = {
 
 
 def tokenizer_form(files: Collection[str]) -> tuple[str, ...] | None:
-    """The files that the tokenizer of a model with `files` is taken from; None where it has none."""
+    """The files from which the tokenizer of a model with `files` is taken; None if it has none."""
     return next((form for form in _TOKENIZER_FORMS if set(form) <= set(files)), None)
 
 
@@ -70,9 +70,9 @@ def weights_form(files: Collection[str], forms: Sequence[str]) -> str | None:
 class Download:
     """Get `model` and set `Build.model`.
 
-    It is the id of a hub model, the http(s) URL of a tar, or a path, which counts from `beside`.
-    Of `weights`, keys of `WEIGHT_FILES`, the first format that the model has is taken; without any the
-    tokenizer is all that the engine needs.
+    It is the id of a hub model, the http(s) URL of a tar, or a path, which starts at `beside`. Of `weights`,
+    keys of `WEIGHT_FILES`, the first format that the model has is taken; without any, the engine only needs
+    the tokenizer.
     """
 
     model: str
@@ -80,13 +80,13 @@ class Download:
     weights: tuple[str, ...] = ("safetensors",)
     beside: Path | None = None
     more: tuple[str, ...] = ()
-    """Patterns of further files to take, where the model has them."""
+    """Patterns of further files to take, if the model has them."""
     needs_tokenizer: bool = True
 
     name: ClassVar[str] = "download"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises E3100 to E3107."""
+        """Raises the errors of a download (E3100 to E3107)."""
         if local := self.look():
             _log.info("the model is a folder", model=self.model, folder=str(local.path))
             build.model = local
@@ -97,12 +97,12 @@ class Download:
         else:
             hub = HubModel(self.model, self.revision, build.hf_token)
             path = hub.fetch(self.wanted, progress)
-            build.model = self._directory(path, self.model, path.name)  # a snapshot is named by its commit
+            build.model = self._directory(path, self.model, path.name)  # a snapshot is named after its commit
 
     def look(self) -> Model | None:
-        """The model when it is a folder here.
+        """The model if it is a folder here.
 
-        Raises what can be said without the network: ModelNotFound, RevisionNotFound, ModelFilesMissing,
+        Raises what can be known without the network: ModelNotFound, RevisionNotFound, ModelFilesMissing,
         ModelFolderUnusable.
         """
         path = None if is_url(self.model) else local_folder(self.model, self.beside)

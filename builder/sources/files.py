@@ -1,4 +1,4 @@
-"""What is in a model's folder, looked at before anything works on it."""
+"""What is in a model's folder, checked before anything works on it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 _OBJECTS = (
     "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
 )  # fmt: skip
-# Far beyond every model: whoever takes such a number at its word needs all the memory there is.
+# Far beyond every model: anything that believed such a number would use up all memory.
 _MOST = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size": 1 << 24}
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise ModelFolderUnusable for one of `names` that is no file, or that a link brings in from outside of
+    """Raise ModelFolderUnusable for one of `names` that is not a file, or that a link brings in from outside
     `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no model has.
     """
     root = _root(folder)
@@ -35,7 +35,7 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def _root(folder: Path) -> Path:
-    """What links in `folder` may lead to: the folder, of the hub's cache all of the same model."""
+    """Where links in `folder` may lead: to the folder; in the hub's cache, to the whole same model."""
     folder = folder.resolve()
     model = folder.parents[1] if folder.parent.name == "snapshots" else folder
     return model if model.name.startswith("models--") else folder
@@ -45,4 +45,4 @@ def _check_sizes(name: str, content: dict[str, Any]) -> None:
     for section in (content, *(value for value in content.values() if isinstance(value, dict))):
         for key, most in _MOST.items():
             if isinstance(value := section.get(key), int) and value > most:
-                raise CheckpointInvalid(reason=f"{name} has {key} {value}, and no model has more than {most}")
+                raise CheckpointInvalid(reason=f"{name} has {key} {value}, but no model has more than {most}")

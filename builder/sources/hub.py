@@ -1,8 +1,8 @@
-"""A model of the Hugging Face hub.
+"""A model on the Hugging Face hub.
 
-Its files live in the hub library's own cache (HF_HOME, HF_HUB_CACHE); HF_ENDPOINT, HF_HUB_OFFLINE and
-HF_TOKEN mean what they mean to it. A fetch of a model that is there downloads nothing; a cut connection is
-taken up where it broke, and of a fetch that failed the files that were whole are kept.
+Its files are in the hub library's own cache (HF_HOME, HF_HUB_CACHE); HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
+mean what they mean to that library. Fetching a model that is there downloads nothing; a broken transfer
+resumes where it broke off, and the complete files of a failed fetch are kept.
 """
 
 from __future__ import annotations
@@ -54,29 +54,31 @@ limit_the_hub()
 _POLL_SECONDS = 0.2
 # A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).
 _FOLDERS = "*/*"
-_NOT_CACHED = "HF_HUB_OFFLINE is set, and it is not all in the cache"
+_NOT_CACHED = "HF_HUB_OFFLINE is set, but the cache does not have all of it"
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """One revision of one model; `token` None means what the library finds by itself."""
+    """One revision of one model; `token` None means the one that the library finds itself."""
 
     name: str
     revision: str | None
     token: str | None = field(repr=False)
 
     def files(self) -> list[str]:
-        """The names of all files that the model has. Raises E3100 to E3103."""
+        """The names of all files that the model has. Raises ModelNotFound, ModelGated, RevisionNotFound and
+        DownloadFailed.
+        """
         try:
             return HfApi(token=self.token).list_repo_files(self.name, revision=self.revision)
         except Exception as error:
             raise self._translated(error) from None
 
     def fetch(self, wanted: Callable[[Collection[str]], list[str]], progress: StepProgress) -> Path:
-        """The directory of the model's files, named by its commit. `wanted` gets the names of all files that
-        the model has, raises to refuse it, and returns patterns of those to take.
+        """The directory of the model's files, named after its commit. `wanted` gets the names of all files
+        that the model has, raises to refuse it, and returns patterns of those to take.
 
-        Raises E3100 to E3103, NotEnoughSpace before anything is moved when the disk is too small, and
+        Raises what `files` raises, NotEnoughSpace before any transfer when the disk is too small, and
         ModelCorrupt.
         """
         api = HfApi(token=self.token)
@@ -107,7 +109,7 @@ class HubModel:
         return Path(self._snapshot(api, patterns, local_files_only=True))
 
     def _has(self, file: RepoSibling, commit: str) -> bool:
-        """Whether the cache has `file`. One of another size is taken out: it would pass for the file."""
+        """Whether the cache has `file`. One of another size is removed: it would pass for the file."""
         path = try_to_load_from_cache(self.name, file.rfilename, revision=commit)
         if not isinstance(path, str):
             return False
@@ -144,7 +146,7 @@ class HubModel:
         return snapshot
 
     def _verify(self, api: HfApi, path: Path) -> None:
-        """The library compares sizes alone; what differs from the hub is taken out of the cache again."""
+        """The library only compares sizes; what differs from the hub is removed from the cache again."""
         found = api.verify_repo_checksums(self.name, revision=path.name)
         for mismatch in found.mismatches:
             _remove(path / mismatch["path"])
@@ -154,7 +156,7 @@ class HubModel:
             raise ModelCorrupt(file=first["path"], model=self.name, reason=reason)
 
     def _translated(self, error: Exception) -> CogTritonError:
-        """Say in our words what the hub library raised; its own texts hold addresses and paths."""
+        """Turn what the hub library raised into our errors; its own texts contain addresses and paths."""
         match error:
             case HFValidationError():
                 return ModelNotFound(model=self.name, reason="that is not an owner/name on the hub")
@@ -179,7 +181,7 @@ class HubModel:
                 reason = "the hub did not answer in time"
             case OSError(errno=errno.ENOSPC):
                 free = readable(shutil.disk_usage(_cache()).free) if _cache().is_dir() else "nothing"
-                reason = f"{_cache()} was full before all of {self.name} was there; {free} is left"
+                reason = f"{_cache()} was full before all of {self.name} had arrived; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
             case PermissionError():
                 who = f"the user {os.getuid()} (in a container: --user)"
@@ -196,12 +198,12 @@ def _takes(patterns: Collection[str], name: str) -> bool:
 
 
 def _check_space(files: Collection[RepoSibling]) -> None:
-    """Refuse what does not fit, before anything is moved."""
+    """Refuse what does not fit, before any transfer."""
     cache = _cache()
     place = next(path for path in (cache, *cache.parents) if path.exists())
     needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
     if needed > free:
-        reason = f"{readable(needed)} have to be downloaded, and {readable(free)} are free at {cache}"
+        reason = f"{readable(needed)} must be downloaded, but {readable(free)} are free at {cache}"
         raise NotEnoughSpace(reason=reason, place=cache)
 
 
@@ -224,7 +226,7 @@ def _byte_counter(show: Callable[[int, int], None]) -> type[tqdm]:
 
     class Counter(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            # Beside the bytes written, the library counts files, and the bytes of the wire.
+            # Besides the bytes written, the library counts files, and the bytes on the wire.
             self._shown = str(kwargs.get("desc")).startswith("Reconstructing")
             self._done = 0
             super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call] # tqdm has no types

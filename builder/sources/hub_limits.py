@@ -1,7 +1,7 @@
-"""What the hub may take, as any server (shared/http/limits.py).
+"""How long the hub may take, like any server (shared/http/limits.py).
 
-Left alone, the hub library waits for ever for the answers to some questions, and for each byte of a drip.
-Headers that drip are bounded by their size alone (100 kB).
+By itself, the hub library waits for ever for the answers to some requests, and for each byte of a drip.
+Dripping headers are only bounded by their size (100 kB).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def limit_the_hub() -> None:
-    """Have the hub library's own HTTP client give up what is too slow."""
+    """Make the hub library's own HTTP client abandon what is too slow."""
     set_client_factory(_client)
 
 

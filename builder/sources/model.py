@@ -1,4 +1,6 @@
-"""The model that a config asks for: which, and whether it is a folder here, a tar at a URL, or on the hub."""
+"""The model that a config asks for: which one, and whether it is a folder here, a tar at a URL, or on the
+hub.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ PUBLISHED = ("safetensors", "gptq", "bin")
 class ModelSource(NamedTuple):
     """What to get."""
 
-    key: str  # of the config, where `model` stands
+    key: str  # of the config, where `model` is
     model: str  # id on the hub, URL of a tar, or path
     revision: str | None
-    weights: tuple[str, ...]  # formats, of which the first that the model has is taken
+    weights: tuple[str, ...]  # formats; the first one that the model has is taken
 
 
 def model_of(config: BuildConfig | CogTRTLLMConfig) -> ModelSource | None:
-    """The model that `config` names; None for a mock without one."""
+    """The model in `config`; None for a mock without one."""
     if isinstance(config, CogTRTLLMConfig):
         first_bin = config.weight_format == "bin"
         weights = tuple(reversed(_SAFETENSORS_FIRST)) if first_bin else _SAFETENSORS_FIRST
@@ -55,16 +57,16 @@ def is_url(model: str) -> bool:
 
 
 def local_folder(model: str, beside: Path | None) -> Path | None:
-    """The folder that `model` names, with its links resolved; None when it is the name of a model on the hub.
+    """The folder `model`, with its links resolved; None if it is the name of a model on the hub.
 
-    What begins with /, ./ or ../ is a path. Everything else is one when there is such a folder. A path counts
-    from `beside`, the folder of the config; without that, for a config from a URL, it has to be absolute.
-    Raises ModelFolderUnusable for a path that leads to no folder, ModelNotFound for a name that the hub does
+    What begins with /, ./ or ../ is a path. Anything else is one if there is such a folder. A path starts at
+    `beside`, the folder of the config; without that, for a config from a URL, it must be absolute. Raises
+    ModelFolderUnusable for a path that does not lead to a folder, ModelNotFound for a name that the hub does
     not allow.
     """
     is_path = model.startswith(("/", "./", "../")) or model in (".", "..")
     if beside is None and is_path and not model.startswith("/"):
-        reason = "a relative path counts from the folder of the config, and this config is in none"
+        reason = "a relative path starts at the folder of the config, and this config is not in one"
         raise ModelFolderUnusable(path=model, reason=reason)
     path = Path(model) if beside is None else beside / model
     try:
@@ -74,7 +76,7 @@ def local_folder(model: str, beside: Path | None) -> Path | None:
     if found is not None and found.is_dir():
         return found
     if is_path:
-        what = "it is a file" if found else "it is not there"
+        what = "it is a file" if found else "it does not exist"
         raise ModelFolderUnusable(path=model, reason=what)
     try:
         validate_repo_id(model)

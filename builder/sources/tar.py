@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 40
 def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
 
-    Raises DownloadFailed and NotEnoughSpace, and OSError when the disk becomes full; then nothing is left at
+    Raises DownloadFailed and NotEnoughSpace, and OSError when the disk fills up; then nothing is left at
     `destination`.
     """
 
@@ -41,7 +41,7 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
     except CogTritonError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC:
             raise error.__cause__ from None
-        # It speaks of an engine archive; what is wrong with the tar is among its details.
+        # It mentions an engine archive; what is wrong with the tar is among its details.
         reason = f"the tar cannot be unpacked ({error.details.get('reason', error.name())})"
         raise DownloadFailed(model=public_address(url), reason=reason) from None
     except Unreachable as error:
@@ -51,5 +51,5 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
 def _check_space(size: int, place: Path) -> None:
     free = shutil.disk_usage(place).free
     if size > free:
-        reason = f"the tar of the model has {readable(size)}, and {readable(free)} are free at {place.parent}"
+        reason = f"the model's tar has {readable(size)}, but {readable(free)} are free at {place.parent}"
         raise NotEnoughSpace(reason=reason, place=place)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _IS_VLLM = re.compile(r'^\s*backend\s*:\s*"vllm"', re.MULTILINE)
 _WORDS = {"true": True, "false": False}
-# Names of the same types, as vLLM has them.
+# vLLM's names of the same types.
 _DTYPES = {"half": "float16", "float": "float32"}
 MODEL_JSON, MULTI_LORA = "model.json", "multi_lora.json"
 # It becomes the name of a folder.
@@ -27,7 +27,7 @@ _ADAPTER_NAME = re.compile(r"(?!\.)[^/\0]{1,200}")
 
 
 class Repository(NamedTuple):
-    """What is served of one, and where its paths count from."""
+    """What is served of one, and where its paths start."""
 
     config: VLLMConfig
     folder: Path
@@ -41,14 +41,14 @@ def is_vllm_repository(path: Path) -> bool:
 
 
 def read_repository(path: Path) -> Repository:
-    """The config that stands for the model in it.
+    """The config that describes the model in it.
 
     Raises VllmRepositoryInvalid when there are several, or what its model.json says cannot be served.
     """
     model, *others = _models(path)
     if others:
-        reason = f"it has several models, and one engine serves one: {model.name}, {others[0].name}, ..."
-        raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Name one of them: {model}")
+        reason = f"it has several models, but one engine serves only one: {model.name}, {others[0].name}, ..."
+        raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Choose one of them: {model}")
     file = _model_json(model)
     try:
         given = read_object(file)
@@ -66,7 +66,7 @@ def read_repository(path: Path) -> Repository:
 
 
 def _adapters(file: Path, config: VLLMConfig) -> dict[str, Path]:
-    """Those that the file names, if it is there; without `enable_lora` none, as in Triton's backend."""
+    """The adapters in the file, if it exists; without `enable_lora` none, as in Triton's backend."""
     if not file.exists() or config.engine_args.get("enable_lora") is not True:
         return {}
     try:
@@ -78,12 +78,12 @@ def _adapters(file: Path, config: VLLMConfig) -> dict[str, Path]:
     adapters = {}
     for name, place in given.items():
         if not isinstance(place, str) or not _ADAPTER_NAME.fullmatch(name):
-            reason = f"{name!r} is no name of an adapter with the path of its folder"
+            reason = f"{name!r} is not the name of an adapter with the path of its folder"
             raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it")
         folder = file.parent / place
         if missing := next((part for part in (CONFIG, WEIGHTS) if not (folder / part).is_file()), None):
             reason = f"there is no {missing} in {folder}, the folder of {name}"
-            raise VllmRepositoryInvalid(path=file, reason=reason, fix="Name the folder of a LoRA adapter")
+            raise VllmRepositoryInvalid(path=file, reason=reason, fix="Give the folder of a LoRA adapter")
         adapters[name] = folder
     return adapters
 
@@ -98,17 +98,17 @@ def _is_vllm(config: Path) -> bool:
 
 
 def _model_json(model: Path) -> Path:
-    """Of its newest version, as Triton takes it."""
+    """The model.json of its newest version, as Triton chooses it."""
     versions = [one for one in model.iterdir() if one.name.isdecimal() and (one / MODEL_JSON).is_file()]
     if not versions:
         raise VllmRepositoryInvalid(
-            path=model, reason=f"there is no 1/{MODEL_JSON} in it", fix="Write what vLLM is to load there"
+            path=model, reason=f"there is no 1/{MODEL_JSON} in it", fix="Write there what vLLM should load"
         )
     return max(versions, key=lambda one: int(one.name)) / MODEL_JSON
 
 
 def _config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """In our form: keys of ours, and the rest as engine arguments."""
+    """The config in our form: our keys, and the rest as engine arguments."""
     known = table()
     own: dict[str, Any] = {
         key: _value(known["own"][key], value) for key, value in given.items() if key in known["own"]
@@ -124,12 +124,12 @@ def _config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _is_own_model(key: str, value: object, given: Mapping[str, Any]) -> bool:
-    """A tokenizer that is the model's own says nothing."""
+    """A tokenizer that is the model's own means nothing."""
     return key == "tokenizer" and value == given.get("model")
 
 
 def _value(spec: Mapping[str, Any], value: object) -> object:
-    """Triton's examples write truth as text now and then."""
+    """Triton's examples sometimes write booleans as text."""
     if spec.get("type") == "bool" and isinstance(value, str):
         return _WORDS.get(value.lower(), value)
     return value

@@ -1,4 +1,4 @@
-"""`python -m builder.tokenizer --model DIR --output DIR`: in the environment of the tokenizer converter.
+"""`python -m builder.tokenizer --model DIR --output DIR`: in the tokenizer converter's environment.
 
 Writes tokenizer.json, made from the model's slow tokenizer, and samples.json: what that makes of texts. A
 coded error goes to stderr, with exit status 1.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TOKENS_IN_A_TEXT = 16
-_MOST_TEXTS = 500  # that are made of the model's own tokens
+_MAX_TEXTS = 500  # made from the model's own tokens
 _OWN_CODE = "trust_remote_code"
 
 
@@ -38,7 +38,7 @@ def main() -> int:
         (arguments.output / "samples.json").write_text(json.dumps(samples))
     except TokenizerNotConverted as error:
         failed = error
-    except Exception as error:  # the library raises whatever its readers do
+    except Exception as error:  # the library raises whatever its readers raise
         failed = TokenizerNotConverted(reason=_told(error, arguments.model))
     else:
         return 0
@@ -48,7 +48,7 @@ def main() -> int:
 
 def _tokenizers(model: Path) -> tuple[Any, Any]:
     """The model's tokenizer, and a fast one that was made from it. Raises TokenizerNotConverted."""
-    # Read when the library is imported: nothing is asked of the hub, and no advice is given.
+    # Read when the library is imported: it must not ask the hub, nor give advice.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     from transformers import AutoTokenizer
 
@@ -64,7 +64,7 @@ def _tokenizers(model: Path) -> tuple[Any, Any]:
     if not fast.is_fast:
         raise TokenizerNotConverted(reason=f"{type(slow).__name__} cannot be written as tokenizer.json")
     if len(slow) != len(fast) or _added(slow) != _added(fast):
-        raise TokenizerNotConverted(reason="its special tokens would have other numbers")
+        raise TokenizerNotConverted(reason="its special tokens would have other ids")
     return slow, fast
 
 
@@ -73,13 +73,13 @@ def _added(tokenizer: Any) -> dict[int, str]:
 
 
 def _texts(slow: Any) -> Iterator[str]:
-    """The corpus, and texts of all parts of the vocabulary: a model's own language is among them."""
+    """The corpus, and texts from all parts of the vocabulary: the model's own language is among them."""
     yield from TEXTS
     if slow.eos_token:
         yield f"Hello{slow.eos_token}Hello{slow.eos_token} Hello\n"
     special = set(slow.all_special_ids) | set(slow.added_tokens_decoder)
     ids = [id_ for id_ in range(len(slow)) if id_ not in special]
-    stride = max(1, -(-len(ids) // (_MOST_TEXTS * _TOKENS_IN_A_TEXT)))
+    stride = max(1, -(-len(ids) // (_MAX_TEXTS * _TOKENS_IN_A_TEXT)))
     for start in range(0, len(ids), stride * _TOKENS_IN_A_TEXT):
         chosen = ids[start : start + stride * _TOKENS_IN_A_TEXT : stride]
         yield _decoded(slow, chosen)
@@ -98,7 +98,7 @@ def _decoded(slow: Any, ids: list[int]) -> str:
 
 
 def _told(error: Exception, model: Path) -> str:
-    """One sentence of what the library says, which may be pages, without where the model lies."""
+    """One sentence of the library's message, which may be pages long, without the model's location."""
     text = str(error).replace(f"{model}/", "").replace(str(model), "the model")
     if _OWN_CODE in text:
         return "it needs code that comes with the model, which is not run"

@@ -1,4 +1,4 @@
-"""Texts on which two tokenizers have to agree. Standard library only."""
+"""Texts on which two tokenizers must agree. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step that gives a model its tokenizer.json, where it has none."""
+"""The step that gives a model without a tokenizer.json one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ _SHOWN_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class MakeTokenizer:
-    """Make `Build.model` one with a tokenizer.json, from the other files of its tokenizer."""
+    """Give `Build.model` a tokenizer.json, made from the other files of its tokenizer."""
 
     name: ClassVar[str] = "tokenizer"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - some seconds
-        """Raises TokenizerNotConverted, and PartNotInstalled when the environment of the converter is
-        missing.
-        """
+        """Raises TokenizerNotConverted, and PartNotInstalled when the converter's environment is missing."""
         assert build.model is not None
         if (build.model.path / TOKENIZER).exists():
             return
@@ -50,23 +48,23 @@ class MakeTokenizer:
 
 
 def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
-    """Raise TokenizerNotConverted for the first text on which `tokenizer` is not at one with the model's own.
+    """Raise TokenizerNotConverted for the first text on which `tokenizer` disagrees with the model's own.
 
-    One difference is only told: newer forms of Llama's tokenizer take a space less from the beginning of a
-    text, in every tokenizer.json of theirs.
+    One difference is only reported: newer forms of Llama's tokenizer strip one space less from the beginning
+    of a text, in each of their tokenizer.json files.
     """
     told = False
     for sample in samples:
         text, ids = sample["text"], sample["ids"]
         ids_alike = tokenizer.encode(text, add_special_tokens=False).ids == ids
         ids_alike = ids_alike and tokenizer.encode(text).ids == sample["all_ids"]
-        # Slow ones lose more spaces at the beginning than were put there.
+        # Slow ones lose more spaces at the beginning than were added there.
         text_alike = tokenizer.decode(ids).lstrip(" ") == sample["decoded"].lstrip(" ")
         if ids_alike and text_alike:
             continue
         if text_alike and text.startswith(" "):
             if not told:
-                _log.warning("a space at the beginning of a text is not as in the model's own tokenizer")
+                _log.warning("spaces at the beginning of a text differ from the model's own tokenizer")
                 told = True
             continue
         shown = text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
@@ -75,7 +73,7 @@ def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
 
 
 def _own_folder(build: Build) -> Path:
-    """A folder with the model's files that is this build's alone, so that it may be written to."""
+    """A folder with the model's files that only this build uses, so that it may be written to."""
     assert build.model is not None
     path = build.model.path.resolve()
     if path.is_relative_to(build.work_dir.resolve()):

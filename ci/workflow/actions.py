@@ -1,4 +1,4 @@
-"""What stands in for the actions of a workflow. Each raises StepFailed where the action would fail."""
+"""Stand-ins for the actions of a workflow. Each raises StepFailed where the action would fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ci.workflow.run import Job
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# Signs nothing, but says what it was asked.
+# Signs nothing, but prints what it was asked.
 _COSIGN = """#!/bin/sh
 [ -n "$COSIGN_PRIVATE_KEY" ] || exit 1
 echo "cosign $*" >> {log}
@@ -28,7 +28,7 @@ class StepFailed(Exception):
 
 
 def checkout(job: Job, options: dict[str, Any]) -> None:
-    """The commit alone, as GitHub has it. The environments, which take minutes to make, are at hand."""
+    """Only the commit, as on GitHub. The environments, which take minutes to make, are available."""
     run = job.run
     source = f"file://{run.repository}"
     subprocess.run(["git", "init", "--quiet", job.workspace], check=True)
@@ -51,7 +51,7 @@ def upload(job: Job, options: dict[str, Any]) -> None:
         raise StepFailed(f"no files at {options['path']}")
     into = job.run.artifacts / options["name"]
     if into.exists():
-        raise StepFailed(f"an artifact {options['name']} is there already")
+        raise StepFailed(f"an artifact {options['name']} exists already")
     into.mkdir(parents=True)
     for path in found:
         shutil.copy2(path, into)
@@ -69,7 +69,7 @@ def download(job: Job, options: dict[str, Any]) -> None:
 
 
 def cache(job: Job, options: dict[str, Any]) -> None:
-    """Nothing was cached; what would be is told."""
+    """Nothing was cached; print what would be."""
     if not options["path"] or not options["key"]:
         raise StepFailed("a cache needs a path and a key")
     job.run.cached.append(options["key"])
@@ -91,7 +91,7 @@ def attest(job: Job, options: dict[str, Any]) -> None:
 
 def scan(job: Job, options: dict[str, Any]) -> None:
     if not json.loads((job.workspace / options["sbom"]).read_text())["packages"]:
-        raise StepFailed("the SBOM names no package")
+        raise StepFailed("the SBOM lists no package")
 
 
 ACTIONS: dict[str, Callable[[Job, dict[str, Any]], None]] = {

@@ -23,11 +23,11 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 class ExpressionProblem(Exception):
-    """An expression that GitHub would refuse, or that is not known here."""
+    """An expression that GitHub would refuse, or that is unknown here."""
 
 
 def fill(text: str, contexts: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]) -> Any:
-    """A value of a workflow with its expressions replaced; one that is an expression alone keeps its type."""
+    """A value of a workflow with its expressions replaced; one that is only an expression keeps its type."""
     if alone := re.fullmatch(r"\s*\$\{\{((?:(?!\}\}).)*)\}\}\s*", text, re.DOTALL):
         return evaluate(alone[1], contexts, functions)
     return re.sub(
@@ -54,7 +54,7 @@ def shown(value: Any) -> str:
 
 
 def functions(root: Path) -> dict[str, Callable[..., Any]]:
-    """Those that depend on nothing but their arguments and the files of `root`."""
+    """The functions that depend only on their arguments and the files of `root`."""
 
     def hash_files(*patterns: str) -> str:
         found = sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
@@ -124,7 +124,7 @@ class _Parser:
         return not self.negated() if self.take("!") else self.part()
 
     def part(self) -> Any:
-        """A value, and the members that are asked of it."""
+        """A value, and the members selected from it."""
         value = self.simple()
         while sign := self.take(".", "["):
             if sign == "." and self.take("*"):
@@ -171,7 +171,7 @@ class _Parser:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is compared: text without case, nothing as empty text."""
+    """A value in the form for comparison: text without case, nothing as empty text."""
     if value is None:
         return ""
     return value.lower() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The jobs of one workflow, one after the other, for one event."""
+"""The jobs of one workflow, one after another, for one event."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHELLS = {
-    "": ["bash", "-e"],  # outside of containers, when the step names none
+    "": ["bash", "-e"],  # outside containers, when the step has none
     "sh": ["sh", "-e"],
     "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail"],
 }
-_TAIL = 4000  # characters of a failed step's output that are told
-# Of this machine's environment a runner has no more.
+_TAIL = 4000  # characters of a failed step's output that are shown
+# A runner has nothing more of this machine's environment.
 _KEPT = ("PATH", "HOME", "LANG", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 _KEPT_PREFIXES = ("PIP_", "UV_", "NIX_", "npm_config_", "NODE_")
 
 
 class WorkflowProblem(Exception):
-    """A workflow that cannot be run as it is written."""
+    """A workflow that cannot be run as written."""
 
 
 @dataclass
@@ -42,13 +42,13 @@ class Run:
     folder: Path  # of this run: workspaces, artifacts, programs
     repository: Path  # the bare repository that is cloned
     commit: str
-    environments: Path  # the checkout whose .venv and .build are at hand
+    environments: Path  # the checkout whose .venv and .build are used
     github: dict[str, Any]
     variables: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     only: dict[str, list[Any]] = field(default_factory=dict)  # of a matrix: the values that are run
-    instead: dict[str, str] = field(default_factory=dict)  # commands that something else takes the place of
+    instead: dict[str, str] = field(default_factory=dict)  # commands that something else replaces
     executed: set[tuple[str, str]] = field(default_factory=set)  # (shell, text) of steps
     results: dict[str, Any] = field(default_factory=dict)
     cached: list[str] = field(default_factory=list)
@@ -67,12 +67,12 @@ class Run:
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
-        # BaseLoader: `on` is a word, as GitHub has it; numbers become text, which is what steps get.
+        # BaseLoader: `on` is a word, as on GitHub; numbers become text, which is what steps get.
         document: dict[str, Any] = yaml.load(path.read_text(), yaml.BaseLoader)  # noqa: S506
         return document
 
     def all(self) -> dict[str, Any]:
-        """Run every job whose time comes; `results` by job: result and outputs."""
+        """Run every job when its time comes; `results` by job: result and outputs."""
         waiting = dict(self.workflow["jobs"])
         while waiting:
             ready = [
@@ -138,7 +138,7 @@ class Job:
         self._fill_environment(definition.get("env", {}))
 
     def steps(self) -> dict[str, Any]:
-        """Run all steps; the job's outputs. Raises StepFailed with the first that failed."""
+        """Run all steps; return the job's outputs. Raises StepFailed with the first that failed."""
         problem: StepFailed | None = None
         for step in self.definition["steps"]:
             try:
@@ -181,7 +181,7 @@ class Job:
             defaults = {key: value.get("default", "") for key, value in definition.get("inputs", {}).items()}
             for inner in definition["runs"]["steps"]:
                 if "run" in inner and "shell" not in inner:
-                    raise WorkflowProblem(f"{name}: GitHub asks for a shell in every step of an action")
+                    raise WorkflowProblem(f"{name}: GitHub requires a shell in every step of an action")
                 self._step(inner, {**defaults, **options})
             return
         action = name.partition("@")[0]
@@ -190,7 +190,7 @@ class Job:
         ACTIONS[action](self, options)
 
     def _execute(self, step: dict[str, Any]) -> dict[str, str]:
-        """Run the text of a step; its outputs."""
+        """Run the text of a step; return its outputs."""
         shell = step.get("shell", "sh" if "container" in self.definition else "")
         text = shown(self._filled(step["run"]))
         self.run.executed.add((shell, step["run"]))
@@ -251,7 +251,7 @@ class Job:
 
 
 def _holds(condition: str | None, contexts: dict[str, Any], known: dict[str, Callable[..., Any]]) -> bool:
-    """Whether a job or step is run; without a word about failures, only when there was none."""
+    """Whether a job or step is run; if it does not mention failures, only when there was none."""
     text = (condition or "true").strip().removeprefix("${{").removesuffix("}}")
     if not any(f"{name}(" in text for name in ("always", "success", "failure", "cancelled")):
         text = f"success() && ({text})"

@@ -1,7 +1,7 @@
-"""`cog-triton acceptance`: is the real engine what we took it for? A package per engine, a module per theme.
+"""`cog-triton acceptance`: is the real engine what we assumed? A package per engine, a module per topic.
 
-Each check names one assumption and the source that it comes from, so that a failure says what to change.
-To add one, write a function from the engine's bench to `Outcome`, and a `Check` in the CHECKS of its theme.
+Each check names one assumption and the source that it comes from, so that a failure says what to change. To
+add one, write a function from the engine's bench to `Outcome`, and add a `Check` to the CHECKS of its topic.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS"]
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {"tensorrt_llm": tensorrt_llm.CHECKS, "vllm": vllm.CHECKS}
-"""By the kind of the engine."""
+"""By kind of engine."""

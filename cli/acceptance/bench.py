@@ -1,4 +1,4 @@
-"""What the checks work with: an engine, and a server that is kept while asked for. One class per engine."""
+"""What the checks work with: an engine, and a server that is kept while needed. One class per engine."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _INSIDE_SECONDS = 900
 
 
 class Likeliest(TypedDict):
-    """The likeliest tokens after a prompt, and by how much each was likelier than the next (in logits)."""
+    """The likeliest tokens after a prompt, and how much likelier each was than the next (in logits)."""
 
     tokens: list[int]
     margins: list[float]
 
 
 class Bench(ABC):
-    """One run of the checks: for a model, in a directory of its own."""
+    """One run of the checks, on one model, in a directory of its own."""
 
     kind: ClassVar[str]
-    """As configs name the engine."""
+    """The engine's name in configs."""
     title: ClassVar[str]
-    """As people do."""
+    """The engine's usual name."""
     sure: ClassVar[float]
-    """By how much (in logits) a token must be likelier than the next one for our engine to choose it too."""
+    """How much likelier (in logits) a token must be than the next one for our engine to choose it too."""
 
     def __init__(self, model: Path, directory: Path, other: dict[str, Any] | None = None) -> None:
         """`other` is the report of another run."""
@@ -50,7 +50,7 @@ class Bench(ABC):
         self.directory = directory
         self.other = other
         self.texts: dict[str, str] = {}
-        """The greedy texts that were served, by prompt: what another image is compared with."""
+        """The greedy texts that were served, by prompt: another image is compared with them."""
         self._variants: set[str] = set()
         self._server: tuple[object, Server] | None = None
 
@@ -62,7 +62,7 @@ class Bench(ABC):
         return Layout.current().engine_python(self.kind)
 
     def ask_inside(self, *question: str) -> Any:
-        """What inside.py of the engine's package answers in its environment."""
+        """The answer of the engine package's inside.py, run in the engine's environment."""
         script = Path(__file__).with_name(self.kind) / "inside.py"
         done = self.run([str(self.python), "-P", str(script), *question])
         if done.returncode:
@@ -70,7 +70,7 @@ class Bench(ABC):
         return json.loads(done.stdout.splitlines()[-1])
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program of the engine's environment to its end."""
+        """Run a program of the engine's environment until it ends."""
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
         try:
             return subprocess.run(
@@ -92,19 +92,19 @@ class Bench(ABC):
     @property
     @abstractmethod
     def engine(self) -> EngineDirectory:
-        """The one that most checks are about. Raises Unable and Skip."""
+        """The engine that most checks use. Raises Unable and Skip."""
 
     @property
     @abstractmethod
     def places(self) -> int:
-        """How many requests it runs at a time."""
+        """How many requests it runs at the same time."""
 
     @abstractmethod
     def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
-        """What `count` tokens follow each prompt, by somebody else than our engine process."""
+        """Which `count` tokens follow each prompt, according to a program other than our engine process."""
 
     def variant(self, name: str, engine: EngineDirectory, change: Callable[[Path], None]) -> Path:
-        """A changed copy of an engine. Its files are links: `change` writes others in their place."""
+        """A changed copy of an engine. Its files are links: `change` replaces them."""
         copy = self.directory / "variants" / name
         if name not in self._variants:
             shutil.rmtree(copy, ignore_errors=True)
@@ -120,9 +120,9 @@ class Bench(ABC):
         engine: Path | None = None,
         arguments: Mapping[str, object] | None = None,
     ) -> Server:
-        """The server of an engine (the usual one) with these server arguments, ready.
+        """The ready server of an engine (default: the usual one) with these server arguments.
 
-        The one that was asked for before is ended when this is another.
+        The previous server is ended if it is a different one.
         """
         try:
             _ = Layout.current().tritonserver
@@ -138,7 +138,7 @@ class Bench(ABC):
         return self._server[1]
 
     def end_server(self) -> None:
-        """End what is being served."""
+        """End the server."""
         if self._server is not None:
             self._server[1].stop()
             self._server = None
@@ -159,12 +159,12 @@ def _linked(source: str, target: str) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put other content in the place of a file of a variant."""
+    """Replace the content of a variant's file."""
     path.unlink(missing_ok=True)
     path.write_bytes(content)
 
 
 def last_line(text: str) -> str:
-    """The last one that says something."""
+    """The last line that is not blank."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What was expected and what was found, in the same words when all is well."""
+    """What was expected and what was found: the same words when all is well."""
 
     expected: str
     found: str
 
 
 class Skip(Exception):
-    """A check that cannot be made here; its text says why."""
+    """A check that cannot run here; its text says why."""
 
 
 class Unable(Exception):
@@ -39,19 +39,19 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assumption of ours about an engine, and how it is looked at."""
+    """One of our assumptions about an engine, and how it is checked."""
 
     name: str
     assumes: str
     source: str
-    """Where the assumption comes from: a file of the engine's sources, or of another project's."""
+    """Where the assumption comes from: a file in the sources of the engine, or of another project."""
     look: Callable[[Any], Outcome]
     """Takes the bench of its engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a check."""
+    """The result of a check."""
 
     check: Check
     status: Status
@@ -61,7 +61,7 @@ class Result:
 
 
 def made(check: Check, bench: Bench) -> tuple[Status, str, str]:
-    """Make a check: how it ended, what was expected, what was found."""
+    """Run a check: how it ended, what was expected, what was found."""
     try:
         expected, found = check.look(bench)
     except Skip as reason:

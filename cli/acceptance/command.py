@@ -43,17 +43,17 @@ def run(
     *,
     as_json: bool,
 ) -> int:
-    """Make the checks of an engine; the exit status.
+    """Run the checks of an engine; return the exit status.
 
-    Raises PartNotInstalled where it is not installed, E30xx for a config that is not right, and E31xx for a
-    model that cannot be had.
+    Raises PartNotInstalled where it is not installed, what `load_config` raises for a wrong config, and
+    DownloadFailed or its like (E31xx) for a model that cannot be fetched.
     """
     layout = Layout.current()
     model = model or str(PROJECT_ROOT / "demo/model")
     config, folder = _config(model)
     kind = engine or (config and config.engine) or _installed(layout)
     if kind not in CHECKS:
-        raise typer.BadParameter(f"there is no engine {kind!r} to look at, only {', '.join(CHECKS)}")
+        raise typer.BadParameter(f"there are no checks of an engine {kind!r}, only of {', '.join(CHECKS)}")
     names = [check.name for check in CHECKS[kind]]
     for name in only:
         if name not in names:
@@ -68,7 +68,7 @@ def run(
         work_dir.mkdir(parents=True, exist_ok=True)
         other = json.loads(against.read_text(encoding="utf-8")) if against else None
         work_dir = work_dir.resolve()
-        if Path(model).is_dir():  # a relative path counts from here
+        if Path(model).is_dir():  # a relative path starts here
             model = str(Path(model).resolve())
         bench: Bench
         if kind == VLLMBench.kind:
@@ -80,13 +80,13 @@ def run(
 
 
 def _config(model: str) -> tuple[VLLMConfig | None, Path | None]:
-    """The config of vLLM that is named in the place of a model, and where its paths count from."""
+    """The config of vLLM that is given in place of a model, and the folder where its paths start."""
     if Path(model).suffix not in _CONFIGS:
         return None, None
     found = check_source(model)
     config = found.build_config()
     if not isinstance(config, VLLMConfig):
-        raise typer.BadParameter("only a config of vLLM takes the place of a model")
+        raise typer.BadParameter("only a config of vLLM can take the place of a model")
     return config, found.folder
 
 

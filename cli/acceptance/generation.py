@@ -1,5 +1,5 @@
-"""What is looked at in the same way for every engine: the tokens that it writes, each once, until an end; and
-that it forgets what nobody wants.
+"""What is checked the same way for every engine: the tokens that it writes, each once, up to an end; and that
+it drops what nobody wants.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 PROMPTS = ("Once upon a time,", "Tell me a story about a lion.\n", "One rainy morning, the owl")
 _TOKENS = 16
 SURE = 0.5
-"""A lead of logits that the rounding of 16 bits does not turn."""
+"""A lead in logits that 16-bit rounding does not reverse."""
 _LONG = 200
-_MORE = 3  # so many tokens after an end id a text goes on
-_MOST_STREAMS = 64
+_MORE = 3  # how many tokens a text continues after an end id
+_MAX_STREAMS = 64
 _ATTEMPTS = 5
-_PIECES = 4  # more than one: the server must have had the time to count what ended before them
+_PIECES = 4  # more than one: the server must have had time to count what ended before them
 
 
 class Reference(NamedTuple):
-    """What a prompt leads to by somebody else than our engine process, as far as that is sure."""
+    """What follows a prompt according to a program other than our engine process, as far as is certain."""
 
     prompt: list[int]
     tokens: list[int]
@@ -42,7 +42,7 @@ class Reference(NamedTuple):
 
 @cache
 def references(bench: Bench, sure: float | None = None) -> list[Reference]:
-    """Of PROMPTS; `sure` takes the place of the bench's."""
+    """The references for PROMPTS; `sure` replaces the bench's."""
     wanted = bench.sure if sure is None else sure
     tokenizer = bench.tokenizer
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
@@ -66,7 +66,7 @@ def text_of(bench: Bench, tokens: Sequence[int]) -> str:
 
 
 def greedy_texts(bench: Bench, server: Server, sure: float | None = None) -> Outcome:
-    """What a server writes against the references."""
+    """Compare what a server writes with the references."""
     expected, found = [], []
     for prompt, reference in zip(PROMPTS, references(bench, sure), strict=True):
         text = server.complete(reference.prompt, _TOKENS).text
@@ -78,12 +78,12 @@ def greedy_texts(bench: Bench, server: Server, sure: float | None = None) -> Out
 
 
 def greedy(bench: Bench) -> Outcome:
-    """The greedy texts of the usual engine."""
+    """Check the greedy texts of the usual engine."""
     return greedy_texts(bench, bench.serve())
 
 
 def streaming(bench: Bench) -> Outcome:
-    """Pieces of a text against the text in one answer."""
+    """Compare the pieces of a text with the text in one answer."""
     server = bench.serve()
     whole = server.generate(PROMPTS[0], _TOKENS)
     pieces = [piece for piece in server.stream(PROMPTS[0], _TOKENS) if piece]
@@ -94,12 +94,12 @@ def streaming(bench: Bench) -> Outcome:
 def cancel(bench: Bench) -> Outcome:
     """With a full batch of long requests another one waits for a place, unless some of them were cancelled.
 
-    It is told by the order in which they end, which no slow machine changes: the oldest, which is not
-    ends before the others would. What is written before that takes the place of one that was
-    cancelled. Where the machine was held up so long that the oldest ended meanwhile, it is done again.
+    The order in which they end shows it, which a slow machine does not change: if the waiting one writes
+    before the oldest, which is not cancelled, has ended, it has the place of a cancelled one. If the machine
+    was held up so long that the oldest ended meanwhile, it is tried again.
     """
     places = bench.places
-    if not 1 < places <= _MOST_STREAMS:
+    if not 1 < places <= _MAX_STREAMS:
         raise Skip(f"the engine takes {places} requests at a time")
     server, prompt = bench.serve(), references(bench)[0].prompt
     expected = "another request takes the place of one that was cancelled"
@@ -115,29 +115,29 @@ def cancel(bench: Bench) -> Outcome:
             list(islice(another, _PIECES))
             if server.succeeded() == ended:
                 return Outcome(expected, expected)
-    return Outcome(expected, f"it waits until one has ended, in {_ATTEMPTS} times of {_ATTEMPTS}")
+    return Outcome(expected, f"it waited until one had ended, in {_ATTEMPTS} of {_ATTEMPTS} attempts")
 
 
 def _cancelled(server: Server, prompt: Sequence[int], count: int) -> None:
-    """Cancel so many long requests that have all begun."""
+    """Cancel `count` long requests that have all begun."""
     with ExitStack() as streams:
         begun = [
             streams.enter_context(closing(server.stream(prompt, _LONG, ignore_eos=True)))
             for _ in range(count)
         ]
-        # At once: one after another, the first might have ended by itself when the last begins. All are
-        # waited for, since none can be closed while a thread reads it.
+        # All together: one after another, the first might have ended by itself before the last begins. All
+        # are waited for, since none can be closed while a thread reads it.
         with ThreadPoolExecutor(count) as pool:
             pool.map(next, begun)
 
 
 class _End(NamedTuple):
-    """An engine whose model may also end at a token that the first reference holds."""
+    """An engine whose model may also end at a token in the first reference."""
 
     server: Server
     reference: Reference
     place: int
-    """Of that token, which does not stand before."""
+    """The position of that token, which does not occur earlier."""
 
 
 def _ending(bench: Bench, *, alone: bool) -> _End:
@@ -145,7 +145,7 @@ def _ending(bench: Bench, *, alone: bool) -> _End:
     tokens = reference.tokens
     place = next((at for at in range(2, len(tokens) - 4) if tokens[at] not in tokens[:at]), None)
     if place is None:
-        raise Unable("the first reference is too short to be ended")
+        raise Unable("the first reference is too short to end early")
     ids = [tokens[place]] if alone else [*sorted(bench.tokenizer.end_ids), tokens[place]]
 
     def change(engine: Path) -> None:
@@ -156,7 +156,7 @@ def _ending(bench: Bench, *, alone: bool) -> _End:
 
 
 def ends_before(bench: Bench, *, alone: bool) -> Outcome:
-    """A text against the reference up to an end id, which is `alone` or besides those of the tokenizer."""
+    """Compare a text with the reference up to an end id, which is `alone` or one besides the tokenizer's."""
     end = _ending(bench, alone=alone)
     answer = end.server.complete(end.reference.prompt, _TOKENS)
     wanted = text_of(bench, end.reference.tokens[: end.place])
@@ -164,7 +164,7 @@ def ends_before(bench: Bench, *, alone: bool) -> Outcome:
 
 
 def min_tokens(bench: Bench, *, alone: bool) -> Outcome:
-    """How many tokens there are where fewer than the minimum stand before an end id."""
+    """How many tokens there are when fewer than the minimum precede an end id."""
     end = _ending(bench, alone=alone)
     least = end.place + _MORE
     tokens = end.server.complete(end.reference.prompt, _TOKENS, min_tokens=least).tokens
@@ -173,7 +173,7 @@ def min_tokens(bench: Bench, *, alone: bool) -> Outcome:
 
 
 def written_before_minimum(bench: Bench) -> Outcome:
-    """The text up to the minimum, where another end id than the tokenizer's stands before it."""
+    """The text up to the minimum, with an end id other than the tokenizer's before it."""
     end = _ending(bench, alone=False)
     least = end.place + _MORE
     text = end.server.complete(end.reference.prompt, _TOKENS, min_tokens=least).text
@@ -193,7 +193,7 @@ def stop_word(bench: Bench) -> Outcome:
 
 
 def longest_prompt(bench: Bench, longest: int) -> Outcome:
-    """A prompt at the limit, and one more."""
+    """A prompt at the limit, and one that is a token longer."""
     server = bench.serve()
 
     def said(length: int) -> str:
@@ -210,7 +210,7 @@ def longest_prompt(bench: Bench, longest: int) -> Outcome:
 
 
 def prompt_of(bench: Bench, length: int) -> list[int]:
-    """A prompt of so many tokens."""
+    """A prompt of that many tokens."""
     tokens = references(bench)[0].prompt
     return (tokens * (length // len(tokens) + 1))[:length]
 
@@ -229,12 +229,12 @@ LOOKS: dict[str, Callable[[Any], Outcome]] = {
 
 
 class Assumed(NamedTuple):
-    """What an engine has to do for one of LOOKS; the fields are a Check's."""
+    """What an engine has to do for one of LOOKS; the fields are those of a Check."""
 
     assumes: str
     source: str
 
 
 def checks(assumed: Mapping[str, Assumed]) -> tuple[Check, ...]:
-    """Those of an engine, by their names in LOOKS, in its order."""
+    """The checks of an engine, by their names in LOOKS, in that order."""
     return tuple(Check(name, *why, LOOKS[name]) for name, why in assumed.items())

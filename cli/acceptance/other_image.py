@@ -1,4 +1,4 @@
-"""The pruned image against the one with all device code: two runs of this command, one in each."""
+"""Compare the pruned image with the one that has all device code: two runs of this command, one in each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def _same_texts(bench: Bench) -> Outcome:
     if bench.other is None:
-        raise Skip("run this with --json in the other image, and name its output here by --against")
+        raise Skip("run this with --json in the other image, and pass its output here with --against")
     if bench.other["model"] != str(bench.model):
-        raise Skip(f"the other run was of {bench.other['model']}")
+        raise Skip(f"the other run used {bench.other['model']}")
     if not bench.texts:
         greedy_texts(bench, bench.serve())
     return Outcome(repr(bench.other["texts"]), repr(bench.texts))

@@ -25,7 +25,7 @@ _GONE_SECONDS = 10
 def served_again(
     bench: Bench, server: Server, processes: Callable[[Server], list[int]], what: str
 ) -> Outcome:
-    """Kill the last of some processes: soon there are others in the place of all of them, which serve."""
+    """Kill the last of some processes: soon others replace all of them, and serve."""
 
     def texts() -> list[str]:
         return [server.complete(reference.prompt, _TOKENS).text for reference in references(bench)]
@@ -45,7 +45,7 @@ def served_again(
 
 
 def ends_whole(server: Server) -> Outcome:
-    """End a server by SIGTERM: none of its processes is left."""
+    """End a server with SIGTERM: none of its processes is left."""
     processes = server.processes()
     status = server.stop()
     until = time.monotonic() + _GONE_SECONDS

@@ -1,4 +1,4 @@
-"""What the checks found: as they go, as JSON, and as a text for an issue."""
+"""What the checks found: as they run, as JSON, and as text for an issue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = 400
 
 
 def acceptance(checks: Sequence[Check], bench: Bench, *, as_json: bool, report: Path | None) -> int:
-    """Make the checks, one after the other; return the exit status: 1 when one failed."""
+    """Run the checks one after another; return the exit status: 1 when one failed."""
     results = []
     try:
         for check in checks:

@@ -1,4 +1,4 @@
-"""`cog-triton serve`, and OpenAI's API as its client: the way that a user takes."""
+"""`cog-triton serve`, with a client of OpenAI's API: the way a user works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
 COMMAND = (sys.executable, "-c", "from cli.main import main; main()")
-"""The command line, by the interpreter that runs it now."""
+"""The command line, run by the current interpreter."""
 _READY_SECONDS = 900
 _ANSWER_SECONDS = 300
 _POLL_SECONDS = 0.1
@@ -39,7 +39,7 @@ def last_error(log: str) -> CogTritonError | None:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; empty when it is not there."""
+    """The command line of a process; empty when there is none."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class Refused(Exception):
-    """An answer of the server that is an error; its text is that error's."""
+    """An error that the server answered with; the text is that error's."""
 
 
 class Server:
@@ -90,7 +90,7 @@ class Server:
         return self.process.poll() is None
 
     def wait_ready(self) -> None:
-        """Wait until it answers predictions. Raises Unable with the coded error of a start that failed."""
+        """Wait until it accepts predictions. Raises Unable with the coded error of a failed start."""
         until = time.monotonic() + _READY_SECONDS
         while time.monotonic() < until:
             if not self.is_alive:
@@ -103,7 +103,7 @@ class Server:
         raise Unable(f"it was not ready after {_READY_SECONDS} s")
 
     def is_ready(self) -> bool:
-        """Whether it says so."""
+        """Whether it says that it is ready."""
         try:
             return bool(self._http.get("/health-check").json()["status"] == "READY")
         except httpx2.TransportError:
@@ -121,7 +121,7 @@ class Server:
         return Answer(choice["text"], answer["usage"]["completion_tokens"], choice["finish_reason"])
 
     def generate(self, prompt: str, max_tokens: int) -> str:
-        """A greedy text by Triton's model `ensemble`: the engine gives one answer. Raises Refused."""
+        """A greedy text from Triton's model `ensemble`: the engine gives one answer. Raises Refused."""
         body = {"text_input": prompt, "max_tokens": max_tokens, "stream": False}
         answer = self._http.post(self._generate, json=body).json()
         if "error" in answer:
@@ -142,7 +142,7 @@ class Server:
                 yield part["choices"][0]["text"]
 
     def succeeded(self) -> int:
-        """How many predictions ended well, by its own count."""
+        """How many predictions succeeded, by its own count."""
         told = text_string_to_metric_families(self._http.get("/metrics").text)
         counts = (sample for family in told if family.name == _PREDICTIONS for sample in family.samples)
         return sum(int(count.value) for count in counts if count.labels["outcome"] == "succeeded")
@@ -161,7 +161,7 @@ class Server:
         return {pid: command_of(pid) for pid in found - {self.process.pid}}
 
     def stop(self) -> int:
-        """End it as a platform does, by SIGTERM; the exit status."""
+        """End it as a platform does, with SIGTERM; return the exit status."""
         if self.is_alive:
             self.process.terminate()
         try:

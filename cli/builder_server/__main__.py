@@ -90,12 +90,12 @@ class BuilderServer:
 
 
 def _address_of_file(address: str, name: str) -> str:
-    """Where a file goes: below `address`; to it alone where it has a query, as those that are signed."""
+    """Where a file goes: below `address`, or to `address` itself if it has a query, as signed ones do."""
     return address if urlsplit(address).query else f"{address.rstrip('/')}/{name}"
 
 
 async def serve(settings: Settings, directory: Path, listener: socket.socket) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     server = BuilderServer(settings, directory)
     try:
         await make_server(server.app, settings.max_connections, _GRACE_SECONDS).serve(sockets=[listener])

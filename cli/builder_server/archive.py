@@ -1,4 +1,4 @@
-"""The engine.tar of the last build that ended well, for who asks for it."""
+"""The engine.tar of the last successful build, for those who ask for it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Archive:
         self._state: os.stat_result | None = None
 
     def built(self, prediction_id: str, sha256: str) -> None:
-        """That prediction has made it, and nobody has replaced it yet."""
+        """Note that this prediction has made it; another may replace it."""
         self._prediction_id, self._sha256, self._state = prediction_id, sha256, self.path.stat()
 
     async def send(self, request: Request) -> None:
-        """Answer with it, or with the ranges that are asked for. Raises PredictionNotFound once it is
-        another.
+        """Answer with it, or with the ranges that were asked for. Raises PredictionNotFound once it has been
+        replaced.
         """
         if request.variables["id"] != self._prediction_id:
             raise PredictionNotFound
@@ -43,7 +43,7 @@ class Archive:
             state = os.fstat(file.fileno())
             if self._state is None or not _is_same(state, self._state):
                 raise PredictionNotFound
-            # By the open file: its name may come to stand for the next one.
+            # By the open file: its name may soon be that of the next one.
             answer = _Answer(
                 f"/proc/self/fd/{file.fileno()}",
                 headers={"etag": f'"{self._sha256}"'},

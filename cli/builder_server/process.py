@@ -1,7 +1,7 @@
 """One build in a process of its own: `python -m cli.builder_server.process CONFIG OUTPUT`.
 
-HF_TOKEN is the token. SIGTERM ends the build and removes what it made. The standard output has JSON objects,
-one a line: `{"step", "done", "total"}` (bytes, null where not known), and at the end `{"sha256", "size"}` of
+HF_TOKEN is the token. SIGTERM ends the build and removes what it made. Standard output has JSON objects, one
+per line: `{"step", "done", "total"}` (bytes, null where not known), and at the end `{"sha256", "size"}` of
 OUTPUT or `{"error"}`, the text of a coded error, with the exit status 1.
 """
 
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 class _Told:
-    """Tells the server of each step, twice a second at most, what `shown` shows people."""
+    """Tells the server, at most twice a second, what `shown` shows people of each step."""
 
     def __init__(self, shown: Progress, tell: Callable[..., None]) -> None:
         self._shown = shown
@@ -81,7 +81,7 @@ class _Told:
 
 
 def _end(number: int, _frame: object) -> None:
-    """Unwind: what a build started and wrote is ended and removed on the way."""
+    """Unwind: on the way, what a build started is ended and what it wrote is removed."""
     sys.exit(128 + number)
 
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from runner.prediction.admission import Ticket
 
 _END_SECONDS = 30
-_MOST_LINE = 1 << 20  # bytes of what a build tells at once
+_MAX_LINE = 1 << 20  # bytes of what a build tells in one go
 
 
 class BuildWork:
-    """What `Prediction` follows: what the build says, and at the end where engine.tar is and what it is."""
+    """What `Prediction` follows: the build's messages, and at the end where engine.tar is and what it is."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class BuildWork:
         upload: tuple[Addresses, str] | None,
         on_built: Callable[[str], None],
     ) -> None:
-        """`address`: where `archive` can be had; `upload`: where it is sent instead. `on_built` is told its
-        SHA-256 when it is there.
+        """`address`: where `archive` can be fetched; `upload`: where it is sent instead. `on_built` gets its
+        SHA-256 once it exists.
         """
         self.finish_reason: str | None = None
         self._config = config
@@ -57,7 +57,7 @@ class BuildWork:
         return self
 
     async def __anext__(self) -> Chunk | Log:
-        """End when the build has ended. Raises AddressRefused, UploadFailed and E3xxx."""
+        """End when the build has ended. Raises AddressRefused, UploadFailed and a build's errors (E3xxx)."""
         if self._task is None and self.finish_reason is None:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(lambda _: self._said.put_nowait(None))
@@ -65,7 +65,7 @@ class BuildWork:
             raise StopAsyncIteration
         try:
             log = await self._said.get()
-        except asyncio.CancelledError:  # the server ends
+        except asyncio.CancelledError:  # the server is ending
             self.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             raise
@@ -105,7 +105,7 @@ class BuildWork:
             raise
 
     async def _built(self) -> dict[str, object]:
-        """What is told at the end."""
+        """What is reported at the end."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "cli.builder_server.process", self._config, str(self._archive)),
@@ -114,7 +114,7 @@ class BuildWork:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "HF_TOKEN": self._token} if self._token else None,
             start_new_session=True,
-            limit=_MOST_LINE,
+            limit=_MAX_LINE,
         )
         try:
             _, last = await asyncio.gather(self._pass_on(process), self._listen(process))
@@ -144,7 +144,7 @@ class BuildWork:
                 self._said.put_nowait(Log(said))
 
     async def _listen(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
-        """The last that it tells us; before that, how far it is."""
+        """Its last message; before that, how far along it is."""
         assert process.stdout is not None
         last: dict[str, Any] = {}
         async for line in process.stdout:

@@ -1,6 +1,6 @@
 """`cog-triton doctor`: what this machine has and lacks. One module per check; `CHECKS` is their order.
 
-To add a check, write a module with a `CHECK`, and name it below.
+To add a check, write a module with a `CHECK`, and add it below.
 """
 
 from __future__ import annotations

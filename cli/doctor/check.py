@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """Something does not work here that not everybody needs."""
+    """Something that not everybody needs does not work here."""
     ERROR = "error"
     """cog-triton does not work here."""
 
@@ -46,16 +46,16 @@ def error(message: str, remedy: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Looks at one side of the machine; changes nothing, and takes seconds at most."""
+    """Looks at one aspect of the machine; changes nothing, and takes seconds at most."""
 
     name: str
     description: str
     look: Callable[[], Iterable[Finding]]
 
     def findings(self) -> list[Finding]:
-        """At least one; a look that fails is a finding too."""
+        """At least one; a check that fails is a finding too."""
         try:
             return list(self.look())
         except Exception as failed:
-            reason = f"this could not be looked at: {type(failed).__name__}: {failed}"
-            return [warning(reason, "Please report it: it is a fault of cog-triton.")]
+            reason = f"this could not be checked: {type(failed).__name__}: {failed}"
+            return [warning(reason, "Please report it: it is a bug in cog-triton.")]

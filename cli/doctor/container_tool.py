@@ -29,14 +29,14 @@ def _look() -> Iterator[Finding]:
         else:
             yield warning(
                 f"{tool} is installed, but does not answer.",
-                "Start its service, and see that your user may talk to it (for docker: the group docker).",
+                "Start its service, and make sure that your user may use it (for docker: the group docker).",
             )
     if not found:
-        yield warning("No docker or podman answers: images cannot be run.", "Install one of them.")
+        yield warning("Neither docker nor podman answers: images cannot be run.", "Install one of them.")
     if _DRIVER.is_dir() and not any(map(shutil.which, ("nvidia-ctk", "nvidia-container-runtime"))):
         yield warning(
-            "There is an NVIDIA driver, but not NVIDIA's container toolkit: containers get no GPU.",
-            "Install nvidia-container-toolkit, and let `nvidia-ctk` configure docker or podman.",
+            "There is an NVIDIA driver, but not NVIDIA's container toolkit: containers cannot use GPUs.",
+            "Install nvidia-container-toolkit, and have `nvidia-ctk` configure docker or podman.",
         )
     if shutil.which("skopeo") is None:
         yield warning("skopeo is not installed: `cog-triton instantiate` needs it.", "Install skopeo.")

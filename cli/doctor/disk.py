@@ -24,7 +24,7 @@ _LITTLE = 20_000_000_000  # bytes; a model of 7 billion parameters takes 14 GB
 def _look() -> Iterator[Finding]:
     places = {
         "TMPDIR": ("what is built", Path(tempfile.gettempdir())),
-        "HF_HOME": ("models of the hub", Path(constants.HF_HUB_CACHE)),
+        "HF_HOME": ("models from the hub", Path(constants.HF_HUB_CACHE)),
         "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
     }
     for variable, (what, place) in places.items():

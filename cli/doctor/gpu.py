@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
-_DISPLAY = "0x03"  # the class of a GPU begins with it
+_DISPLAY = "0x03"  # the PCI class of a GPU begins with it
 
 
 def _look() -> Iterator[Finding]:
@@ -26,18 +26,18 @@ def _look() -> Iterator[Finding]:
         if on_the_bus():
             yield warning(
                 f"There is an NVIDIA GPU, but {missing.details['reason']}.",
-                "Install NVIDIA's driver, or start the container with --gpus all; then `nvidia-smi` answers.",
+                "Install NVIDIA's driver, or start the container with --gpus all; `nvidia-smi` must answer.",
             )
         else:
             yield warning(
                 "There is no NVIDIA GPU: ctranslate2 and mock work, tensorrt_llm and vllm do not.",
-                "If there should be one: install NVIDIA's driver, or start the container with --gpus all.",
+                "If there should be one, install NVIDIA's driver, or start the container with --gpus all.",
             )
         return
     for index, gpu in enumerate(machine.gpus):
         yield ok(f"GPU {index}: {gpu.name}, SM {gpu.sm}: images whose name ends in -{gpu.sm} or -full")
     if not machine.gpus:
-        yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or name the GPUs to use.")
+        yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or list the GPUs to use.")
     for kind in ENGINES.values():
         if kind.needs_cuda is not None and machine.cuda < kind.needs_cuda:
             yield warning(

@@ -1,4 +1,4 @@
-"""Memory of the machine, or of the container."""
+"""The memory of the machine, or of the container."""
 
 from __future__ import annotations
 

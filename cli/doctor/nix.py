@@ -17,19 +17,21 @@ _FLAGS = ("--extra-experimental-features", "nix-command flakes")
 
 def _look() -> Iterator[Finding]:
     if shutil.which("nix") is None:
-        yield warning("Nix is not installed: images cannot be built here.", "Install Nix, to build images.")
+        yield warning(
+            "Nix is not installed: images cannot be built here.", "Install Nix if you want to build images."
+        )
         return
     version = answer("nix", "--version")
     if version is None:
         yield warning("Nix is installed, but does not answer.", "Try `nix --version`.")
         return
-    # The name of the command has changed with 2.20.
+    # The command was renamed in 2.20.
     settings = answer("nix", *_FLAGS, "config", "show") or answer("nix", *_FLAGS, "show-config") or ""
     lines = [line for line in settings.splitlines() if line.startswith("experimental-features =")]
     missing = [feature for feature in _FEATURES if feature not in "".join(lines).split()]
     if missing:
         yield warning(
-            f"{version}; switched off: {', '.join(missing)}.",
+            f"{version}; not enabled: {', '.join(missing)}.",
             "Write `experimental-features = nix-command flakes` into ~/.config/nix/nix.conf.",
         )
     else:

@@ -25,7 +25,7 @@ def _look() -> Iterator[Finding]:
         lacks = f"{part} is missing at {place}: nothing can be served here."
         yield (error if alone else warning)(lacks, "Run `make setup`, or use a runner image.")
     if alone:
-        yield warning("Of the engines only mock is here.", "Run `make setup`, or use the engine's image.")
+        yield warning("The only engine here is mock.", "Run `make setup`, or use the engine's image.")
     else:
         yield ok(f"Engines: {', '.join(engines)}")
 

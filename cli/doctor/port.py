@@ -19,7 +19,7 @@ _DEFAULT = "5000"
 def _look() -> Iterator[Finding]:
     port = os.environ.get("PORT") or _DEFAULT
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        yield warning(f"PORT is {port!r}, which is no port.", "Set PORT to a number from 1 to 65535.")
+        yield warning(f"PORT is {port!r}, which is not a port.", "Set PORT to a number from 1 to 65535.")
         return
     try:
         refuse_used_port(int(port))

@@ -1,4 +1,4 @@
-"""What the processes of an engine on several GPUs exchange tokens through."""
+"""Shared memory, through which the processes of an engine on several GPUs exchange tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates: whom this machine trusts, and whether the hub can be reached with them."""
+"""Certificates: which authorities this machine trusts, and whether the hub can be reached with them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _SECONDS = 5.0
 def _look() -> Iterator[Finding]:
     named = os.environ.get("SSL_CERT_FILE")
     if named and not Path(named).is_file():
-        yield error(f"SSL_CERT_FILE names {named}, which is not there.", "Correct it, or unset it.")
+        yield error(f"SSL_CERT_FILE is {named}, which does not exist.", "Correct it, or unset it.")
         return
     try:
         context = ssl.create_default_context()
     except (ssl.SSLError, OSError) as broken:
-        yield error(f"The certificates cannot be read: {broken}.", "Mend the file that SSL_CERT_FILE names.")
+        yield error(f"The certificates cannot be read: {broken}.", "Repair the file in SSL_CERT_FILE.")
         return
     places = ssl.get_default_verify_paths()
-    # The context reads files at once, and a folder only when it looks for a certificate.
+    # The context reads files right away, but a folder only when it looks for a certificate.
     folder = Path(places.capath) if places.capath else None
     if not context.cert_store_stats()["x509_ca"] and not (folder and any(folder.iterdir())):
         yield error(
@@ -67,4 +67,4 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
     return ok(f"{host} can be reached")
 
 
-CHECK = Check("tls", "Certificates, and the way to the Hugging Face hub", _look)
+CHECK = Check("tls", "Certificates, and the connection to the Hugging Face hub", _look)

@@ -1,4 +1,4 @@
-"""Ask another program a question that it answers at once, or not at all."""
+"""Ask another program a question that it answers right away, or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SECONDS = 10
 
 
 def answer(*command: str) -> str | None:
-    """What `command` prints; None when it is not there, fails, or does not answer."""
+    """What `command` prints; None when it is missing, fails, or does not answer."""
     if shutil.which(command[0]) is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`cog-triton perf`: load on a server of anybody's, and what came of it.
+"""`cog-triton perf`: a load on any server, and what came of it.
 
 plan (what to do) -> target (how a server is asked) -> load (requests by the clock) -> figures -> findings
 -> terminal, JSON, page.

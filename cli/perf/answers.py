@@ -1,4 +1,4 @@
-"""What servers answer, read as it comes: Cog's API, OpenAI's, Triton's over HTTP, Replicate's streams."""
+"""What servers answer, read as it arrives: Cog's API, OpenAI's, Triton's over HTTP, Replicate's streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cli.perf.request import Request
 
 _CODE = re.compile(r"\bE[1-4]\d{3}\b", re.ASCII)
-_MOST_BODY = 1 << 24
+_MAX_BODY = 1 << 24
 
 
 class Answer:
@@ -35,7 +35,7 @@ class Answer:
     def body(self, data: bytes, now: float) -> None:
         """More of it, read at `now`."""
         if not self._is_stream:
-            if len(self._rest) < _MOST_BODY:
+            if len(self._rest) < _MAX_BODY:
                 self._rest += data
             return
         if b"\r" in data:
@@ -60,7 +60,7 @@ class Answer:
         elif self._status and not self._is_stream:
             self._document(whole=whole)
         if not request.complete:
-            request.fail(CUT, "the answer ended before its end was told")
+            request.fail(CUT, "the answer ended before its end was signalled")
 
     def _document(self, *, whole: bool) -> None:
         try:
@@ -82,7 +82,7 @@ class Answer:
         raise NotImplementedError
 
     def document(self, document: dict[str, Any]) -> None:
-        """An answer that came at once."""
+        """An answer that came as one document."""
         raise NotImplementedError
 
     def text(self, text: str, now: float) -> None:
@@ -151,7 +151,7 @@ class OpenAIAnswer(Answer):
 
 
 class TritonAnswer(Answer):
-    """Triton's generate extension: an event for each response; HTTP tells the end."""
+    """Triton's generate extension: an event for each response; HTTP marks the end."""
 
     def event(self, _kind: bytes, said: bytes, now: float) -> None:
         self._response(orjson.loads(said), now)
@@ -175,7 +175,7 @@ class TritonAnswer(Answer):
 
 
 class ReplicateAnswer(Answer):
-    """Replicate's streams: events `output` with text as it is, `error`, `done`."""
+    """Replicate's streams: events `output` with plain text, `error`, `done`."""
 
     def event(self, kind: bytes, said: bytes, now: float) -> None:
         if kind == b"output":
@@ -191,7 +191,7 @@ class ReplicateAnswer(Answer):
 
 
 class Document(Answer):
-    """Any JSON document, kept as it is."""
+    """Any JSON document, kept unchanged."""
 
     found: dict[str, Any] | None = None
 

@@ -1,4 +1,4 @@
-"""The charts of a report, as SVG that stands in the page: pygal draws them, and no script is needed."""
+"""The charts of a report, as SVG inside the page: pygal draws them, and no script is needed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cli.perf.findings import milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# pygal leaves a finder of plug-ins behind, of a kind that Python warns of at each import that follows.
+# pygal leaves a finder of plug-ins behind, of a kind that Python warns about at each later import.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
 
 _COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#0891b2", "#be185d", "#4d7c0f", "#57534e")
 _RED = "#dc2626"
-_MOST_SHOWN = 6  # lines of one chart
+_MAX_SHOWN = 6  # lines of one chart
 _UNSEEN = re.compile(r"<\?xml[^>]*\?>\s*|<!--.*?-->|<script.*?</script>", re.DOTALL)
 _SHARES = (0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 
@@ -56,12 +56,12 @@ def _settings(title: str, x: str, y: str, colours: Sequence[str] = _COLOURS, **m
         "height": 400,
         "js": [],
         "show_x_guides": False,
-        "show_legend": False,  # the page has one: pygal's is cut where it needs several lines
+        "show_legend": False,  # the page has one: pygal's is cut off when it needs several lines
         "dots_size": 3,
         "truncate_label": -1,
         "margin": 12,
         "margin_right": 28,
-        "no_data_text": "nothing came",
+        "no_data_text": "nothing arrived",
         **more,
     }
 
@@ -85,7 +85,7 @@ def _round_steps(most: float) -> list[float]:
 
 
 def throughput_and_latency(steps: Sequence[dict[str, Any]]) -> str:
-    """The sweep: how long a first token takes while so many tokens come, at each load."""
+    """The sweep: how long a first token takes against how many tokens come, at each load."""
     chart = pygal.XY(
         **_settings(
             "Throughput against latency",
@@ -102,7 +102,7 @@ def throughput_and_latency(steps: Sequence[dict[str, Any]]) -> str:
     ticks = _round_steps(max(step["output_token_throughput"] for step in answered) * 1.05)
     chart.x_labels, chart.xrange = ticks, (0, ticks[-1])
     waits = _round_steps(max(step["time_to_first_token"]["p99"] for step in answered))
-    # Room below the lowest points, for what stands beside them.
+    # Room below the lowest points for the text beside them.
     chart.y_labels, chart.range = waits, (-waits[-1] / 12, waits[-1])
     names = ("p50", "p99")
     for share in names:
@@ -120,7 +120,7 @@ def throughput_and_latency(steps: Sequence[dict[str, Any]]) -> str:
 
 
 def distribution(steps: Sequence[dict[str, Any]], metric: str, title: str) -> str:
-    """A line for each load: within which time so large a share of the requests was."""
+    """A line for each load: which share of the requests was within which time."""
     chart = pygal.XY(
         **_settings(
             title,
@@ -171,7 +171,7 @@ def timeline(steps: Sequence[dict[str, Any]]) -> str:
     chart.x_labels = _round_steps(began)
     names = ["tokens/s"]
     if failures:
-        # Each at its time, as high as the load: a mark that is seen, whatever the number.
+        # Each at its time, as high as the load: a visible mark, whatever the number.
         top = max((value for _, value in tokens), default=1.0)
         marks = [point for when, _ in failures for point in ((when, 0), (when, top), None)]
         total = sum(number for _, number in failures)
@@ -181,10 +181,10 @@ def timeline(steps: Sequence[dict[str, Any]]) -> str:
 
 
 def _some(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of many steps the first, the last, and some between."""
-    if len(steps) <= _MOST_SHOWN:
+    """Of many steps, the first, the last, and some between."""
+    if len(steps) <= _MAX_SHOWN:
         return list(steps)
-    places = {round(number * (len(steps) - 1) / (_MOST_SHOWN - 1)) for number in range(_MOST_SHOWN)}
+    places = {round(number * (len(steps) - 1) / (_MAX_SHOWN - 1)) for number in range(_MAX_SHOWN)}
     return [steps[place] for place in sorted(places)]
 
 
@@ -198,7 +198,7 @@ def _number(value: float) -> str:
 
 
 def all_charts(result: dict[str, Any]) -> list[str]:
-    """What a page shows; distributions only of what came in events."""
+    """What a page shows; distributions only for answers that came in events."""
     steps = result["steps"]
     charts: list[Callable[[], str]] = []
     if any(step["time_to_first_token"] for step in steps):

@@ -1,4 +1,4 @@
-"""The run of `cog-triton perf`: reach the server, hold each step of the load, and tell what came of it."""
+"""The run of `cog-triton perf`: reach the server, hold each step of the load, and report the result."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Plan:
 
 
 def perf(plan: Plan, *, as_json: bool) -> int:
-    """Run it and tell. Returns the exit status: 1 when no request was answered. Raises ServerNotMeasured."""
+    """Run it and report; the exit status: 1 when no request was answered. Raises ServerNotMeasured."""
     import uvloop
 
     with open_files():
@@ -72,7 +72,7 @@ def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
         say(f"{report} cannot be written: {error.strerror}", "red", err=True)
         return False
     if not quiet:
-        say(f"{report}: the same, to look at in a browser")
+        say(f"{report}: the same report, for a browser")
     return True
 
 

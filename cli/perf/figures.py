@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LATENCIES = ("time_to_first_token", "inter_token_latency", "request_latency")
 _LAG_LIMIT_MS = 10.0
 _CPU_LIMIT = 0.9
-_WORDS = 10_000  # of the mock's text, which counts
+_WORDS = 10_000  # of the mock's text, which is numbers
 
 
 def distribution(values: Iterable[float | None], scale: float = 1000) -> dict[str, Any] | None:
@@ -51,7 +51,7 @@ def _percentiles(ordered: Sequence[float]) -> list[float]:
 
 
 def count_text(request: Request, tokens: int) -> None:
-    """Hold the text of the mock, `0 1 2 ...`, against what it must be; the text is forgotten."""
+    """Compare the mock's text, `0 1 2 ...`, with what it must be; then forget the text."""
     words = "".join(request.pieces).split()
     wanted = [str(number % _WORDS) for number in range(tokens)]
     if words != wanted:
@@ -108,9 +108,9 @@ def figures(load: Load, *, asked_tokens: int, predictable: bool, objectives: Obj
 
 
 def window(load: Load) -> tuple[float, float]:
-    """What throughput is measured over: from the first request to the end of the step's time.
+    """The time over which throughput is measured: from the first request to the end of the step.
 
-    To the end of its last request, where a number of requests ended it, or none had ended in that time.
+    It ends with the last request when a number of requests ended the step, or none ended in that time.
     """
     requests, step = load.requests, load.step
     if not requests:
@@ -124,7 +124,7 @@ def window(load: Load) -> tuple[float, float]:
 
 
 def tokens_until(requests: Iterable[Request], stop: float) -> float:
-    """Tokens that had come by then; where an event held several, each event counts alike."""
+    """Tokens that had arrived by then; if an event held several, all events count the same."""
     total = 0.0
     for request in requests:
         if request.ended <= stop:
@@ -136,13 +136,13 @@ def tokens_until(requests: Iterable[Request], stop: float) -> float:
 
 
 def is_good(request: Request, objectives: Objectives) -> bool:
-    """Whether it kept all of the objectives."""
+    """Whether it met all of the objectives."""
     values = {name: getattr(request, name) for name in objectives.limits}
     return all(value is None or value <= objectives.limits[name] for name, value in values.items())
 
 
 def client(load: Load) -> dict[str, Any]:
-    """How late the client itself was: its clock, and its sending; a server is not to be judged by either."""
+    """How late the client itself was: its clock, and its sending; a server must not be judged by either."""
     lag = distribution(load.lags) or {"p50": 0.0, "p99": 0.0, "max": 0.0}
     sending = distribution(request.sent - request.intended for request in load.requests)
     seconds = max(load.ended - load.begun, 1e-9)
@@ -160,7 +160,7 @@ def client(load: Load) -> dict[str, Any]:
 
 
 def _failures(requests: Iterable[Request]) -> dict[str, dict[str, Any]]:
-    """By code, most first; `said`: by the server, of the first one."""
+    """By code, most frequent first; `said`: what the server said about the first one."""
     found: dict[str, dict[str, Any]] = {}
     for request in requests:
         if request.failure is not None:

@@ -19,7 +19,7 @@ _STALL = 10.0  # times the median pause
 _LEAST_STALL = 0.2  # s
 _LEAST_WAIT = 0.1  # s beyond the median
 _LEAST_GROWTH_MS = {"time_to_first_token": 100.0, "inter_token_latency": 5.0}
-_GAINED = 1.1  # throughput: less is no gain of a heavier load
+_GAINED = 1.1  # throughput: less is not a gain from a heavier load
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Finding:
 
 
 def of_requests(loads: Sequence[Load], warm_up: Request | None = None) -> list[Finding]:
-    """What single requests show, over all steps."""
+    """What single requests show, across all steps."""
     requests = [request for load in loads for request in load.requests]
     return [
         *_failures(requests),
@@ -70,7 +70,7 @@ def _lost(requests: Sequence[Request]) -> list[Finding]:
 
 
 def _stalls(loads: Sequence[Load]) -> list[Finding]:
-    """Pauses within a stream that are far from the usual one: of single streams, and of all at once."""
+    """Pauses within a stream that are far longer than usual: of single streams, and of all together."""
     requests = [request for load in loads for request in load.requests]
     several = [request for request in requests if len(request.events) > 2]
     if not several:
@@ -88,7 +88,7 @@ def _stalls(loads: Sequence[Load]) -> list[Finding]:
                 alike = _is_shared(begin, end, request, load.requests)
                 (shared if alike else single).append(end - begin)
     found = []
-    ending = f", where {seconds(usual)} between two events is usual"
+    ending = f"; {seconds(usual)} between two events is usual"
     if single:
         text = f"{_of(len(single), len(requests), 'stream')} stalled: a pause of up to {seconds(max(single))}"
         found.append(Finding("stalls", text + ending))
@@ -112,7 +112,7 @@ def _is_shared(begin: float, end: float, request: Request, requests: Sequence[Re
 
 
 def _first_tokens(loads: Sequence[Load], warm_up: Request | None) -> list[Finding]:
-    """First tokens that came far later than others: at the start of all, or now and then under one load."""
+    """First tokens that came far later than others: at the very start, or now and then under one load."""
     medians = [statistics.median(waits) for load in loads if (waits := _waits(load.requests))]
     if not medians:
         return []
@@ -151,7 +151,7 @@ def _late(usual: float) -> float:
 
 
 def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[Finding]:
-    """What the figures show: of the client, of tokens and arrivals, and which objectives are missed where."""
+    """What the figures show: about the client, tokens and arrivals, and which objectives are missed where."""
     found = []
     for step in steps:
         load, lag = step["load"], step["client"]
@@ -165,10 +165,8 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
             and tokens["counted_by"] == "server"
             and 0 < tokens["actual"] < tokens["expected"]
         ):
-            text = f"{tokens['actual']} of {tokens['expected']} tokens came at {load}"
-            found.append(
-                Finding("fewer tokens", f"{text}: answers ended before the length that was asked for")
-            )
+            text = f"{tokens['actual']} of {tokens['expected']} tokens arrived at {load}"
+            found.append(Finding("fewer tokens", f"{text}: answers ended before the requested length"))
         for name, limit in limits.items():
             value = step[name] and step[name]["p99"]
             if value is not None and value > limit * 1000:
@@ -178,7 +176,7 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
 
 
 def sentence(steps: Sequence[dict[str, Any]]) -> str:
-    """What is slow, in a sentence or two: the heaviest load beside the lightest."""
+    """What is slow, in a sentence or two: the heaviest load compared with the lightest."""
     answered = [step for step in steps if step["request_latency"]]
     if not answered:
         return "Nothing was answered."
@@ -231,7 +229,7 @@ def _at_best(best: dict[str, dict[str, Any] | None], name: str) -> str:
 
 
 def _full(steps: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The step after which heavier ones bring no more tokens."""
+    """The step after which heavier ones give no more tokens."""
     for number, step in enumerate(steps[:-1]):
         heavier = max(later["output_token_throughput"] for later in steps[number + 1 :])
         if heavier < step["output_token_throughput"] * _GAINED:
@@ -262,7 +260,7 @@ def _single(step: dict[str, Any]) -> str:
 
 
 def _trend(step: dict[str, Any]) -> str | None:
-    """At a rate: whether waiting grows for as long as the load lasts, because more comes than is done."""
+    """At a rate: whether waiting grows while the load lasts, because more arrives than is completed."""
     if step["rate"] is None:
         return None
     waits = [wait for wait in step["timeline"]["time_to_first_token_p50"] if wait is not None]

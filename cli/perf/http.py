@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     class Reader(Protocol):
-        """Who takes an answer."""
+        """The receiver of an answer."""
 
         def head(self, status: int, *, is_stream: bool) -> None:
             """The answer begins."""
@@ -41,14 +41,14 @@ class Message:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self, host: str) -> bytes:
-        """As HTTP/1.1 has it."""
+        """Its bytes in HTTP/1.1."""
         lines = [f"{self.method} {self.path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(self.body)}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
 class Connection(asyncio.Protocol):
-    """One connection; `done` of the request under way is set when its answer has ended."""
+    """One connection; `done` of the current request is set when its answer has ended."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._now = 0.0
         self._is_stream = False
         self.heard = False
-        """Whether the request under way has got any answer yet."""
+        """Whether the current request has got any answer yet."""
         self.is_open = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         return self._done
 
     def close(self) -> None:
-        """End it; who reads is told at once."""
+        """End it; the reader is told immediately."""
         self.is_open, self._now = False, time.perf_counter()
         if self._transport is not None:
             self._transport.abort()
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.is_open = False
-        # An answer without a length ends with its connection: who reads knows whether it was whole.
+        # An answer without a length ends with its connection: the reader knows whether it was complete.
         self._now = time.perf_counter()
         self._end(whole=False)
 
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
 
 
 class Connections:
-    """To one server: those that are free are used again."""
+    """Connections to one server: free ones are used again."""
 
     def __init__(self, url: SplitResult) -> None:
         self._host, self._tls = url.hostname or "", url.scheme == "https"
@@ -149,7 +149,7 @@ class Connections:
         return connection, True
 
     def give_back(self, connection: Connection) -> None:
-        """It is free, if it is still good."""
+        """It is free, if it is still usable."""
         if connection.is_open:
             self._free.append(connection)
 

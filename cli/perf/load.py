@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 _TICK = 0.01
 _WATCH_SECONDS = 0.25
-_BETWEEN_BATCHES = 1.0  # as the original's test_perf.py has it
+_BETWEEN_BATCHES = 1.0  # as in the original's test_perf.py
 _COLLECT_AFTER = 100_000  # objects: a collection holds up every stream
 
 
 @dataclass
 class Load:
-    """A step while it runs, and what came of it; times are of `time.perf_counter`."""
+    """A step while it runs, and its result; times are those of `time.perf_counter`."""
 
     step: Step
     requests: list[Request] = field(default_factory=list)
     begun: float = 0.0
     ended: float = 0.0
     cpu_seconds: float = 0.0
-    """What this process used, all of its threads."""
+    """CPU time that this process used, with all of its threads."""
     lags: list[float] = field(default_factory=list)
     """How late the client's own clock was, every 10 ms."""
     running: int = 0
@@ -54,7 +54,7 @@ class Runner:
         stall_seconds: float,
         on_end: Callable[[Request], None],
     ) -> None:
-        """A request that gets nothing for `stall_seconds` is given up; `on_end` is told of each."""
+        """A request that gets nothing for `stall_seconds` is abandoned; `on_end` gets each that ends."""
         self._target, self._prompts, self._stall_seconds = target, prompts, stall_seconds
         self._on_end = on_end
         self._numbers = count()
@@ -126,7 +126,7 @@ class Runner:
         return request
 
     async def _watch(self) -> None:
-        """Give up what has had nothing for long."""
+        """Abandon requests that have received nothing for too long."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             oldest = time.perf_counter() - self._stall_seconds
@@ -142,7 +142,7 @@ def _room(load: Load, wanted: int) -> int:
 
 
 async def _feel(lags: list[float]) -> None:
-    """How late a clock is that shares the event loop with the streams."""
+    """Measure how late a clock is that shares the event loop with the streams."""
     while True:
         due = time.perf_counter() + _TICK
         await asyncio.sleep(_TICK)
@@ -151,7 +151,7 @@ async def _feel(lags: list[float]) -> None:
 
 @contextlib.contextmanager
 def open_files() -> Iterator[None]:
-    """As many connections as the machine allows, while this lasts."""
+    """Allow as many connections as the machine permits, while this lasts."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

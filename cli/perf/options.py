@@ -40,18 +40,18 @@ def plan_of(
     metrics_url: str | None,
     report: Path | None,
 ) -> Plan:
-    """Raises typer.BadParameter for what cannot be."""
+    """Raises typer.BadParameter for options that contradict each other."""
     if rate is not None and concurrency is not None:
         raise typer.BadParameter("a load has a rate or a concurrency, not both", param_hint="--rate")
     if rate is None and unit == "batch":
-        raise typer.BadParameter("a batch needs --rate: how many at once", param_hint="--unit")
+        raise typer.BadParameter("a batch needs --rate: how many at the same time", param_hint="--unit")
     if report is not None and (report.is_dir() or not report.absolute().parent.is_dir()):
-        raise typer.BadParameter(f"{report} is no file in a folder that exists", param_hint="--report")
+        raise typer.BadParameter(f"{report} is not a file in an existing folder", param_hint="--report")
     if rate is not None and unit == "rps":
         steps = [Step(duration, rate=rate, arrivals=arrivals, most=requests)]
     elif rate is not None:
         if rate < 1:
-            raise typer.BadParameter("of a batch it is at least 1", param_hint="--rate")
+            raise typer.BadParameter("for a batch it must be at least 1", param_hint="--rate")
         steps = [Step(duration, batch=int(rate), most=requests)]
     else:
         numbers = _numbers(concurrency or _SWEEP)
@@ -76,7 +76,7 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise typer.BadParameter(f"{text!r} is no list such as 1,8,64", param_hint="--concurrency")
+        raise typer.BadParameter(f"{text!r} is not a list such as 1,8,64", param_hint="--concurrency")
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: it opens from disk, and asks no network for anything."""
+"""The report as one HTML file: it opens from disk, and fetches nothing from the network."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def _figures(result: dict[str, Any]) -> str:
     rates: list[tuple[str, list[Any], str]] = [
         ("output token throughput, tokens/s", [step["output_token_throughput"] for step in steps], ",.1f"),
         (
-            "of a stream p50, tokens/s",
+            "per stream p50, tokens/s",
             [(step["output_token_throughput_per_user"] or {}).get("p50") for step in steps],
             ",.1f",
         ),
-        ("expected of a stream, tokens/s", [result["asked"]["tokens_per_second"]] * len(steps), ",.1f"),
+        ("expected per stream, tokens/s", [result["asked"]["tokens_per_second"]] * len(steps), ",.1f"),
         ("request throughput, requests/s", [step["request_throughput"] for step in steps], ",.2f"),
         ("goodput, requests/s", [step["goodput"] for step in steps], ",.2f"),
-        ("requests under way, mean", [step["in_flight"]["mean"] for step in steps], ",.1f"),
+        ("requests in progress, mean", [step["in_flight"]["mean"] for step in steps], ",.1f"),
         ("requests expected", [step["requests"]["expected"] for step in steps], ",d"),
         ("requests sent", [step["requests"]["sent"] for step in steps], ",d"),
         ("requests failed", [step["requests"]["failed"] for step in steps], ",d"),
         ("tokens expected", [step["tokens"]["expected"] for step in steps], ",d"),
-        ("tokens that came", [step["tokens"]["actual"] for step in steps], ",d"),
+        ("tokens received", [step["tokens"]["actual"] for step in steps], ",d"),
         ("tokens lost", [step["tokens"]["lost"] for step in steps], ",d"),
     ]
     for name, values, form in rates:
@@ -102,7 +102,7 @@ def _figures(result: dict[str, Any]) -> str:
 
 
 def _row(name: str, values: list[float | None]) -> str:
-    """Times; those that are far above the best of the row are marked."""
+    """A row of times; those far above the best of the row are marked."""
     best = min((value for value in values if value is not None), default=0.0)
     cells = []
     for value in values:
@@ -126,7 +126,7 @@ def _server(steps: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return ""
     headings = ["", "", "server avg", "client avg", "server p99", "client p99"]
-    return _table("What the server tells of itself, beside the client", headings, rows)
+    return _table("What the server reports, beside the client", headings, rows)
 
 
 def _client(steps: Sequence[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""What a load is: its steps, when requests are sent in each, what they ask, and what is good enough."""
+"""What a load is: its steps, when requests are sent in each, what they ask for, and what is good enough."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _SEED = 0  # the same load each time
 class Step:
     """One load, held for some seconds.
 
-    Of `concurrency`, `rate` and `batch` one is set: so many requests at the same time, the next one when one
-    ends; so many a second, whatever the server does; or so many at once, again a second after all have ended.
+    One of `concurrency`, `rate` and `batch` is set: that many requests at the same time, the next one when
+    one ends; that many a second, regardless of the server's answers; or that many together, again a second
+    after all have ended.
     """
 
     seconds: float
@@ -43,16 +44,16 @@ class Step:
 
     @property
     def label(self) -> str:
-        """How a report calls it."""
+        """Its name in a report."""
         if self.rate is not None:
             return f"{self.rate:g} requests/s"
         if self.batch is not None:
-            return f"{self.batch} at once"
+            return f"{self.batch} together"
         return f"{self.concurrency} stream{'' if self.concurrency == 1 else 's'}"
 
     @property
     def expected(self) -> int | None:
-        """Requests that are sent if all is well; None: as many as the server lets."""
+        """Requests that are sent if all is well; None: as many as the server allows."""
         if self.rate is None:
             return self.most
         return len(list(self.offsets()))
@@ -60,7 +61,7 @@ class Step:
     def offsets(self) -> Iterator[float]:
         """When requests are to be sent, in seconds from the start, at a rate."""
         assert self.rate is not None
-        chance, when = random.Random(_SEED), 0.0  # noqa: S311 - a load, no secret
+        chance, when = random.Random(_SEED), 0.0  # noqa: S311 - a load, not a secret
         for number in count():
             if when >= self.seconds or number == self.most:
                 return
@@ -71,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Objectives:
-    """What a request has to keep to be good, in seconds, by the name of the metric."""
+    """What a request must meet to be good, in seconds, by the name of the metric."""
 
     limits: dict[str, float] = field(default_factory=dict)
 
@@ -92,9 +93,9 @@ class Prompts:
     """Prompts by the number of the request."""
 
     def __init__(self, texts: Sequence[str] = (), words: int = 0) -> None:
-        """These, over and over; without any, so many words, the first of which differs for each request.
+        """These, over and over; without any, that many words, the first of which differs for each request.
 
-        Prompts that were all the same would be found in a prefix cache.
+        Identical prompts would be found in a prefix cache.
         """
         self._texts, self._words = texts, words
 

@@ -1,4 +1,4 @@
-"""How a server is asked: found out by its address, by what it answers, and by a first request to it."""
+"""How to ask a server: found out from its address, from its answers, and with a first request."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0
 _SCHEMES = ("http", "https", "grpc")
-_NO_USE = (NOT_CONNECTED, "HTTP 401", "HTTP 403")  # asking in other words
-# Where a server of a kind answers 200.
+_NO_USE = (NOT_CONNECTED, "HTTP 401", "HTTP 403")  # asking in another form
+# The path where each kind of server answers 200.
 _SIGNS: tuple[tuple[TargetName, str], ...] = (
     ("triton", "/v2/health/ready"),
     ("cog-triton", "/health-check"),
@@ -56,7 +56,7 @@ def kind_of(url: SplitResult) -> TargetName:
         return "openai"
     if url.path.rstrip("/").endswith("/predictions"):
         return "cog-triton"
-    reason = "nothing there answers as Cog's, OpenAI's or Triton's API does"
+    reason = "nothing there answers like Cog's, OpenAI's or Triton's API"
     for name, path in _SIGNS:
         try:
             if httpx2.get(_at(url, path), headers=key_headers(), timeout=_SECONDS).status_code == 200:
@@ -73,13 +73,13 @@ def model_of(url: SplitResult) -> str:
         answer = httpx2.get(_at(url, f"{root}/v1/models"), headers=key_headers(), timeout=_SECONDS)
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise ServerNotMeasured(url=_shown(url), reason=f"/v1/models names no model ({error})") from None
+        raise ServerNotMeasured(url=_shown(url), reason=f"/v1/models lists no model ({error})") from None
 
 
 async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> tuple[Target, Request]:
-    """The way to ask it that it takes, and the request by which that was found. Raises ServerNotMeasured.
+    """The way of asking that it accepts, and the request that showed it. Raises ServerNotMeasured.
 
-    Servers that cannot be told a number of tokens to make are asked for at most so many.
+    Servers that cannot be told how many tokens to make are asked for at most that many.
     """
     refused: Request | None = None
     for target in candidates(name, url, model, ask):
@@ -97,7 +97,7 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
 
 
 def metrics_address(url: SplitResult) -> str | None:
-    """Where the server tells its metrics; gRPC has no such place."""
+    """Where the server reports its metrics; gRPC has no such place."""
     return None if url.scheme == "grpc" else _at(url, "/metrics")
 
 

@@ -1,4 +1,4 @@
-"""One request of a load, and what was seen of it."""
+"""One request of a load, and what was observed of it."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ class Request:
 
     number: int
     intended: float
-    """When it was to be sent: what came late counts from here, whatever kept the client."""
+    """When it was due: latencies count from here, whatever delayed the client."""
     sent: float = 0.0
     ended: float = 0.0
     events: array[float] = field(default_factory=lambda: array("d"))
-    """When text came; events that were read at once have one time."""
+    """When text came; events that were read together have one time."""
     pieces: list[str] = field(default_factory=list)
-    """The text; emptied once it has been looked at."""
+    """The text; emptied once it has been checked."""
     tokens: int | None = None
-    """Tokens of the answer by the server's own count; None where it tells none."""
+    """Tokens of the answer by the server's own count; None if it reports none."""
     prompt_tokens: int | None = None
     complete: bool = False
     """Whether the server said that this was all."""
     failure: str | None = None
     """The code of the error, such as E2106, HTTP 500, stalled or cut."""
     said: str = ""
-    """What the server said of the failure."""
+    """What the server said about the failure."""
     lost: int = 0
     """Tokens that should have been in the text."""
     wrong: int = 0
-    """Tokens of the text that should not have been there, or not there."""
+    """Tokens of the text that should not have been in it, or were out of place."""
 
     def fail(self, code: str, said: str = "") -> None:
-        """The first failure counts."""
+        """Record a failure; only the first one counts."""
         if self.failure is None:
             self.failure, self.said = code, said[:500]
 
     @property
     def token_count(self) -> int:
-        """Tokens of the answer; by its events, where the server tells no number."""
+        """Tokens of the answer; by its events if the server reports no number."""
         return len(self.events) if self.tokens is None else self.tokens
 
     @property
@@ -58,7 +58,7 @@ class Request:
 
     @property
     def inter_token_latency(self) -> float | None:
-        """Mean time between two tokens, as aiperf has it; None for an answer that did not come in events."""
+        """Mean time between two tokens, as aiperf defines it; None without events."""
         if len(self.events) < 2 or self.token_count < 2:
             return None
         return (self.events[-1] - self.events[0]) / (self.token_count - 1)

@@ -1,4 +1,4 @@
-"""What the server itself tells at /metrics of the time of a load, to hold against what the client saw."""
+"""What the server itself reports at /metrics for the time of a load, to compare with what the client saw."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 _SECONDS = 5.0
-# By our name of a metric, what servers call it: ours, vLLM's.
+# By our name of a metric, the names that servers use: ours, vLLM's.
 _HISTOGRAMS = {
     "time_to_first_token": ("cog_triton_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"),
     "inter_token_latency": (
@@ -39,7 +39,9 @@ _GAUGES = {
 
 
 class ServerView:
-    """Reads the metrics before, during and after a step. A server without them tells nothing: no failure."""
+    """Reads the metrics before, during and after a step. A server without them reports nothing, which is not
+    a failure.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -52,7 +54,7 @@ class ServerView:
         self._before, self._most = await self._read(), {}
 
     async def watch(self, every: float = 2.0) -> None:
-        """During a step: how much waits."""
+        """During a step: how many requests wait."""
         while self._before is not None:
             await asyncio.sleep(every)
             now = await self._read()
@@ -62,7 +64,7 @@ class ServerView:
                     self._most[name] = max(self._most.get(name, 0.0), sum(value.values()))
 
     async def end(self) -> dict[str, Any] | None:
-        """After it: what came in between; times in ms."""
+        """After it: what was added in between; times in ms."""
         before, after = self._before, await self._read()
         if before is None or after is None:
             return None

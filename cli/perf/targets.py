@@ -1,4 +1,4 @@
-"""How each kind of server is asked: what is sent, and which answer it is read as."""
+"""How each kind of server is asked: what is sent, and as which kind of answer the reply is read."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Ask:
     output_tokens: int
     stream: bool = True
     exact: bool = True
-    """Whether the server is told to make so many tokens, not at most so many."""
+    """Whether the server must make exactly that many tokens, not at most."""
     tokens_per_second: float | None = None
-    """Told to a mock."""
+    """Set on a mock."""
 
 
 class Target(Protocol):
     """A server that can be asked."""
 
     name: str
-    """What the report calls it."""
+    """Its name in the report."""
     ask: Ask
 
     async def send(self, request: Request, prompt: str) -> None:
-        """Ask, and wait for the end; failures are told to the request."""
+        """Ask, and wait for the end; failures are recorded in the request."""
 
     def give_up(self, request: Request) -> None:
-        """End a request that is under way."""
+        """End a request in progress."""
 
     async def close(self) -> None:
         """Leave no connection open."""
@@ -71,7 +71,7 @@ class HttpTarget:
         await self.exchange(self.message(prompt, self.ask), self.answer(request))
 
     async def exchange(self, message: Message, answer: Answer) -> None:
-        """Send a message and take the answer. A kept connection that the server had closed is replaced."""
+        """Send a message and take the answer. A kept connection that the server has closed is replaced."""
         request = answer.request
         message = replace(message, headers={**message.headers, **self.headers})
         data = message.encoded(self._connections.authority)
@@ -96,7 +96,7 @@ class HttpTarget:
             connection.close()
 
     async def close(self) -> None:
-        """End what is free; nothing is under way any more."""
+        """End the free connections; no request is in progress any more."""
         self._connections.close()
 
 
@@ -138,11 +138,11 @@ class ReplicateTarget(HttpTarget):
             return
         address = urlsplit((first.found.get("urls") or {}).get("stream") or "")
         if not address.netloc:
-            request.fail("no stream", "Replicate names no address of events: the model does not stream")
+            request.fail("no stream", "Replicate gives no address of events: the model does not stream")
             return
         target = self._streams.get(address.netloc)
         if target is None:
-            # The key goes to the host that it is for; streams of others have signed addresses.
+            # The key goes only to the host that it is for; streams on other hosts have signed addresses.
             key = self.headers if address.netloc == self.url.netloc else {}
             target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, key)
             self._streams[address.netloc] = target
@@ -155,14 +155,14 @@ class ReplicateTarget(HttpTarget):
         self._streams: dict[str, HttpTarget] = {}
 
     def give_up(self, request: Request) -> None:
-        """In whichever half it is."""
+        """End it in whichever half it is."""
         if first := self._begun.get(request):
             super().give_up(first)
         for target in self._streams.values():
             target.give_up(request)
 
     async def close(self) -> None:
-        """To both hosts."""
+        """End the connections to both hosts."""
         await super().close()
         for target in self._streams.values():
             await target.close()
@@ -190,7 +190,7 @@ def _mock(path: str) -> Callable[[str, Ask], Message]:
     def message(prompt: str, ask: Ask) -> Message:
         if ask.tokens_per_second is not None:
             prompt = f"<tokens_per_second> {ask.tokens_per_second:.0f} {prompt}"
-        return plain(prompt, replace(ask, exact=False))  # it makes so many in any case
+        return plain(prompt, replace(ask, exact=False))  # it makes that many in any case
 
     return message
 
@@ -237,7 +237,7 @@ def _replicate(path: str, model: str) -> Callable[[str, Ask], Message]:
 
 
 def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> Iterator[Target]:
-    """The ways to ask a server of this kind, best first: which one it takes, a request shows."""
+    """The ways to ask a server of this kind, best first: a request shows which one it accepts."""
     path = url.path.rstrip("/")
     if name == "triton" and url.scheme == "grpc":
         from cli.perf.triton_grpc import GrpcTarget
@@ -276,6 +276,6 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
 
 
 def key_headers() -> dict[str, str]:
-    """The key in OPENAI_API_KEY, for servers that want one."""
+    """The key in OPENAI_API_KEY, for servers that need one."""
     key = os.environ.get("OPENAI_API_KEY")
     return {"Authorization": f"Bearer {key}"} if key else {}

@@ -1,4 +1,4 @@
-"""What people see of a load: how it goes while it runs, and tables at the end."""
+"""What people see of a load: its progress while it runs, and tables at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN_SHARES = ("p50", "p90", "p99")
 
 
 class Live:
-    """A line on stderr that says how a step goes."""
+    """A line on stderr that shows a step's progress."""
 
     def __init__(self) -> None:
         self._live = RichLive(console=Console(stderr=True), auto_refresh=False, transient=True)
@@ -36,12 +36,12 @@ class Live:
         self._live.stop()
 
     async def follow(self, load: Load) -> None:
-        """Until it is cancelled."""
+        """Show it until cancelled."""
         seen = tokens = failed = 0
         began = time.perf_counter()
         while True:
             await asyncio.sleep(_EVERY)
-            # Those before have ended; of a long run not all are looked at each time.
+            # Those before have ended; in a long run not all are examined each time.
             for request in islice(load.requests, seen, None):
                 if not request.ended:
                     break
@@ -52,7 +52,7 @@ class Live:
             elapsed = time.perf_counter() - began
             line = (
                 f"{load.step.label}: {elapsed:.0f} of {load.step.seconds:g} s, {len(load.requests)} sent,"
-                f" {load.running} under way, {now:,} tokens, {now / elapsed:,.0f} tokens/s"
+                f" {load.running} in progress, {now:,} tokens, {now / elapsed:,.0f} tokens/s"
             )
             text = Text(line)
             if failed:
@@ -102,14 +102,14 @@ def _table(result: dict[str, Any]) -> Table:
             row(f"{words(metric)} {share}", cells)
     row("output token throughput (tokens/s)", [f"{step['output_token_throughput']:,.1f}" for step in steps])
     users = [step["output_token_throughput_per_user"] for step in steps]
-    row("  of a stream p50 (tokens/s)", [f"{user['p50']:,.1f}" if user else "-" for user in users])
+    row("  per stream p50 (tokens/s)", [f"{user['p50']:,.1f}" if user else "-" for user in users])
     expected = result["asked"]["tokens_per_second"]
     if expected is not None:
-        row("  expected of a stream (tokens/s)", [f"{expected:,.1f}"] * len(steps))
+        row("  expected per stream (tokens/s)", [f"{expected:,.1f}"] * len(steps))
     row("request throughput (requests/s)", [f"{step['request_throughput']:,.2f}" for step in steps])
     goods = [step["goodput"] for step in steps]
     row("goodput (requests/s)", ["-" if good is None else f"{good:,.2f}" for good in goods])
-    row("under way, mean / most", [f"{one['mean']:.1f} / {one['max']}" for one in _all(steps, "in_flight")])
+    row("in progress, mean / most", [f"{one['mean']:.1f} / {one['max']}" for one in _all(steps, "in_flight")])
     counts = _all(steps, "requests")
     row("requests sent", [_beside_expected(one["sent"], one["expected"]) for one in counts])
     row("requests failed", [str(one["failed"]) for one in counts])

@@ -1,4 +1,4 @@
-"""Triton's gRPC, as tritonclient's messages have it: one stream for each request."""
+"""Triton's gRPC, with tritonclient's messages: one stream for each request."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class GrpcTarget:
             unreached = error.code() is grpc.StatusCode.UNAVAILABLE and not request.events
             code = code_in(error.details() or "") or (NOT_CONNECTED if unreached else error.code().name)
             request.fail(code, error.details() or "")
-        except grpc.aio.UsageError as error:  # it ended while it was written
+        except grpc.aio.UsageError as error:  # it ended while it was being written
             request.fail(NOT_CONNECTED, str(error))
         except asyncio.CancelledError:
-            if request.failure is None:  # nobody gave it up
+            if request.failure is None:  # nobody abandoned it
                 raise
         finally:
             request.ended = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`cog-triton plan`: reads the measurement, asks the simulations, tells."""
+"""`cog-triton plan`: reads the measurement, runs the simulations, reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Asked:
 
 
 def plan(asked: Asked, *, as_json: bool) -> int:
-    """Tell it. The exit status is 1 when nothing keeps the objectives. Raises MeasurementInvalid."""
+    """Report it. The exit status is 1 when nothing meets the objectives. Raises MeasurementInvalid."""
     curve = read(asked.measurement)
     sizing = Sizing(curve, asked.wanted)
     possible = sizing.possible()
@@ -101,7 +101,7 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
         f" {runner['requests_per_second']:.3g} requests/s of {runner['output_tokens']} tokens."
     )
     if not result["possible"]:
-        say("A single request on an idle runner misses the objectives: no number of runners keeps them.")
+        say("A single request on an idle runner misses the objectives: no number of runners meets them.")
         return
     start = asked.start
     for found in result["rates"]:
@@ -112,9 +112,9 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
             f" ({found['with_reserve']:,} runners with {asked.pace.reserve:.0%} in reserve)"
         )
         say(
-            f"  {found['utilization']:.0%} of what they can do; p99: first token"
+            f"  {found['utilization']:.0%} of their capacity; p99: first token"
             f" {found['time_to_first_token_p99']:,.0f} ms, whole answer"
-            f" {found['request_latency_p99']:,.0f} ms; {found['good']:.1%} keep the objectives"
+            f" {found['request_latency_p99']:,.0f} ms; {found['good']:.1%} meet the objectives"
         )
         if not start.cold:
             continue
@@ -128,4 +128,4 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
                 f" {jump['requests']:,.0f} requests too many"
             )
     if any(found["runners"] > GROUP for found in result["rates"]):
-        say(f"\nMore than {GROUP} runners are reckoned as groups of {GROUP}.")
+        say(f"\nMore than {GROUP} runners are calculated as groups of {GROUP}.")

@@ -1,4 +1,4 @@
-"""What one runner does at so many streams, as `cog-triton perf --json` measured it."""
+"""What one runner does at each number of streams, as `cog-triton perf --json` measured it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A runner, by the streams that it has; more than were measured wait until one has ended."""
+    """A runner, by the number of its streams; more than were measured wait until one has ended."""
 
     points: tuple[Point, ...]
     output_tokens: int
@@ -41,18 +41,18 @@ class Curve:
             reason = f"it is not what `cog-triton perf --json` writes ({type(problem).__name__}: {problem})"
             raise MeasurementInvalid(measurement=name, reason=reason) from None
         if not points:
-            reason = "it has no step with a number of streams that was answered: measure with --concurrency"
+            reason = "it has no answered step with a number of streams: measure with --concurrency"
             raise MeasurementInvalid(measurement=name, reason=reason)
         return cls(tuple(sorted(points, key=lambda point: point.streams)), tokens)
 
     @property
     def most_streams(self) -> int:
-        """How many were measured."""
+        """The most that were measured."""
         return self.points[-1].streams
 
     @property
     def requests_per_second(self) -> float:
-        """The most that one runner can do, for as long as all of its places are taken."""
+        """The most that one runner can do, while all of its places are taken."""
         rates = [
             one.streams / (sum(one.first_token) / len(one.first_token) + self._rest(one.between_tokens))
             for one in self.points
@@ -60,12 +60,12 @@ class Curve:
         return max(rates)
 
     def between_tokens(self, streams: int) -> float:
-        """Seconds from a token to the next one, with so many streams."""
+        """Seconds from a token to the next one, with that many streams."""
         low, high, share = self._between(streams)
         return low.between_tokens + share * (high.between_tokens - low.between_tokens)
 
     def first_token(self, streams: int, chance: float) -> float:
-        """Seconds to the first token of a request that is one of so many; `chance` from 0 to 1 says which."""
+        """Seconds to the first token of a request among that many; `chance` from 0 to 1 says which."""
         low, high, share = self._between(streams)
         place = chance * 100
         below = int(place)
@@ -99,5 +99,5 @@ def _point(step: Mapping[str, Any]) -> Point:
 def _percentiles(distribution: Mapping[str, Any]) -> Sequence[float]:
     found: Sequence[float] = distribution["percentiles"]
     if len(found) != 101:
-        raise ValueError("percentiles has to be p0 to p100")
+        raise ValueError("percentiles must be p0 to p100")
     return found

@@ -1,8 +1,9 @@
 """Runners behind a load balancer, as discrete events.
 
-A runner has as many places as streams were measured of it; who finds none waits, first come first served.
-The first token of a request comes after what was measured at the number of streams then. From there on all
-streams of a runner get tokens at one pace, which changes whenever their number does (processor sharing).
+A runner has as many places as the most streams measured on it; a request that finds none waits, first come,
+first served. The first token of a request takes as long as was measured at that number of streams. From then
+on all streams of a runner get tokens at one pace, which changes whenever their number does (processor
+sharing).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Answered:
     arrived: float
     tokens: int
     first_token: float = 0.0
-    """From its arrival, with what it waited."""
+    """From its arrival, including its wait."""
     ended: float = 0.0
 
     @property
@@ -48,18 +49,18 @@ class Answered:
 
 
 class _Runner:
-    """One runner. `progress` is how many tokens a stream would have got since the start of all."""
+    """One runner. `progress` is how many tokens a stream would have got since the very start."""
 
     def __init__(self, clock: simpy.Environment, curve: Curve, chance: random.Random) -> None:
         self._clock, self._curve, self._chance = clock, curve, chance
         self.requests = 0
-        """That run or wait."""
+        """Requests that run or wait."""
         self._running = 0
         self._waiting: deque[Answered] = deque()
         self._progress = self._changed = 0.0
         self._ends: list[tuple[float, int, Answered]] = []  # by progress
         self._number = count()
-        self._turn = 0  # which of the planned ends counts: the latest
+        self._turn = 0  # which of the planned ends applies: the latest
 
     def take(self, request: Answered) -> None:
         """A request arrives."""
@@ -84,14 +85,14 @@ class _Runner:
         self._plan()
 
     def _move(self) -> None:
-        """Give all streams the tokens of the time since something changed."""
+        """Give all streams their tokens for the time since the last change."""
         now = self._clock.now
         if self._ends:
             self._progress += (now - self._changed) / max(self._curve.between_tokens(self._running), 1e-9)
         self._changed = now
 
     def _plan(self) -> None:
-        """Say when the next stream ends, at the pace of now."""
+        """Plan when the next stream ends, at the current pace."""
         self._turn += 1
         if not self._ends:
             return
@@ -122,9 +123,9 @@ def simulate(
     balance: Balance = "least_conn",
     output_tokens: Sequence[int] | None = None,
 ) -> list[Answered]:
-    """Requests that arrive at these times (s, ascending), answered by so many runners; in order of arrival.
+    """Requests that arrive at these times (s, ascending), answered by that many runners; in order of arrival.
 
-    `output_tokens`: lengths of answers, taken by chance; None: as they were measured.
+    `output_tokens`: lengths of answers, chosen at random; None: as measured.
     """
     clock = simpy.Environment()
     chance = random.Random(_SEED)  # noqa: S311 - a load, no secret
@@ -139,7 +140,7 @@ def simulate(
         start = next(turn) % runners
         if balance == "round_robin":
             return fleet[start]
-        # As nginx and Envoy do among equals: in turn.
+        # As nginx and Envoy choose among equals: in turn.
         return min(fleet[start:] + fleet[:start], key=lambda runner: runner.requests)
 
     def load() -> Generator[simpy.Event, None, None]:

@@ -1,4 +1,4 @@
-"""How fast a fleet may grow: an autoscaler that adds runners, each of which takes its time to start.
+"""How fast a fleet may grow: an autoscaler adds runners, each of which needs time to start.
 
 Load and capacity are rates here; single requests do not matter. The autoscaler is that of deploy/kubernetes.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOOKS_EVERY = 15.0
 """Seconds: HorizontalPodAutoscaler's own."""
-_MOST_SECONDS = 24 * 3600.0
+_MAX_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Pace:
     runners: int = 2
     period: float = 120.0
     window: float = 60.0
-    """More has to be wanted for so long."""
+    """How long more must be wanted."""
     reserve: float = 0.25
     """Runners that are kept beyond what the load needs, as a share of those."""
 
 
 @dataclass(frozen=True)
 class Short:
-    """How long there were too few runners, and how many requests came that had no place."""
+    """How long there were too few runners, and how many requests arrived without a place."""
 
     seconds: float
     requests: float
@@ -73,9 +73,9 @@ def grow(
     start_seconds: float,
     pace: Pace,
 ) -> Short:
-    """`load`: requests a second at a time (s); `before`: until then, for long.
+    """`load`: requests a second at a time (s); `before`: those until then, for a long time.
 
-    `runner_rate`: what a runner takes within the objectives.
+    `runner_rate`: what a runner can serve within the objectives.
     """
     clock = simpy.Environment()
     ready = ordered = _needed(before * (1 + pace.reserve), runner_rate)
@@ -124,7 +124,7 @@ def grow(
 
 
 def fastest_doubling(*, rate: float, runner_rate: float, start_seconds: float, pace: Pace) -> float | None:
-    """The least minutes in which a load may double, evenly, without too few runners; None: not in a day."""
+    """The fewest minutes in which a load may double, evenly, without too few runners; None: not in a day."""
     for minutes in (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 480, 720, 1440):
         seconds = minutes * 60.0
         if _rise(rate, 2 * rate, seconds, runner_rate, start_seconds, pace).seconds == 0:
@@ -149,7 +149,7 @@ def _rise(
         return high if now >= seconds else low + (high - low) * now / seconds
 
     doublings = math.log(max(high / low, 1)) / math.log1p(pace.share) + 2
-    until = min(seconds + start_seconds + pace.window + (doublings + 1) * pace.period, _MOST_SECONDS * 2)
+    until = min(seconds + start_seconds + pace.window + (doublings + 1) * pace.period, _MAX_SECONDS * 2)
     return grow(
         load,
         until,

@@ -1,4 +1,4 @@
-"""The fewest runners that keep the objectives under a load."""
+"""The fewest runners that meet the objectives under a load."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from cli.plan.fleet import Answered, Balance
 
 GROUP = 16
-"""Larger fleets are reckoned as groups of so many with a share of the load each: a few too many."""
-_REQUESTS = 3_000  # of a simulation, at least, after as long as several answers take
+"""Larger fleets are calculated as groups of this size, each with a share of the load: a few too many."""
+_REQUESTS = 3_000  # of a simulation, at least, after the time of several answers
 _LIFETIMES = 2
 _PRECISION = 0.03
-_MOST_UTILIZATION = 0.9
-"""Nearer to the most that runners can do, queues grow for longer than is simulated here."""
+_MAX_UTILIZATION = 0.9
+"""Closer to the runners' capacity, queues grow for longer than is simulated here."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to be kept, by how many of all requests, and how they are spread."""
+    """What must be met, by how many of all requests, and how they are spread."""
 
     objectives: Objectives
     share: float = 0.99
@@ -40,16 +40,16 @@ class Sized:
     rate: float
     runners: int
     runner_rate: float
-    """Requests a second that one of them takes within the objectives."""
+    """Requests a second that one of them can serve within the objectives."""
     utilization: float
-    """Of the most that so many runners can do."""
+    """Share of the capacity of that many runners."""
     good: float
     first_token_p99: float
     latency_p99: float
 
 
 def held(curve: Curve, runners: int, rate: float, wanted: Wanted) -> list[Answered]:
-    """The requests of a steady load of so many a second, without those at the start, when all is empty."""
+    """The requests of a steady load of that many a second, without those at the start, when all is empty."""
     longest = curve.most_streams / curve.requests_per_second
     before = _LIFETIMES * longest
     seconds = before + max(_REQUESTS / rate, _LIFETIMES * longest)
@@ -58,7 +58,7 @@ def held(curve: Curve, runners: int, rate: float, wanted: Wanted) -> list[Answer
 
 
 def share_good(requests: list[Answered], wanted: Wanted) -> float:
-    """How many of all keep the objectives."""
+    """Share of all requests that meet the objectives."""
     limits = wanted.objectives.limits
     names = {
         "time_to_first_token": "first_token",
@@ -73,18 +73,18 @@ def share_good(requests: list[Answered], wanted: Wanted) -> float:
 
 
 class Sizing:
-    """How many runners for which load."""
+    """How many runners a load needs."""
 
     def __init__(self, curve: Curve, wanted: Wanted) -> None:
         self._curve, self._wanted = curve, wanted
         self.most = cache(self._most)
 
     def possible(self) -> bool:
-        """Whether a runner keeps the objectives at all: with hardly any load."""
+        """Whether a runner meets the objectives at all, with hardly any load."""
         return self._keeps(1, self._curve.requests_per_second / self._curve.most_streams / 10)
 
     def size(self, rate: float) -> Sized:
-        """For so many requests a second; `possible` has to be true."""
+        """For that many requests a second; `possible` must be true."""
         low = max(1, math.ceil(rate / self._limit(1)))
         if low <= GROUP and self._keeps(GROUP, rate):
             high = GROUP
@@ -108,7 +108,7 @@ class Sizing:
         )
 
     def _limit(self, runners: int) -> float:
-        return runners * self._curve.requests_per_second * _MOST_UTILIZATION
+        return runners * self._curve.requests_per_second * _MAX_UTILIZATION
 
     def _keeps(self, runners: int, rate: float) -> bool:
         if rate > self._limit(runners):
@@ -117,7 +117,7 @@ class Sizing:
         return share_good(requests, self._wanted) >= self._wanted.share
 
     def _most(self, runners: int) -> float:
-        """Requests a second that so many take within the objectives."""
+        """Requests a second that this many can serve within the objectives."""
         low, high = 0.0, self._limit(runners)
         if self._keeps(runners, high):
             return high

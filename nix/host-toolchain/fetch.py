@@ -1,8 +1,8 @@
 """Fetch one file: python3 fetch.py OUTPUT SHA256 URL...; the first address that has it wins.
 
-An address that has something else, as a mirror that was attacked or is half updated does, is passed over.
+An address with something else, such as an attacked or half-updated mirror, is passed over.
 
-mirror://debian/ and mirror://debian-security/ stand for the mirrors that this machine's apt uses.
+mirror://debian/ and mirror://debian-security/ mean the mirrors that this machine's apt uses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fetch(url: str, sha256: str, output: Path) -> str:
     for attempt in range(ATTEMPTS):
         time.sleep(attempt)
         try:
-            # Any scheme: the address is data of the locks, and what comes is checked against its hash.
+            # Any scheme: the address comes from the locks, and what arrives is checked against its hash.
             with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer, output.open("wb") as file:  # noqa: S310
                 shutil.copyfileobj(answer, file, 1 << 20)
         except HTTPError as error:
@@ -58,7 +58,7 @@ def fetch(url: str, sha256: str, output: Path) -> str:
 def differs(url: str, sha256: str, output: Path) -> str:
     with output.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return "" if found == sha256 else f"{url}: holds other bytes, with the sha256 {found}"
+    return "" if found == sha256 else f"{url}: has other bytes, with the sha256 {found}"
 
 
 def main() -> int:
@@ -69,7 +69,7 @@ def main() -> int:
             return 0
         problems.append(problem)
     output.unlink(missing_ok=True)
-    sys.stderr.write("\n".join(problems) or "apt names no mirror of Debian's archive.")
+    sys.stderr.write("\n".join(problems) or "apt has no mirror of Debian's archive.")
     sys.stderr.write("\n")
     return 1
 

@@ -1,5 +1,5 @@
 {
-  description = "Stands in for nixpkgs where only the distribution's own programs are at hand";
+  description = "Stands in for nixpkgs where only the distribution's own programs are available";
 
   outputs =
     { self }:

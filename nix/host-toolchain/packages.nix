@@ -62,7 +62,7 @@ in
 
   nixfmt =
     runCommand "nixfmt" { }
-      ''echo "The formatter comes from nixpkgs: leave out the override of that input." >&2; exit 1'';
+      ''echo "The formatter comes from nixpkgs: omit the override of that input." >&2; exit 1'';
 
   mkShell =
     { ... }:

@@ -1,6 +1,6 @@
 """Write nix/locks: `python -m nix.lock [--upgrade]`.
 
-`... fill` writes unknown hashes alone, where they can be had; `... check-debian` looks at Debian's mirror.
+`... fill` only writes unknown hashes that can be found; `... check-debian` checks Debian's mirror.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Locks:
-    """The locks of a checkout. Each method raises LockProblem, and then has changed nothing."""
+    """The locks of a checkout. Each method may raise LockProblem, having changed nothing."""
 
     def __init__(self, checkout: Path) -> None:
         self._requirements = checkout / "requirements"
@@ -40,7 +40,7 @@ class Locks:
         _say_trusted(before, after)
 
     def fill(self) -> None:
-        """Write the hashes that were unknown; raises LockProblem for those that cannot be had, after that."""
+        """Write the hashes that were unknown; then raises LockProblem for those that cannot be found."""
         before = read(self._publishers)
         document, problems = publishers.fill(before)
         known = {row["file"]: row for row in document["artifacts"]}
@@ -72,7 +72,7 @@ class Locks:
             write(path, document)
 
     def debian(self, *, upgrade: bool) -> None:
-        """Resolve anew when the roots have changed, or to take what is newer."""
+        """Resolve again when the roots have changed, or to take newer versions."""
         roots = read(self._roots)
         digest = hashlib.sha256(self._roots.read_bytes()).hexdigest()
         locked = read(self._debian) if self._debian.exists() else {}
@@ -84,14 +84,14 @@ class Locks:
         document = {
             "suite": roots["suite"],
             "roots_sha256": digest,
-            # When the mirror held all of these.
+            # When the mirror had all of these.
             "snapshot": locked["snapshot"] if locked.get("packages") == rows else now,
             "packages": rows,
         }
         write(self._debian, document)
 
     def check_debian(self) -> None:
-        """Raises LockProblem that names the locked packages which have left the mirror."""
+        """Raises LockProblem with the locked packages that have left the mirror."""
         rows = read(self._debian)["packages"]
         roots = read(self._roots)
         with apt.private_apt(roots["suite"], roots["architecture"]) as debian_apt:

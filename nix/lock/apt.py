@@ -1,6 +1,6 @@
 """What Debian offers, asked through apt: its signatures, its mirror, its proxy; in folders of our own.
 
-The mirror is the one that the machine's own sources name, so that no address stands in the repository.
+The mirror is the one in the machine's own sources, so that no address is in the repository.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Apt:
         self._options = options
 
     def candidates(self) -> list[Package]:
-        """Of every package the version that would be installed."""
+        """The version of every package that would be installed."""
         return packages(self.run("apt-cache", "dumpavail"))
 
     def versions(self, names: Collection[str]) -> list[Package]:
-        """Every version on offer of the packages `names`; those that are gone are left out."""
+        """Every available version of the packages `names`; those that are gone are left out."""
         known = set(self.run("apt-cache", "pkgnames").split())
         return packages(self.run("apt-cache", "show", *sorted(known.intersection(names))))
 
     def run(self, program: str, *arguments: str) -> str:
-        """The output of an apt program. Raises LockProblem when it fails or is not there."""
+        """The output of an apt program. Raises LockProblem when it fails or is missing."""
         try:
             done = subprocess.run(
                 [program, *self._options, *arguments], capture_output=True, text=True, check=True
@@ -71,7 +71,7 @@ def private_apt(suite: str, architecture: str) -> Iterator[Apt]:
             "Dir::Etc::preferencesparts": "-",
             "APT::Architecture": architecture,
             "APT::Architectures": architecture,
-            # Half a list would be half a lock.
+            # Half a list would make half a lock.
             "APT::Update::Error-Mode": "any",
         }
         apt = Apt([word for name, value in settings.items() for word in ("-o", f"{name}={value}")])

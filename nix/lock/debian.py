@@ -1,6 +1,6 @@
 """nix/locks/debian.json: the Debian packages of the images, with what they depend on.
 
-The closure is ours because apt cannot stop at a package: images leave out, each for a stated reason, what
+We compute the closure because apt cannot stop at a package: images leave out, each for a stated reason, what
 only maintainer scripts or absent hardware would use.
 """
 
@@ -20,7 +20,7 @@ Fields = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One version of a package as the mirror offers it."""
+    """One version of a package that the mirror offers."""
 
     fields: Fields
 
@@ -33,7 +33,7 @@ class Package:
         return self.fields["Version"]
 
     def needs(self) -> list[list[str]]:
-        """Groups of names, each of which one member satisfies; Debian prefers the first."""
+        """Groups of names; one member satisfies each, and Debian prefers the first."""
         stated = [self.fields.get("Pre-Depends", ""), self.fields.get("Depends", "")]
         return [[_bare(name) for name in group.split("|")] for group in _members(",".join(stated))]
 
@@ -71,7 +71,7 @@ def closure(
 ) -> dict[str, str | None]:
     """What `roots` need, by name, with the package that needs it (None: a root).
 
-    `have` is there already, and its needs with it. A need is left out when its preferred name is a stop.
+    `have` is present already, with its needs. A need is left out if its preferred name is a stop.
     Raises LockProblem for a need that nothing satisfies.
     """
     providers: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ def closure(
     waiting = list(via)
     for name in waiting:
         if name not in available:
-            raise LockProblem(f"Debian does not offer {name}; mend nix/locks/debian-roots.json.")
+            raise LockProblem(f"Debian does not offer {name}; fix nix/locks/debian-roots.json.")
         for group in available[name].needs():
             if group[0] in stops or any(satisfies(wanted) for wanted in group):
                 continue
@@ -95,7 +95,7 @@ def closure(
             if found is None:
                 raise LockProblem(
                     f"{name} needs {' or '.join(group)}, which Debian does not offer; "
-                    "mend nix/locks/debian-roots.json."
+                    "fix nix/locks/debian-roots.json."
                 )
             if found not in stops:
                 via[found] = name
@@ -104,7 +104,7 @@ def closure(
 
 
 def resolve(roots: Document, offered: Iterable[Package]) -> list[Row]:
-    """The packages of every root set; a set holds only what the sets before it do not.
+    """The packages of every root set; a set holds only what earlier sets do not.
 
     Raises LockProblem for a root, stop or need that Debian does not know.
     """

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 PLATFORM = "x86_64-linux"
 GLIBC_MINOR = 41  # of Debian trixie
 _DEBIAN_PYTHON = "3.13"  # of Debian trixie
-# Names of older platforms for the glibc they stand for (PEP 600).
+# Names of older platforms, by the glibc they imply (PEP 600).
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What is in one is said by `requirements/NAME.txt`; which files, by `nix/locks/wheels/NAME.json`."""
+    """`requirements/NAME.txt` says what is in one; `nix/locks/wheels/NAME.json`, which files."""
 
     name: str
     python: str = _DEBIAN_PYTHON
-    # Packages of pure Python that are published as source alone.
+    # Pure Python packages that are only published as source.
     sources: frozenset[str] = frozenset()
 
 
@@ -33,10 +33,10 @@ ENVIRONMENTS = (
     Environment("tokenizer-converter"),
     Environment("triton"),
     Environment("bridge"),
-    # Runs in the Python of whoever builds, nixpkgs' or the host's: this one or newer.
+    # Runs in the building machine's Python, nixpkgs' or the host's: this one or newer.
     Environment("tools", "3.11"),
     Environment("engine-vllm"),
-    # The wheel of TensorRT-LLM 1.2.1 exists for Python 3.10 and 3.12 alone.
+    # The wheel of TensorRT-LLM 1.2.1 only exists for Python 3.10 and 3.12.
     Environment("engine-tensorrt-llm", "3.12", sources=frozenset({"tensorrt-cu13"})),
 )
 

@@ -16,11 +16,11 @@ Document: TypeAlias = dict[str, Any]
 
 
 class LockProblem(Exception):
-    """What stands in the way of a lock, as one sentence that says what to do."""
+    """What prevents a lock, in one sentence that says what to do."""
 
 
 def text(document: Document) -> str:
-    """JSON in which a member of a list is one line, so that a new version is a change of one line."""
+    """JSON with one line per list member, so that a new version changes one line."""
     members = []
     for key, value in document.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -33,18 +33,18 @@ def text(document: Document) -> str:
 
 
 def read(path: Path) -> Document:
-    """The document in a file. Raises LockProblem when it is none."""
+    """The document in a file. Raises LockProblem when it is not one."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LockProblem(f"{path.name} cannot be read as JSON; restore it from git.") from error
     if not isinstance(document, dict):
-        raise LockProblem(f"{path.name} holds no JSON object; restore it from git.")
+        raise LockProblem(f"{path.name} is not a JSON object; restore it from git.")
     return document
 
 
 def write(path: Path, document: Document) -> bool:
-    """Replace a file whole or not at all; say whether it changed."""
+    """Replace a file completely or not at all; return whether it changed."""
     wanted = text(document)
     if path.is_file() and path.read_text(encoding="utf-8") == wanted:
         return False

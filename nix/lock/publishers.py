@@ -1,7 +1,7 @@
 """nix/locks/publishers.json: what publishers keep on indexes and sites of their own.
 
-An index names the sha256 of a file in the fragment of its link (the simple repository API, PEP 503), so a
-hash that is not known yet is read from its page; wheels of gigabytes are not downloaded for it.
+An index names the sha256 of a file in the fragment of its link (the simple repository API, PEP 503), so an
+unknown hash is read from its page; gigabytes of wheels are not downloaded for it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KEPT = "nix/locks/publishers.json stays as it was."
 def check(document: Document) -> Document:
     """The same document with every hash known, and those known before compared with the publishers' pages.
 
-    Raises LockProblem when a publisher cannot be reached, no longer has a file, does not name its sha256, or
-    names another one than the lock.
+    Raises LockProblem when a publisher cannot be reached, no longer has a file, does not state its sha256, or
+    states a different one from the lock's.
     """
     with httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS) as client:
         pages: dict[str, dict[str, str]] = {}
@@ -47,7 +47,7 @@ def check(document: Document) -> Document:
 
 
 def trusted(before: Document, after: Document) -> list[str]:
-    """Whom the hashes that were unknown `before` come from, a sentence for each."""
+    """Where the hashes that were unknown `before` come from, a sentence for each."""
     known = {row["file"]: row["sha256"] for row in before["artifacts"]}
     return [
         f"{row['file']}: sha256 {row['sha256']}, "
@@ -58,7 +58,7 @@ def trusted(before: Document, after: Document) -> list[str]:
 
 
 def fill(document: Document) -> tuple[Document, list[str]]:
-    """The same document with those unknown hashes that can be had now, and why the others cannot."""
+    """The same document with the unknown hashes that can be found now, and why the others cannot."""
     rows, problems = [], []
     for row in document["artifacts"]:
         known = row
@@ -82,13 +82,13 @@ def wheel_rows(document: Document, environment: str) -> list[Row]:
 
 
 def _asked(index: str) -> str:
-    """Where an index is asked: NVIDIA's at a mirror, where NVIDIA_INDEX_URL names one."""
+    """Where an index is asked: NVIDIA's at the mirror in NVIDIA_INDEX_URL, if set."""
     mirror = os.environ.get(_SETTING, "").rstrip("/")
     return mirror if mirror and index == _NVIDIAS_INDEX else index
 
 
 def address(row: Row) -> str:
-    """Where the file of a row that stands on no index is."""
+    """The address of a row's file that is not on an index."""
     text: str = row["address"]
     return text.format(file=quote(row["file"]))
 
@@ -120,17 +120,17 @@ def _named(row: Row, page: str, stated: dict[str, str]) -> Row:
     if file not in stated:
         raise LockProblem(f"{page} no longer lists {file}; pin another version. {_KEPT}")
     if not stated[file]:
-        raise LockProblem(f"{page} names no sha256 for {file}; state it by hand from a download. {_KEPT}")
+        raise LockProblem(f"{page} has no sha256 for {file}; enter it by hand from a download. {_KEPT}")
     if row["sha256"] not in {None, stated[file]}:
         raise LockProblem(
-            f"{page} names another sha256 for {file} than the lock: the file was replaced. "
+            f"{page} has a different sha256 for {file} from the lock's: the file was replaced. "
             f"Find out why before you trust it. {_KEPT}"
         )
     return {**row, "sha256": stated[file]}
 
 
 def _hashed(client: httpx2.Client, row: Row) -> Row:
-    """An archive that no index names is small enough to be downloaded for its hash."""
+    """An archive that no index lists is small enough to be downloaded for its hash."""
     place = address(row)
     digest, size = hashlib.sha256(), 0
     try:

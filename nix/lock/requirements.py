@@ -1,4 +1,4 @@
-"""Hashed requirement files, as pip and uv write them."""
+"""Hashed requirement files, as written by pip and uv."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pins(text: str, environment: Mapping[str, str]) -> list[Pin]:
         try:
             requirement = Requirement(words[0])
         except InvalidRequirement as error:
-            raise LockProblem(f"`{words[0].strip()}` is no requirement; run ci/lock.") from error
+            raise LockProblem(f"`{words[0].strip()}` is not a requirement; run ci/lock.") from error
         exact = [part.version for part in requirement.specifier if part.operator == "=="]
         hashes = frozenset(word.strip() for word in words[1:])
         if len(exact) != 1 or not hashes:

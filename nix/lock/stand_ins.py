@@ -2,10 +2,10 @@
 
     python -m nix.lock.stand_ins DIR
 
-writes DIR/files (small files that say what they stand for, and do nothing), DIR/simple (an index of the
+writes DIR/files (small files that say what they replace, and do nothing), DIR/simple (an index of the
 wheels), DIR/repositories (of git), and DIR/locks (nix/locks with the hashes, commits and places of these).
-Images built from it have the shape of the real ones, and whatever is run of a stand-in says so and fails. The
-same bytes everywhere; nix/locks/stand-ins.json lists them.
+Images built from it have the shape of the real ones, and a stand-in that is run says so and fails. The bytes
+are the same everywhere; nix/locks/stand-ins.json lists them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ environment="${{0%/*}}/../lib/python3.12/site-packages"
 PYTHONPATH="$environment${{PYTHONPATH:+:$PYTHONPATH}}" exec /usr/bin/python3.13 "$@"
 """
 _EXAMPLES = ("models/core/llama/convert_checkpoint.py", "quantization/quantize.py")
-# A commit is the same everywhere when who, when and the machine's settings are.
+# A commit is the same everywhere if author, time and the machine's settings are.
 _GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -65,7 +65,7 @@ _GIT = {
 
 
 def artifacts() -> dict[str, bytes]:
-    """The stand-ins, by the file names of what they stand for."""
+    """The stand-ins, by the names of the files that they replace."""
     made = {}
     for row in _published("artifacts"):
         made[row["file"]] = _MADE[row["name"]](row)
@@ -73,7 +73,7 @@ def artifacts() -> dict[str, bytes]:
 
 
 def listing() -> Document:
-    """What nix/locks/stand-ins.json holds."""
+    """The content of nix/locks/stand-ins.json."""
     made = artifacts()
     sources = []
     for row in _published("sources"):
@@ -119,7 +119,7 @@ def write_set(directory: Path) -> None:
 
 
 def write_repository(place: Path, row: Row) -> str:
-    """Make a repository of git at `place` that stands in for the one of a row; return its commit."""
+    """Make a git repository at `place` that stands in for a row's; return its commit."""
     place.mkdir(parents=True)
     for name in _EXAMPLES:
         script = place / row["folder"] / name
@@ -151,7 +151,7 @@ def _stood_in(row: Row, content: bytes) -> Row:
 
 
 def _substituted(document: Document, replaced: Mapping[str, Row]) -> Document:
-    """The document with the rows of stood-in files changed in the columns that they have."""
+    """The document with the rows of replaced files changed, in the columns that they have."""
     key = "wheels" if "wheels" in document else "artifacts"
     rows = [{column: replaced.get(row["file"], row)[column] for column in row} for row in document[key]]
     return {**document, key: rows}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file as its index names it; few indexes tell the size (bytes)."""
+    """A file as its index lists it; few indexes state the size (bytes)."""
 
     name: str
     sha256: str
@@ -59,7 +59,7 @@ def document(
     """The lock of one environment.
 
     `indexed` gives the files of each package on the default index; `published` are rows of other publishers'
-    indexes, which stand in place of the default index's. A size that is known already is kept.
+    indexes, which replace the default index's. A size that is known already is kept.
     """
     known = {row["sha256"]: row["size"] for row in (previous or {}).get("wheels", ())}
     rows = {row["name"]: row for row in published}
@@ -83,14 +83,14 @@ def document(
 
 
 def ask_index(requirements: Path, python: str) -> dict[str, list[IndexFile]]:
-    """The files of each package of a requirement file, as the default index names them, without fetching any.
+    """The files of each package of a requirement file, as the default index lists them, without fetching any.
 
     uv asks, with its own settings. Raises LockProblem when it gets no answer.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "pylock.toml")
         command = [find_uv_bin(), "pip", "compile", "--quiet", "--no-python-downloads"]
-        # 2.40 is the newest glibc that uv knows a name for.
+        # 2.40 is the newest glibc that uv has a name for.
         target = [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_40"]
         answered = ["--no-deps", "--format=pylock.toml", f"--output-file={answer}"]
         done = subprocess.run(
@@ -98,7 +98,7 @@ def ask_index(requirements: Path, python: str) -> dict[str, list[IndexFile]]:
         )
         if done.returncode:
             reason = " ".join(done.stderr.split()[:60])
-            raise LockProblem(f"The index did not tell the files of {requirements.name}: {reason}")
+            raise LockProblem(f"The index did not list the files of {requirements.name}: {reason}")
         packages = tomllib.loads(answer.read_text(encoding="utf-8"))["packages"]
     return {package["name"]: [_index_file(file) for file in _listed(package)] for package in packages}
 

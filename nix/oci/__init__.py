@@ -1,1 +1,1 @@
-"""Make OCI layers and images from pinned packages, the same bytes everywhere, and hand them on."""
+"""Make OCI layers and images from pinned packages, the same bytes everywhere, and deliver them."""

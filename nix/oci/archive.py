@@ -1,4 +1,4 @@
-"""Hand an image on: as a stream that docker and podman load, or as an OCI layout in a directory.
+"""Deliver an image: as a stream that docker and podman load, or as an OCI layout in a directory.
 
 The stream is a tar that is both: an OCI layout, and docker's own format over the same blobs.
 """
@@ -54,9 +54,9 @@ def stream(image: Image, output: IO[bytes], tell: Callable[[str], None]) -> None
 
 
 def write_layout(image: Image, directory: Path, tell: Callable[[str], None]) -> None:
-    """Write an OCI layout, which appears whole or not at all. Raises Problem and OSError."""
+    """Write an OCI layout, which appears complete or not at all. Raises Problem and OSError."""
     if directory.exists():
-        raise Problem(f"{directory} is there already: name a directory that is to be made.")
+        raise Problem(f"{directory} exists already: choose a new directory.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.resolve().parent))
     try:
         write_small_files(image, scratch)
@@ -77,7 +77,7 @@ def write_small_files(image: Image, directory: Path) -> None:
 
 
 def write_blob(record: dict[str, object], directory: Path) -> None:
-    """Make the layer of a record; a plain tar where that is what the record's digest is of (Image.plain)."""
+    """Make the layer of a record; a plain tar if the record's digest is that of one (Image.plain)."""
     with (directory / blob_path(str(record["digest"]))).open("wb") as blob:
         layer.make_again(record, _writer(blob), plain=record["digest"] == record["diff_id"])
 

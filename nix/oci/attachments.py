@@ -1,7 +1,7 @@
 """What belongs to an image and is kept beside it in the registry: its SBOM, and how it was made.
 
-Each is an artifact that names the image as its `subject` (OCI image 1.1). A registry that knows referrers
-lists them; for others, the tag `sha256-HEX` does (distribution 1.1, "referrers tag schema").
+Each is an artifact with the image as its `subject` (OCI image 1.1). A registry that supports referrers lists
+them; for others, the tag `sha256-HEX` does (distribution 1.1, "referrers tag schema").
 
     python3 -m oci.attachments REFERENCE          the types of what is attached to host/repository:tag
     python3 -m oci.attachments REFERENCE TYPE     writes the attachment of a type to standard output
@@ -27,7 +27,7 @@ _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
 
 def attach(image: Image, reference: str, kind: str, document: bytes) -> str:
-    """Attach a document to an image in the repository of `reference`; its digest. Raises Problem."""
+    """Attach a document to an image in the repository of `reference`; return its digest. Raises Problem."""
     registry = Registry(reference)
     subject = image.manifest
     if registry.manifest(subject.digest) is None:
@@ -59,7 +59,7 @@ def attach(image: Image, reference: str, kind: str, document: bytes) -> str:
 
 
 def attached(reference: str) -> list[dict[str, Any]]:
-    """The descriptors of what is attached to an image of a registry, the oldest first. Raises Problem."""
+    """The descriptors of what is attached to an image in a registry, oldest first. Raises Problem."""
     registry = Registry(reference)
     return _listed(registry, _digest(registry, reference))
 

@@ -1,7 +1,7 @@
 """Run by the Python of an image: python3 compile_modules.py ROOT VERSION < NAMES
 
-compiles modules, whose names below ROOT arrive with NUL between them. The bytecode names the modules as the
-image does, and is of the kind that Python loads without a look at the source (PEP 552, unchecked hash).
+compiles modules, whose names below ROOT arrive separated by NUL. The bytecode names the modules as the image
+does, and is of the kind that Python loads without checking the source (PEP 552, unchecked hash).
 """
 
 import contextlib

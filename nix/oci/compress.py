@@ -1,7 +1,7 @@
-"""gzip whose bytes depend on the content alone: not on the machine's zlib, Python, or number of cores.
+"""gzip whose bytes depend only on the content: not on the machine's zlib, Python, or number of cores.
 
-The compressor is a wheel of the locks (libdeflate). The stream is cut into chunks, each a gzip member of its
-own (RFC 1952, 2.2), which is what lets all cores work and keeps memory small.
+The compressor is a wheel from the locks (libdeflate). The stream is cut into chunks, each a gzip member of
+its own (RFC 1952, 2.2), which lets all cores work and keeps memory small.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _CHUNK = 4 << 20
 _LEVEL = 6
-_LEVEL_OF_THE_LAST = 12  # a second at most, and all there is of the application, which every commit sends
+_LEVEL_OF_THE_LAST = 12  # takes a second at most, for all of the application, which every commit sends
 
 
 class GzipWriter:
-    """`write` what is to be compressed, then `close`; `output` gets the compressed bytes in order."""
+    """`write` what to compress, then `close`; `output` gets the compressed bytes in order."""
 
     def __init__(self, output: Callable[[bytes], None]) -> None:
         self._output = output

@@ -1,4 +1,4 @@
-"""Unpack Debian packages into a root file system, without running what they would run.
+"""Unpack Debian packages into a root file system, without running their scripts.
 
 Format: deb(5), an ar archive that holds control.tar.* and data.tar.*.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"!<arch>\n"
 _HEADER = 60
-# Nobody reads these in a container. Copyright files stay, as the licences ask.
+# Nobody reads these in a container. Copyright files stay, as the licences require.
 _DROPPED = (
     "usr/share/doc/*",
     "usr/share/man/*",
@@ -58,7 +58,7 @@ def unpack(package: Path, tree: Tree) -> None:
 
 
 def members(package: Path) -> Iterator[tuple[str, bytes]]:
-    """The members of the ar archive, with their contents. Raises Problem when it is none."""
+    """The members of the ar archive, with their contents. Raises Problem when it is not one."""
     with package.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise Problem(f"{package.name} is not a Debian package.")

@@ -1,4 +1,4 @@
-"""Copy an image with a program that opens a layer only when it is not there yet: only then is it made."""
+"""Copy an image with a program that opens only the layers that the target lacks: only those are made."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def copy_on_demand(
     explain: Callable[[str], str],
     tell: Callable[[str], None],
 ) -> None:
-    """Run a command that copies from the OCI layout, which holds no layer yet, until it has what it asks for.
+    """Run a command that copies from the OCI layout, which has no layers yet, until it has all it needs.
 
-    Where it is known which layers are there (diff_ids), the others are made at once. The command is run in
-    `directory`. Raises Problem, with what `explain` makes of its complaint.
+    If it is known which layers the target has (diff_ids), the others are made right away. The command is run
+    in `directory`. Raises Problem, with what `explain` makes of its complaint.
     """
     sent: set[str] = set()
 
@@ -57,9 +57,9 @@ def copy_on_demand(
 
 
 def run(command: list[str], directory: Path | None = None) -> str:
-    """What a command complains of; empty when it succeeds. Raises Problem when it is not there."""
+    """A command's complaint; empty when it succeeds. Raises Problem when it is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
     except FileNotFoundError:
-        raise Problem(f"{command[0]} is not there: install it.") from None
+        raise Problem(f"{command[0]} is missing: install it.") from None
     return (done.stderr.strip() or f"it ended with status {done.returncode}") if done.returncode else ""

@@ -1,4 +1,4 @@
-"""What packages say of themselves, for the SBOM: who supplies them, their licences, their source packages."""
+"""What packages say about themselves, for the SBOM: their suppliers, licences and source packages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _of_debian(path: Path, name: str) -> dict[str, Any]:
 
 
 def _read(archive: bytes, name: str) -> str:
-    """A text file in a tar; empty when it is not there, or a link to another package's."""
+    """A text file in a tar; empty if it is missing, or a link to another package's."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         if name not in files.getnames() or not files.getmember(name).isreg():
             return ""
@@ -91,7 +91,7 @@ def _metadata(path: Path) -> bytes:
 
 
 def _party(text: str) -> str:
-    """Who it is, as SPDX writes it, without addresses."""
+    """A party in the form of SPDX, without addresses."""
     name = _ADDRESS.sub("", " ".join(text.split())) or text.strip(" <>").partition("@")[0]
     name = re.sub(r"[()\"]", "", name).strip()
     kind = "Person" if " " in name and not _ORGANISATION.search(name) else "Organization"

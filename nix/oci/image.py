@@ -46,7 +46,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image whose layers lie in the Nix store, and how it leaves it."""
+    """An image whose layers are in the Nix store, and how it leaves it."""
 
     name: str
     layers: list[dict[str, Any]]
@@ -89,7 +89,7 @@ class Image:
 
     @property
     def names(self) -> list[str]:
-        """What it is called once it is loaded: `latest`, and by the first letters of its digest."""
+        """Its names once it is loaded: `latest`, and one with the first letters of its digest."""
         letters = self.manifest.digest.removeprefix("sha256:")[:_TAG_LETTERS]
         return [f"{self.name}:latest", f"{self.name}:{letters}"]
 

@@ -3,10 +3,10 @@
     python3 -m oci.layer SPEC RECORD
 
 SPEC is JSON: {"name", "steps" (see steps.py), "attributes" (see tar.py), "packages", "own"}. Packages say
-what is in it: [{"type", "name", "version", "file", "sha256", "path"}], with "commit" in the place of file and
-sha256 where it comes from a repository; `own` is what we made ourselves, or null: {"name", "version"}. RECORD
-is SPEC with "digest", "size" (bytes, compressed), "diff_id" and "tar_size" (of the plain tar), "unpacked"
-(bytes of all files) and "pruned" (see steps.py) of the layer, and packages as facts.py describes them.
+what is in it: [{"type", "name", "version", "file", "sha256", "path"}], with "commit" in place of file and
+sha256 if it comes from a repository; `own` is what we made ourselves, or null: {"name", "version"}. RECORD is
+SPEC with "digest", "size" (bytes, compressed), "diff_id" and "tar_size" (of the plain tar), "unpacked" (bytes
+of all files) and "pruned" (see steps.py) of the layer, and packages as facts.py describes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Made(NamedTuple):
-    """What is known of a layer once it is written; sizes in bytes, digests as `sha256:...`."""
+    """What is known about a layer once it is written; sizes in bytes, digests as `sha256:...`."""
 
     digest: str
     size: int
@@ -41,7 +41,7 @@ class Made(NamedTuple):
 
 
 class _Counted:
-    """What goes to `output`, with its digest and size."""
+    """Writes to `output`, and computes digest and size."""
 
     def __init__(self, output: Callable[[bytes], None]) -> None:
         self._output = output
@@ -59,7 +59,7 @@ class _Counted:
 
 
 def make(spec: dict[str, Any], output: Callable[[bytes], None]) -> Made:
-    """Hand the layer's gzipped tar to `output`. Needs room for its files in the temporary directory."""
+    """Write the layer's gzipped tar to `output`. Needs room for its files in the temporary directory."""
     packed = _Counted(output)
     gzip = GzipWriter(packed)
     plain = _Counted(gzip.write)
@@ -69,9 +69,9 @@ def make(spec: dict[str, Any], output: Callable[[bytes], None]) -> Made:
 
 
 def make_again(record: dict[str, Any], output: Callable[[bytes], None], *, plain: bool = False) -> None:
-    """Hand the layer of a record to `output`, as a gzipped tar or a plain one.
+    """Write the layer of a record to `output`, as a gzipped tar or a plain one.
 
-    Raises Problem when it is not what was recorded.
+    Raises Problem when it differs from the record.
     """
     if plain:
         wanted, counted = record["diff_id"], _Counted(output)
@@ -81,13 +81,13 @@ def make_again(record: dict[str, Any], output: Callable[[bytes], None], *, plain
         wanted, digest = record["digest"], make(record, output).digest
     if digest != wanted:
         raise Problem(
-            f"Layer {record['name']} came out as {digest}, not as the recorded {wanted}: "
+            f"Layer {record['name']} has the digest {digest}, not the recorded {wanted}: "
             f"report this, with the versions of Python and the operating system."
         )
 
 
 def _tar(spec: dict[str, Any], output: Callable[[bytes], None]) -> tuple[int, list[dict[str, Any]]]:
-    """Hand the tar to `output`; return the bytes of all files, and what was pruned."""
+    """Write the tar to `output`; return the bytes of all files, and what was pruned."""
     with tempfile.TemporaryDirectory(prefix="layer-") as scratch:
         root = Path(scratch).resolve()
         tree = Tree(root)

@@ -1,11 +1,11 @@
-"""Licences as SPDX expressions, from what wheels say in their metadata, and Debian in its copyright files."""
+"""Licences as SPDX expressions, from the metadata of wheels and Debian's copyright files."""
 
 from __future__ import annotations
 
 import re
 
 UNKNOWN = "NOASSERTION"
-# Identifiers that tools know without being told more; others become LicenseRef-NAME.
+# Identifiers that tools know; others become LicenseRef-NAME.
 _KNOWN = {
     *("0BSD", "AFL-2.1", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CNRI-Python"),
     *(
@@ -31,7 +31,7 @@ _KNOWN = {
     ),
     *("Unlicense", "X11", "Zlib"),
 }
-# How people write them, without case, spaces, dashes, and the words "license", "the" and "version".
+# How people write them, ignoring case, spaces, dashes, and the words "license", "the" and "version".
 _ALIASES = {
     "apache": "Apache-2.0",
     "apache2": "Apache-2.0",
@@ -59,12 +59,12 @@ _WORDS = re.compile(r"\s+|[()]|[^\s()]+")
 _FIELD = re.compile(r"^License:[ \t]*(\S.*)$", re.MULTILINE)
 _ANY = re.compile(r",?\s+(?:and/or|or)\s+")
 _ALL = re.compile(r",\s*|\s+and\s+")
-_LONGEST = 12  # words of a line that names licences
+_LONGEST = 12  # words of a line that lists licences
 _COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z]+(?:-[\d.]+)?)")
 
 
 def identifier(name: str) -> str:
-    """One licence, by the name that somebody gave it."""
+    """One licence, by the name that somebody used."""
     key = re.sub(r"\b(?:licen[cs]e|the|version|v)\b|v(?=\d)|[\s-]", "", name.lower())
     known = _ALIASES.get(key, name)
     if known in _KNOWN or known.startswith("LicenseRef-"):

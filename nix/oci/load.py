@@ -1,4 +1,4 @@
-"""Load an image into docker or podman, whichever is there."""
+"""Load an image into docker or podman, whichever is installed."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def load(image: Image, tell: Callable[[str], None]) -> None:
     elif shutil.which("podman"):
         _into_podman(image, tell)
     else:
-        raise Problem("Neither a running docker nor podman is there: install one, or use the verb `layout`.")
+        raise Problem("Neither a running docker nor podman was found: install one, or use the verb `layout`.")
 
 
 def _into_docker(image: Image, tell: Callable[[str], None]) -> None:
-    """As an archive, which is all that docker takes."""
+    """As an archive, which is all that docker accepts."""
     with subprocess.Popen(["docker", "load"], stdin=subprocess.PIPE) as loading:
         assert loading.stdin is not None
         with loading.stdin as pipe:
             stream(image, pipe, tell)
     if loading.returncode:
-        raise Problem("`docker load` failed; it has said why above.")
+        raise Problem("`docker load` failed; its reason is above.")
     latest, content = _full_names(image)
-    # A docker that keeps images in containerd reads only one name of an archive.
+    # A docker that keeps images in containerd reads only one name from an archive.
     if _failed(["docker", "tag", latest, content]):
         raise Problem(f"docker has loaded {latest}, but could not name it {content}.")
 
 
 def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
-    """As plain tars, of which only those are made that podman lacks."""
+    """As plain tars; only those that podman lacks are made."""
     plain = image.plain()
     with tempfile.TemporaryDirectory() as scratch:
-        # podman names it after the path that it is told, and takes none that is not fit for a name.
+        # podman names it after the path that it gets, which must be a valid name.
         layout = Path(scratch, f"load-{secrets.token_hex(8)}")
         layout.mkdir()
         write_small_files(plain, layout)
@@ -66,16 +66,16 @@ def _into_podman(image: Image, tell: Callable[[str], None]) -> None:
         if _failed(["podman", "tag", identity, *names]):
             raise Problem(f"podman has loaded {identity}, but could not name it {names[0]}.")
         _failed(["podman", "untag", identity, f"localhost/{layout.name}:latest"])
-    tell(f"{names[0]} is loaded, and also called {names[1].rpartition('/')[2]}.")
+    tell(f"{names[0]} is loaded, also as {names[1].rpartition('/')[2]}.")
 
 
 def _full_names(image: Image) -> list[str]:
-    """With the registry that docker means by a name without one, and podman not always."""
+    """With the registry that docker assumes for a name without one, which podman does not always."""
     return [f"docker.io/library/{name}" for name in image.names]
 
 
 def _known_to_podman() -> set[str]:
-    """The diff_ids of the layers of all images that it has."""
+    """The diff_ids of the layers of all its images."""
     images = _output(["podman", "images", "--quiet", "--no-trunc"]).split()
     if not images:
         return set()

@@ -1,7 +1,8 @@
-"""What only the image's own programs can make: bytecode, by its Python; the loader's cache, by its ldconfig.
+"""What only the image's own programs can make: bytecode, with its Python; the loader's cache, with its
+ldconfig.
 
-They come from its Debian packages and are started by its own loader, so that it does not matter which Python
-and which libraries the machine has: the bytes are a function of the locks, like all others.
+They come from its Debian packages and are started by its own loader, so the machine's Python and libraries do
+not matter: the bytes are a function of the locks, like all others.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def compile_modules(
     version: str,
     packages: Sequence[Path],
 ) -> None:
-    """Add bytecode beside the modules below `places`: files that hold no time, and are never checked.
+    """Add bytecode beside the modules below `places`: files without a time, which are never checked.
 
-    There is none below `seldom`, whose modules are seldom imported. `interpreter` is a path of the tree or of
+    None is added below `seldom`, whose modules are seldom imported. `interpreter` is a path of the tree or of
     the Debian `packages`, which hold its loader and libraries in any case. Modules that it cannot compile are
     left as they are: importing them says why. Raises Problem.
     """
@@ -49,11 +50,11 @@ def compile_modules(
         home = tree.root if (tree.root / interpreter).exists() else root
         python = (home / interpreter).resolve()
         if python.read_bytes()[:4] != b"\x7fELF":
-            return  # a stand-in (nix/lock/stand_ins.py), which is no Python
+            return  # a stand-in (nix/lock/stand_ins.py), which is not a Python
         libraries = root / _LIBRARIES
         command = [str(libraries / "ld-linux-x86-64.so.2"), "--library-path", str(libraries), str(python)]
         command += ["-BPS", "-Wignore", str(_COMPILER), str(tree.root), version]
-        # Nothing of this machine's environment; sets have one order.
+        # Nothing from this machine's environment; sets have a fixed order.
         environment = {"PYTHONHOME": str(python.parent.parent), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
 
         def run(batch: list[str]) -> None:
@@ -73,7 +74,7 @@ def compile_modules(
 def cache_libraries(tree: Tree, packages: Sequence[Path]) -> None:
     """Add the cache in which ldconfig lists the libraries of the Debian `packages`. Raises Problem."""
     with _unpacked(packages) as root:
-        # Not for the loader, which knows the folders: Python's find_library asks for the cache.
+        # Not for the loader, which knows the folders: Python's find_library needs the cache.
         options = ["-r", str(root), "-X", "-i"]  # no links, and no second cache with times in it
         done = subprocess.run(
             [root / "usr/sbin/ldconfig", *options], capture_output=True, text=True, check=False

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class Problem(Exception):
-    """Something the user can act on; the text is one sentence that says what."""
+    """Something the user can act on; the text is one sentence that says what to do."""

@@ -1,4 +1,4 @@
-"""Push an image with skopeo, which knows registries: what is there already is neither sent nor made."""
+"""Push an image with skopeo, which knows registries: what they already have is neither sent nor made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registry's HTTP API (OCI distribution 1.1), as far as skopeo does not speak it.
+"""The parts of a registry's HTTP API (OCI distribution 1.1) that skopeo does not cover.
 
 Credentials are those of `docker login`. Raises Problem, which says what to do.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 _TIMEOUT_SECONDS = 60
-_MOST_BYTES = 64 << 20  # of an answer
+_MAX_BYTES = 64 << 20  # of an answer
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|$)")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
@@ -46,7 +46,7 @@ class Registry:
     def __init__(self, reference: str) -> None:
         self.host, slash, path = reference.partition("/")
         if not slash or not path:
-            raise Problem(f"{reference} names no repository: write host/repository:tag.")
+            raise Problem(f"{reference} does not name a repository: write host/repository:tag.")
         self.repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", path)
         self._base = f"{'http' if _LOCAL.match(self.host) else 'https'}://{self.host}/v2/{self.repository}/"
         self._authorization = ""
@@ -57,7 +57,7 @@ class Registry:
         return answer.content if answer.status == HTTPStatus.OK else None
 
     def referrers(self, digest: str) -> dict[str, Any] | None:
-        """The index of what refers to a digest; None where the registry does not keep one."""
+        """The index of what refers to a digest; None if the registry does not keep one."""
         answer = self._ask("GET", f"referrers/{digest}", accept=INDEX, missing=True)
         return json.loads(answer.content) if answer.status == HTTPStatus.OK else None
 
@@ -74,7 +74,7 @@ class Registry:
         self._ask("PUT", place, content=blob.content, kind="application/octet-stream")
 
     def put_manifest(self, reference: str, content: bytes, kind: str = MANIFEST) -> bool:
-        """Store a manifest; whether the registry itself keeps what it refers to (`subject`)."""
+        """Store a manifest; return whether the registry itself records what it refers to (`subject`)."""
         answer = self._ask("PUT", f"manifests/{reference}", content=content, kind=kind)
         return "OCI-Subject" in answer.headers
 
@@ -88,14 +88,14 @@ class Registry:
         accept: str = "*/*",
         missing: bool = False,
     ) -> Answer:
-        """One request, again with credentials when they are asked for. `missing`: 404 is an answer."""
+        """One request, repeated with credentials if they are asked for. `missing`: 404 is an answer."""
         url = urllib.parse.urljoin(self._base, path)
         for last in (False, True):
-            # The scheme is that of the registry's own address, which whoever pushes has named.
+            # The scheme is that of the registry's own address, which the person who pushes has given.
             request = urllib.request.Request(url, content, {"Accept": accept}, method=method)  # noqa: S310
             if kind:
                 request.add_header("Content-Type", kind)
-            # A redirect leads to another host, which the credentials are not for.
+            # A redirect leads to another host, which must not get the credentials.
             if self._authorization and url.startswith(self._base.partition("/v2/")[0] + "/"):
                 request.add_unredirected_header("Authorization", self._authorization)
             answer = self._send(request)
@@ -113,10 +113,10 @@ class Registry:
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
-                return Answer(answer.status, answer.headers, answer.read(_MOST_BYTES))
+                return Answer(answer.status, answer.headers, answer.read(_MAX_BYTES))
         except HTTPError as error:
             with error:
-                return Answer(error.code, error.headers, error.read(_MOST_BYTES))
+                return Answer(error.code, error.headers, error.read(_MAX_BYTES))
         except OSError as error:
             raise Problem(f"{self.host} cannot be reached; try again: {error}") from None
 
@@ -128,10 +128,10 @@ class Registry:
             return f"Basic {basic}" if basic else ""
         asked = dict(_CHALLENGE.findall(challenge))
         if scheme != "bearer" or "realm" not in asked:
-            raise Problem(f"{self.host} asks for credentials in a way that is not known here: {scheme}")
+            raise Problem(f"{self.host} asks for credentials in an unknown way: {scheme}")
         scope = asked.get("scope") or f"repository:{self.repository}:pull,push"
         query = urllib.parse.urlencode({"service": asked.get("service", self.host), "scope": scope})
-        # An address of the registry's choice, as the protocol has it; it gets what the registry may know.
+        # An address of the registry's choice, as in the protocol; it gets what the registry may know.
         request = urllib.request.Request(f"{asked['realm']}?{query}")  # noqa: S310
         if basic:
             request.add_unredirected_header("Authorization", f"Basic {basic}")
@@ -145,7 +145,7 @@ class Registry:
 
 
 def _credentials(host: str) -> str:
-    """What `docker login` or `skopeo login` has kept for a host, as basic credentials; empty without."""
+    """What `docker login` or `skopeo login` has stored for a host, as basic credentials; else empty."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     places = [
         os.environ.get("REGISTRY_AUTH_FILE", ""),

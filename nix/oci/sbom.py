@@ -1,4 +1,4 @@
-"""What is in an image, as SPDX 2.3 (JSON), from the locks that it was made of."""
+"""What is in an image, as SPDX 2.3 (JSON), from the locks that it was made from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LICENCE_REF = re.compile(r"LicenseRef-[A-Za-z0-9.-]+")
 def spdx(image: Image, created: str) -> str:
     """The SPDX document of an image; `created` is a time as in RFC 3339.
 
-    It has the elements that the NTIA asks for.
+    It has the elements that the NTIA requires.
     """
     digest = image.manifest.digest
     whole = {
@@ -58,7 +58,7 @@ def spdx(image: Image, created: str) -> str:
 
 
 def _own(layer: dict[str, Any]) -> dict[str, Any]:
-    """What we made ourselves: a layer of its own, whose tar is what the checksum is of."""
+    """What we made ourselves: a layer of its own; the checksum is that of its tar."""
     own = layer["own"]
     return {
         "SPDXID": _identifier({"type": "own", **own}),
@@ -84,7 +84,7 @@ def _package(identifier: str, package: dict[str, Any]) -> dict[str, Any]:
         "licenseDeclared": package["licence"],
         "externalRefs": [_reference(_purl(package))],
     }
-    if package["type"] == "commit":  # which names its content
+    if package["type"] == "commit":  # which identifies its content
         described["sourceInfo"] = f"the commit {package['commit']} of its repository"
     else:
         described["packageFileName"] = package["file"].rpartition("/")[2]
@@ -111,7 +111,7 @@ def _purl(package: dict[str, Any]) -> str:
 
 
 def _extracted(packages: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Licences without an identifier of SPDX's are named, and where their text is."""
+    """Licences without an SPDX identifier: their names, and where their texts are."""
     found = {name for package in packages for name in _LICENCE_REF.findall(package["licenseDeclared"])}
     return [
         {

@@ -1,4 +1,4 @@
-"""The steps by which a layer's files come together: JSON objects whose `do` names a function here."""
+"""The steps that make up a layer's files: JSON objects whose `do` names a function here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CERTIFICATES = "usr/share/ca-certificates"
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
-# Where Debian's OpenSSL looks by itself. They belong to the package `openssl`, which is left out.
+# Where Debian's OpenSSL looks by default. They belong to the package `openssl`, which is left out.
 _TRUSTED = {"usr/lib/ssl/cert.pem": f"/{_BUNDLE}", "usr/lib/ssl/certs": "/etc/ssl/certs"}
 
 
@@ -37,7 +37,7 @@ def _debian(tree: Tree, packages: list[str]) -> None:
 
 
 def _certificates(tree: Tree) -> None:
-    """What ca-certificates makes when it is installed, all authorities in one file; and the way to it."""
+    """What ca-certificates makes when it is installed: all authorities in one file, and the link to it."""
     authorities = sorted((tree.root / _CERTIFICATES).rglob("*.crt"))
     tree.file(_BUNDLE, b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in authorities))
     for path, target in _TRUSTED.items():
@@ -108,7 +108,7 @@ def _loader_cache(tree: Tree, packages: list[str]) -> None:
 def _prune(tree: Tree, program: str, options: list[str], place: str, version: str) -> list[dict[str, Any]]:
     """Remove the device code of other GPUs from the environment at `place`.
 
-    Returns a row for each library with device code and each file that was left out, or a folder of them:
+    Returns a row for each library with device code and each file (or folder of files) that was left out:
     its `path` below site-packages, its `size` and its `device` code in bytes, [before, after], and the
     `reason` if it was refused.
     """
@@ -117,7 +117,7 @@ def _prune(tree: Tree, program: str, options: list[str], place: str, version: st
     command = [sys.executable, "-m", "prune", *options, "--report", "json", "--tree", str(site)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise Problem(f"The device code could not be pruned ({' '.join(options)}); the reason stands above.")
+        raise Problem(f"The device code could not be pruned ({' '.join(options)}); the reason is above.")
     (report,) = json.loads(done.stdout)
     return [
         {"path": path, "size": [size, 0], "device": [0, 0], "reason": ""}
@@ -135,7 +135,7 @@ def _prune(tree: Tree, program: str, options: list[str], place: str, version: st
 
 
 def _by_folder(sizes: dict[str, int]) -> Iterator[tuple[str, int]]:
-    """Thousands of headers as one row: files of a folder two levels deep are counted together."""
+    """Thousands of headers as one row: files in a folder two levels deep are counted together."""
     folders: dict[str, list[str]] = {}
     for path in sizes:
         folders.setdefault("/".join(path.split("/")[:2]), []).append(path)

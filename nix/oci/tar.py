@@ -1,4 +1,4 @@
-"""A tar of a directory whose bytes depend on names, contents, links and executable bits alone."""
+"""A tar of a directory; its bytes depend only on names, contents, links and executable bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = 1 << 20
 
 
 class Attributes(TypedDict, total=False):
-    """What a path has that the rule (owner root; 0755 or 0644) does not give it."""
+    """How a path differs from the rule (owner root; 0755 or 0644)."""
 
     mode: int
     uid: int
@@ -23,7 +23,7 @@ class Attributes(TypedDict, total=False):
 
 
 def write_tar(root: Path, attributes: Mapping[str, Attributes], output: Callable[[bytes], None]) -> int:
-    """Hand the tar of everything below `root` to `output`, entries sorted; return the bytes of all files."""
+    """Write the tar of everything below `root` to `output`, entries sorted; return the bytes of all files."""
     total = written = 0
 
     def emit(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A layer's files while it is made: a directory in which nothing is overwritten by accident."""
+"""A layer's files while it is being made: a directory in which nothing is overwritten by accident."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Tree:
         if place.is_symlink():
             if place.readlink().as_posix() == target:
                 return
-            raise Problem(f"Two packages hold /{path}, with different targets.")
+            raise Problem(f"Two packages have /{path}, with different targets.")
         place.symlink_to(target)
 
     def file(self, path: str, content: bytes | IO[bytes], *, executable: bool = False) -> None:
-        """Write a file; one that is there already must be the same. Raises Problem when it is not."""
+        """Write a file; an existing one must be the same. Raises Problem when it is not."""
         place = self._place(path)
         source = io.BytesIO(content) if isinstance(content, bytes) else content
         if os.path.lexists(place):
             if place.is_symlink() or place.read_bytes() != source.read():
-                raise Problem(f"Two packages hold /{path}, with different contents.")
+                raise Problem(f"Two packages have /{path}, with different contents.")
             return
         with place.open("xb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
         place.chmod(0o755 if executable else 0o644)
 
     def copy(self, path: str, existing: str) -> None:
-        """The file `existing` once more."""
+        """Add the file `existing` once more."""
         original = self._place(existing)
         with original.open("rb") as content:
             self.file(path, content, executable=os.access(original, os.X_OK))
@@ -64,12 +64,12 @@ class Tree:
                 self.add(path, name)
 
     def _place(self, path: str) -> Path:
-        """Where a path lies, its parents made. Raises Problem for one that leaves the tree."""
+        """The location of a path, with its parents made. Raises Problem for one outside the tree."""
         place = self.root / path
         if ".." in Path(path).parts or path.startswith("/"):
-            raise Problem(f"A package holds the path {path}, which is not inside the image.")
+            raise Problem(f"A package has the path {path}, which is not inside the image.")
         if not place.parent.is_dir():
             place.parent.mkdir(parents=True)
         if not place.parent.resolve().is_relative_to(self.root):
-            raise Problem(f"A package holds the path {path} behind a link that leaves the image.")
+            raise Problem(f"A package has the path {path} behind a link that leaves the image.")
         return place

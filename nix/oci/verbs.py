@@ -46,7 +46,7 @@ def main(spec: dict[str, Any]) -> None:
     except Problem as problem:
         sys.exit(str(problem))
     except BrokenPipeError:
-        # Whoever reads has gone, and has said why.
+        # The reader has gone, and has said why.
         _forget_output()
         sys.exit(1)
     except OSError as error:
@@ -55,7 +55,7 @@ def main(spec: dict[str, Any]) -> None:
         _forget_output()
         sys.exit(
             f"A disk is full: make room where the output goes, and in {tempfile.gettempdir()}, "
-            "where layers are made (TMPDIR names another place)."
+            "where layers are made (TMPDIR sets another place)."
         )
 
 
@@ -64,12 +64,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
         prog=name, description="Without a verb: write an archive for `docker load` to standard output."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    verbs.add_parser("load", help="load into docker or podman, whichever is there")
+    verbs.add_parser("load", help="load into docker or podman, whichever is installed")
     verbs.add_parser("push", help="push to a registry, with the credentials of `docker login`").add_argument(
         "reference", help="host/repository:tag"
     )
     attach = verbs.add_parser("attach", help="attach the SBOM to the image in a registry")
-    attach.add_argument("reference", help="what it was pushed as: host/repository:tag")
+    attach.add_argument("reference", help="where it was pushed: host/repository:tag")
     attach.add_argument("--provenance", type=Path, help="also attach how it was made (an in-toto statement)")
     verbs.add_parser("layout", help="write an OCI layout").add_argument("directory", type=Path)
     verbs.add_parser("digest", help="print the digest that a push produces")
@@ -80,7 +80,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 
 def _forget_output() -> None:
-    """Nothing more is written to standard output, nor complained about, when Python ends."""
+    """Python writes nothing more to standard output when it ends, and does not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -119,7 +119,7 @@ def _inspect(image: Image, *, as_json: bool) -> None:
 
 
 def _inspect_pruned(rows: list[dict[str, Any]]) -> None:
-    """Libraries with device code, the largest first, and files left out."""
+    """Libraries with device code, largest first, and files left out."""
     if rows:
         print("\n    MB of device code, before and after pruning for one GPU architecture")
     for row in sorted(rows, key=lambda row: (-row["device"][0], row["path"])):

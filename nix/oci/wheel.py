@@ -46,7 +46,7 @@ def make_environment(tree: Tree, place: str, interpreter: str, version: str) -> 
 def install(tree: Tree, wheel: Path, place: str, version: str, left_out: list[str]) -> None:
     """Add a wheel to the environment at `place`, with the commands that it declares.
 
-    The paths `left_out`, relative to site-packages, are not added.
+    The paths `left_out`, relative to site-packages, are omitted.
     """
     site = site_packages(place, version)
     if tarfile.is_tarfile(wheel):
@@ -65,7 +65,7 @@ def install(tree: Tree, wheel: Path, place: str, version: str, left_out: list[st
                 continue
             if parts[0].endswith(".data"):
                 if parts[1] not in schemes:
-                    raise Problem(f"{wheel.name} installs into {parts[1]}, which is not known here.")
+                    raise Problem(f"{wheel.name} installs into {parts[1]}, which is unknown here.")
                 path = "/".join([schemes[parts[1]], *parts[2:]])
                 _add(
                     tree,
@@ -81,7 +81,7 @@ def install(tree: Tree, wheel: Path, place: str, version: str, left_out: list[st
 
 
 def _install_sources(tree: Tree, archive: Path, site: str) -> None:
-    """Add the modules of a source distribution that has nothing to compile, as a build of it would."""
+    """Add the modules of a source distribution without anything to compile, as building it would."""
     with tarfile.open(archive) as sources:
         members = {member.name.partition("/")[2]: member for member in sources if member.isreg()}
         metadata = sources.extractfile(members["PKG-INFO"])
@@ -101,7 +101,7 @@ def extract(tree: Tree, wheel: Path, place: str, wanted: list[str]) -> None:
     """Add the `wanted` files of a wheel, and those below the `wanted` folders, without installing it."""
     with zipfile.ZipFile(wheel) as archive:
         for member, parts in _files(archive):
-            # What is under purelib and platlib belongs beside the rest.
+            # The contents of purelib and platlib belong with the rest.
             inside = parts[2:] if parts[0].endswith(".data") else parts
             path = "/".join(inside)
             if not wanted or any(f"{path}/".startswith(f"{one}/") for one in wanted):

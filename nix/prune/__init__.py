@@ -1,6 +1,6 @@
 """Leave only one GPU architecture's device code in shared libraries; standard library only.
 
-docs/pruning.md says how it works. `python3 -m prune --help` (from nix/) says how it is run.
+docs/pruning.md explains how it works; `python3 -m prune --help` (from nix/), how to run it.
 """
 
 from .library import list_library, prune_library

@@ -50,18 +50,16 @@ def _prune(arguments: list[str]) -> int:
         nargs="+",
         default=[],
         metavar="SM",
-        help="keep TensorRT's builder resources of these in a --tree; without --sm, touch nothing else",
+        help="keep TensorRT's builder resources for these in a --tree; without --sm, touch nothing else",
     )
-    parser.add_argument(
-        "--cut", action="store_true", help="leave removed code out of the file, where possible"
-    )
+    parser.add_argument("--cut", action="store_true", help="leave removed code out of the file, if possible")
     parser.add_argument("--keep-debug", action="store_true", help="keep debug sections and symbol tables")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only report what would be done")
     parser.add_argument("--report", choices=["text", "json"], default="text")
     parser.add_argument("file", nargs="*", type=Path)
     options = parser.parse_args(arguments)
     if not options.file and not options.tree:
-        parser.error("name a FILE, or --tree DIR")
+        parser.error("give a FILE, or --tree DIR")
     if options.sm is None and (options.file or not options.builder):
         parser.error("--sm is missing")
     how = {"cut": options.cut, "keep_debug": options.keep_debug, "dry_run": options.dry_run}

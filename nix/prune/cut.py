@@ -1,4 +1,4 @@
-"""Leave runs of zeros out of the file: the loader makes them, at the same addresses.
+"""Leave runs of zeros out of the file: the loader creates them, at the same addresses.
 
 A segment that ends in zeros needs no bytes in the file for them (its size in memory is larger than in the
 file), so a segment with a hole becomes two: one that ends in zeros, and one that begins after them.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .elf import Elf, Section, Segment
 
-# Each hole costs the process two mappings; small ones are not worth that.
+# Each hole costs the process two mappings; small ones are not worth it.
 _SMALLEST = 16 * PAGE
 
 

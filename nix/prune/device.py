@@ -1,4 +1,4 @@
-"""What of a library's device code stays for one GPU architecture, and where it goes."""
+"""Which of a library's device code stays for one GPU architecture, and where it goes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def find(elf: Elf) -> list[Section]:
 
 
 def read(source: Source, elf: Elf) -> Iterator[Container]:
-    """All containers of a library. Raises Refused where device code is not as it is known to be."""
+    """All containers of a library. Raises Refused when device code does not have a known form."""
     for section in find(elf):
         yield from fatbin.containers(source, section.offset, section.end)
     yield from stores.read(source, elf)
@@ -78,8 +78,8 @@ def read(source: Source, elf: Elf) -> Iterator[Container]:
 def select(source: Source, elf: Elf, sm: int, *, pack: bool = False) -> Device:
     """What stays for `sm`: at the front of its container, whose size is reduced; the rest is zeros.
 
-    In stores everything stays where it is, and code alone becomes zeros, not its headers. With `pack`,
-    containers move to the front of their section too, and what points at them is changed; one that nothing
+    In stores, everything stays in place, and only code becomes zeros, not its headers. With `pack`,
+    containers also move to the front of their section, and what points at them is changed; one that nothing
     points at stays. Raises Refused when device code, or what is around it, is not understood.
     """
     device = Device(find(elf))
@@ -116,7 +116,7 @@ def _bytes_by_target(entries: tuple[fatbin.Entry, ...]) -> Counter[str]:
 
 
 def _compact(device: Device, container: Container, kept: tuple[fatbin.Entry, ...], to: int) -> int:
-    """Put a container with only these entries at `to`; returns where it ends."""
+    """Put a container with only these entries at `to`; return where it ends."""
     at = to + fatbin.CONTAINER.size
     _copy(device, to, container.start, fatbin.CONTAINER.size)
     for entry in kept:

@@ -178,7 +178,7 @@ class Elf:
 
 
 def parse(source: Source) -> Elf:
-    """The headers of a library. Raises Refused when it is none that can be handled, or when they disagree."""
+    """The headers of a library. Raises Refused when they cannot be handled, or disagree."""
     header = HEADER.unpack(source.read(0, HEADER.size))
     identity, kind, machine, _, _, segments_at, sections_at, _, size, *table = header
     segment_size, segment_count, section_size, section_count, names_index = table
@@ -232,4 +232,4 @@ def _check(elf: Elf, source: Source) -> None:
     if any(section.type and section.file_size and section.end > source.size for section in elf.sections):
         raise Refused("a section reaches past the end of the file")
     if any(section.link >= len(elf.sections) for section in elf.sections):
-        raise Refused("a section is linked to none")
+        raise Refused("a section is linked to one that does not exist")

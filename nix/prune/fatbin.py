@@ -1,6 +1,6 @@
 """Containers of CUDA device code ("fatbins") in a section of a library.
 
-Format: read from NVIDIA's and PyTorch's libraries, and compared with what cuobjdump lists. All little-endian.
+Format: read from NVIDIA's and PyTorch's libraries, and compared with cuobjdump's lists. All little-endian.
 
     container: u32 magic, u16 version, u16 header size, u64 size of the entries
     entry:     u16 kind, u16 0x101, u32 header size, u64 payload size, u32 compressed size, u32 offset of
@@ -28,14 +28,14 @@ ENTRY = struct.Struct("<HHIQIIIIIIQQQ")
 
 MAGIC = 0xBA55ED50
 _VERSION = 1
-# What every container begins with.
+# The beginning of every container.
 START = CONTAINER.pack(MAGIC, _VERSION, CONTAINER.size, 0)[:8]
 _ENTRY_VERSION = 0x101
 _MAX_ENTRY_HEADER = 4096
 
 _ARCH_SPECIFIC = 0x100000
 _FAMILY_SPECIFIC = 0x200000
-# The flags that were seen: 64 bits, Linux, LZ4, zstd, the two above, and one of unknown meaning that CUDA 13
+# The flags that were found: 64 bits, Linux, LZ4, zstd, the two above, and one of unknown meaning that CUDA 13
 # sets on cubins.
 _KNOWN_FLAGS = 0x1 | 0x10 | 0x2000 | 0x8000 | _ARCH_SPECIFIC | _FAMILY_SPECIFIC | 0x1000000
 
@@ -45,7 +45,7 @@ CUBIN = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """One piece of code for one architecture; positions are in the file, `code` that behind the header."""
+    """One piece of code for one architecture; positions are in the file, `code` the one after the header."""
 
     kind: int
     architecture: int
@@ -60,7 +60,7 @@ class Entry:
 
     @property
     def target(self) -> str:
-        """As the compiler's option names it: sm_90a, compute_80."""
+        """As in the compiler's option: sm_90a, compute_80."""
         prefix = {CUBIN: "sm_", PTX: "compute_"}.get(self.kind, f"kind{self.kind}_")
         suffix = "a" if self.flags & _ARCH_SPECIFIC else "f" if self.flags & _FAMILY_SPECIFIC else ""
         return f"{prefix}{self.architecture}{suffix}"
@@ -90,7 +90,8 @@ class Container:
         return all(entry.is_understood() for entry in self.entries)
 
     def kept_for(self, sm: int) -> tuple[Entry, ...]:
-        """The entries that the driver may choose on this GPU: of the best cubins, else of the best PTX, all.
+        """The entries that the driver may choose on this GPU: all of the best cubins, else all of the best
+        PTX.
 
         A container with an entry that is not understood keeps everything.
         """
@@ -111,7 +112,7 @@ def containers(source: Source, start: int, end: int) -> Iterator[Container]:
     """
     at = start
     while (at := source.zeros_end(at, end)) < end:
-        # Zeros can be no start of the magic number; containers begin at multiples of 8.
+        # The magic number cannot begin with zeros; containers begin at multiples of 8.
         found = container(source, at, end)
         yield found
         at = found.end
@@ -121,7 +122,7 @@ def container(source: Source, at: int, end: int) -> Container:
     """The container at a position. Raises Refused when there is none that ends before `end`."""
     magic, version, header, size = CONTAINER.unpack(source.read(at, CONTAINER.size))
     if magic != MAGIC:
-        raise Refused("device code that is in no container")
+        raise Refused("device code outside of a container")
     if (version, header) != (_VERSION, CONTAINER.size):
         raise Refused(f"a container of version {version} with a header of {header} bytes")
     if size > end - at - CONTAINER.size:

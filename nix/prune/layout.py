@@ -107,7 +107,7 @@ def lay_out(
     layout.written.append((sections_offset, b"".join(section.packed() for section in sections)))
     layout.size = sections_offset + len(sections) * SECTION.size
     if holes:
-        # There are more than before: they do not fit into their old place.
+        # There are more than before: they do not fit in their old place.
         segments_offset = layout.size
         layout.size += SEGMENT.size * len(segments)
     else:
@@ -128,7 +128,7 @@ def _loaded(segments: list[Segment]) -> tuple[list[Extent], list[tuple[int, byte
     extents = []
     at = 0
     for load in loads(segments):
-        # The smallest place that may be mapped at the segment's address.
+        # The smallest position that may be mapped at the segment's address.
         at += (load.offset - at) % max(load.alignment, PAGE)
         extents.append(Extent(load.offset, load.end, at))
         at += load.file_size

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .elf import Elf
     from .layout import Layout
 
-# What a pruned library says of itself, in a section that is not loaded.
+# How a pruned library is marked, in a section that is not loaded.
 MARKER = ".cog_triton.pruned"
 
 
@@ -30,8 +30,8 @@ def prune_library(
 ) -> LibraryReport:
     """Leave only the device code for `sm` (86 for compute capability 8.6) in a shared library, in place.
 
-    With `cut` the removed code takes no place in the file, where that can be done; else it becomes zeros. The
-    file is replaced as a whole or not at all, and keeps its mode. Raises OSError.
+    With `cut`, the removed code takes no space in the file, if possible; else it becomes zeros. The file is
+    replaced completely or not at all, and keeps its mode. Raises OSError.
     """
     with _opened(path) as source:
         report = LibraryReport(str(path), size_before=source.size, size_after=source.size)
@@ -54,13 +54,13 @@ def list_library(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def is_library(path: Path) -> bool:
-    """Whether it is an ELF file: only those are looked at. Raises OSError."""
+    """Whether it is an ELF file: only those are examined. Raises OSError."""
     with path.open("rb") as file:
         return file.read(4) == elf.MAGIC
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file as a whole or not at all; it keeps its mode. Raises OSError."""
+    """Replace a file completely or not at all; it keeps its mode. Raises OSError."""
     with _replacing(path) as file, os.fdopen(os.dup(file), "wb") as stream:
         stream.write(content)
 
@@ -129,7 +129,7 @@ def _marker(source: Source, library: Elf, sm: int) -> tuple[str, bytes] | None:
 
 
 def _copies(library: Elf, code: device.Device) -> list[Copy]:
-    """Everything but device code as it is, and device code as selected; in the order of the old layout."""
+    """Everything but device code unchanged, and device code as selected; in the order of the old layout."""
     copies = []
     at = 0
     others = sorted([*((section.offset, section.end) for section in code.sections), *code.blanks])
@@ -141,7 +141,7 @@ def _copies(library: Elf, code: device.Device) -> list[Copy]:
 
 
 def _described(library: Elf) -> Iterator[tuple[int, int]]:
-    """The parts of the file that a header speaks of."""
+    """The parts of the file that headers describe."""
     yield from ((start, end) for start, end, _ in library.tables)
     yield from ((load.offset, load.end) for load in library.loads)
     yield from ((section.offset, section.end) for section in library.sections if section.type)
@@ -149,7 +149,7 @@ def _described(library: Elf) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[int]:
-    """A new file that takes the place, mode and owner of the one at `path` when nothing fails."""
+    """A new file that takes the place, mode and owner of the one at `path` if nothing fails."""
     before = path.stat()
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -184,6 +184,6 @@ def _send(source: Source, start: int, size: int, out: int, to: int) -> None:
     while size:
         sent = os.sendfile(out, source.file, start, size)
         if not sent:
-            raise Refused("the file got shorter while it was read")
+            raise Refused("the file became shorter while it was being read")
         start += sent
         size -= sent

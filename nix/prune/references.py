@@ -1,4 +1,4 @@
-"""Who points at containers of device code: needed to move them."""
+"""What points at containers of device code: needed to move them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _ADDRESS = struct.Struct("<Q")
 _ADDEND_AT = 16
-# Holds one record for each container that CUDA's runtime is told of; the second half of it is the address.
+# Holds one record for each container that CUDA's runtime learns about; its second half is the address.
 _WRAPPERS = ".nvFatBinSegment"
 
 
 class References:
-    """Container address -> where it stands in the file: a relocation's addend, and the word it relocates."""
+    """Container address -> where it is in the file: a relocation's addend, and the word it relocates."""
 
     def __init__(self, source: Source, elf: Elf, section: Section) -> None:
         """Raises Refused when anything in the library but the wrappers points into the section."""
@@ -55,7 +55,7 @@ class References:
         """What to write, and where in the file, when the container at `address` moves."""
         addend, slot = self.places[address]
         found = [(addend, _ADDRESS.pack(moved))]
-        # The loader ignores what stands there before; tools that read the file may not.
+        # The loader ignores the old value there; tools that read the file may not.
         if self._source.read(slot, _ADDRESS.size) == _ADDRESS.pack(address):
             found.append((slot, _ADDRESS.pack(moved)))
         return found

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """The file is not understood, and was left as it is; the text says why."""
+    """The file is not understood, and was left unchanged; the text says why."""

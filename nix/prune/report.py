@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Outcome(enum.StrEnum):
-    """What became of a library. One that is refused stays as it was."""
+    """What became of a library. One that is refused is unchanged."""
 
     PRUNED = "pruned"
     UNCHANGED = "unchanged"

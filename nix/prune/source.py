@@ -10,7 +10,7 @@ CHUNK = 1 << 20
 
 
 class Source:
-    """A file that is read by position; nothing of it is kept in memory."""
+    """A file that is read by position; none of it is kept in memory."""
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -24,14 +24,14 @@ class Source:
         while size:
             part = os.pread(self.file, size, offset)
             if not part:
-                raise Refused("the file got shorter while it was read")
+                raise Refused("the file became shorter while it was being read")
             parts.append(part)
             offset += len(part)
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def find(self, wanted: bytes, start: int, end: int) -> int:
-        """Where `wanted` next lies between two positions; `end` when it does not."""
+        """Where `wanted` next occurs between two positions; `end` if it does not."""
         size = 4096
         while start < end:
             part = self.read(start, min(size, end - start))

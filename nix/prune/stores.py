@@ -1,6 +1,6 @@
-"""Device code that lies among a library's data, where an index of the library's own leads to it.
+"""Device code among a library's data, found through an index of the library's own.
 
-Two forms are known; neither can be moved, because nobody but the library knows its index.
+Two forms are known; neither can be moved, because only the library knows its index.
 
 - Containers as in `.nv_fatbin`, one for a kernel or a few, in cuFFT, cuBLASLt, cuDNN and cuSPARSELt.
 - cuBLASLt's cubins, each one zstd frame (RFC 8878). A record for each kernel says where the frame is:
@@ -8,7 +8,7 @@ Two forms are known; neither can be moved, because nobody but the library knows 
       record: u32 architecture, u32, u64 address of the frame (relocated), u64, u32 size of the frame,
               u32 size of the cubin
 
-  Read from the library; every cubin that was unpacked is for the architecture of its records.
+  Read from the library; every cubin that was unpacked is for the architecture in its records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = (".cask_resource", ".ldata")
 _RECORD = struct.Struct("<IIQQII")
 _ADDRESS_AT = 8
 _ARCHITECTURES = range(50, 200)
-# A frame whose size was known beforehand: magic, "one segment, size in 4 bytes", size of the content.
+# A frame whose size was known in advance: magic, "one segment, size in 4 bytes", size of the content.
 _FRAME = struct.Struct("<IBI")
 _FRAME_START = (0xFD2FB528, 0xA0)
 _RUN_OF_ONE_BYTE, _RESERVED = 1, 3
@@ -57,7 +57,7 @@ def _containers(source: Source, section: Section) -> Iterator[Container]:
     at = section.offset
     while (at := source.find(fatbin.START, at, section.end)) < section.end:
         try:
-            # Other bytes that begin like a container do not go on like one.
+            # Other bytes that begin like a container do not continue like one.
             found = fatbin.container(source, at, section.end)
         except Refused:
             at += len(fatbin.START)

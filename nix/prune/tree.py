@@ -1,4 +1,4 @@
-"""Prune everything below an unpacked site-packages folder, and keep the wheels' RECORD files true.
+"""Prune everything below an unpacked site-packages folder, and keep the wheels' RECORD files correct.
 
 Format of RECORD: the binary distribution format of the Python packaging specifications.
 """
@@ -78,7 +78,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _link_copies(files: Mapping[str, Path], *, dry_run: bool) -> list[str]:
-    """Make links of copies, to the one with the longest name; return what is a link now."""
+    """Turn copies into links to the one with the longest name; return what is a link now."""
     linked = []
     for group in copies({name: path.stat().st_size for name, path in files.items()}):
         kept = max(group, key=len)
@@ -93,7 +93,7 @@ def _link_copies(files: Mapping[str, Path], *, dry_run: bool) -> list[str]:
 
 
 def _remove(path: Path, root: Path) -> None:
-    """Remove a file, and the folders that are empty then."""
+    """Remove a file, and the folders that become empty."""
     path.unlink()
     for folder in path.parents:
         if folder == root or any(folder.iterdir()):

@@ -10,11 +10,12 @@ from .refused import Refused
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# One file per GPU architecture since TensorRT 10.10, and more of them for engines that will run on Windows.
+# One file per GPU architecture since TensorRT 10.10, and additional ones for engines that will run on
+# Windows.
 _RESOURCE = re.compile(r"(?:.*/)?libnvinfer_builder_resource(?:_(?P<target>[a-z0-9_]+))?\.so(?:\.\d+)*")
 # Where NVIDIA's wheels for a version of CUDA are.
 _CUDA = re.compile(r"nvidia/cu(?P<version>\d+)/.*")
-# CUTLASS's Python package is there for several versions; of these it takes the newest that the driver knows.
+# CUTLASS's Python package comes in several versions; it uses the newest that the driver supports.
 _CUTLASS = re.compile(r"nvidia_cutlass_dsl/(?:|.*/_cutlass_ir\.)cu(?P<version>\d+)[./].*")
 # Loaded when code for AMD's GPUs is compiled.
 _AMD = re.compile(r"\w*triton/backends/amd/lib/libtriton_amd_codegen\.so")
@@ -24,7 +25,7 @@ _AMD = re.compile(r"\w*triton/backends/amd/lib/libtriton_amd_codegen\.so")
 _BLACKWELL = re.compile(r"tokenspeed_(?:mla|triton)/.*|vllm/third_party/fmha_sm100/(?:cutlass|csrc)/.*")
 # DeepGEMM compiles its kernels for Hopper and Blackwell.
 _DEEP_GEMM = re.compile(r"vllm/third_party/deep_gemm/include/.*")
-# FlashInfer compiles each of its kernels with nvcc. Where its package is not found, vLLM takes another way.
+# FlashInfer compiles each of its kernels with nvcc. If its package is not found, vLLM uses something else.
 _FLASHINFER = re.compile(r"flashinfer/.*")
 # Read by a C++ compiler, which no image has, and by nvcc, which does not work without one. What NVRTC reads
 # stays: CUDA's headers, and those for the kernels of TileLang and Humming.
@@ -43,7 +44,7 @@ _LIBRARY_NAME = re.compile(r"(?P<folder>(?:.*/)?)(?P<stem>lib[^/]*?)\.so(?:\.[\d
 def builder_resources(paths: Collection[str], builder: Collection[int]) -> set[str]:
     """TensorRT's builder resources, except what the `builder` of engines for these architectures needs.
 
-    Raises Refused when there is none for one of them.
+    Raises Refused when one of them has none.
     """
     resources = {path: match["target"] for path in paths if (match := _RESOURCE.fullmatch(path))}
     own = {f"sm{sm}" for sm in builder}
@@ -58,29 +59,29 @@ def builder_resources(paths: Collection[str], builder: Collection[int]) -> set[s
 
 
 def of_others(paths: Collection[str]) -> set[str]:
-    """What is for another version of CUDA than that of the environment, or for AMD's GPUs."""
+    """Files for a CUDA version other than the environment's, or for AMD's GPUs."""
     versions = {match["version"] for path in paths if (match := _CUDA.fullmatch(path))}
     flavours = {path: match["version"] for path in paths if (match := _CUTLASS.fullmatch(path))}
-    # The driver knows the environment's version, or nothing runs at all.
+    # The driver supports the environment's version, or nothing runs at all.
     is_there = len(versions) == 1 and versions <= set(flavours.values())
     others = {path for path, version in flavours.items() if is_there and version not in versions}
     return others | {path for path in paths if _AMD.fullmatch(path)}
 
 
 def for_compilers(paths: Collection[str]) -> set[str]:
-    """What only compilers and linkers read that are not there, and examples."""
+    """Files that only missing compilers and linkers read, and examples."""
     kinds = (_CPP, _FLASHINFER, _STATIC, _SAMPLES)
     return {path for path in paths if any(kind.fullmatch(path) for kind in kinds)}
 
 
 def of_newer_gpus(paths: Collection[str], sm: int) -> set[str]:
-    """What GPUs of the architecture `sm` cannot run."""
+    """Files that GPUs of the architecture `sm` cannot run."""
     kinds = [kind for kind, first in ((_DEEP_GEMM, 90), (_BLACKWELL, 100)) if sm < first]
     return {path for path in paths if any(kind.fullmatch(path) for kind in kinds)}
 
 
 def copies(sizes: Mapping[str, int]) -> list[list[str]]:
-    """Names in one folder that one library may have, being of one size: wheels cannot hold links."""
+    """Names in one folder that may be of one library, having one size: wheels cannot hold links."""
     groups: dict[tuple[str, str, int], list[str]] = {}
     for path, size in sizes.items():
         if match := _LIBRARY_NAME.fullmatch(path):

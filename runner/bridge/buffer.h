@@ -10,7 +10,7 @@ struct buffer {
   size_t capacity;
 };
 
-// Makes room for `more` bytes after the end, and returns where they go. Aborts when there is no memory.
+// Makes room for `more` bytes after the end, and returns where they go. Aborts when memory runs out.
 uint8_t *buffer_reserve(struct buffer *buffer, size_t more);
 void buffer_append(struct buffer *buffer, const void *data, size_t size);
 void buffer_append_u8(struct buffer *buffer, uint8_t value);

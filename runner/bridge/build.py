@@ -2,8 +2,8 @@
 
     python -m runner.bridge.build --zig-path DIR --output .../engine_bridge/libtriton_engine_bridge.so
 
-`DIR` holds the package `ziglang` (requirements/bridge.txt). The library's bytes depend on the C sources and
-the compiler alone: constants.h, which has what they share with Python modules, is written by `make docs`.
+`DIR` holds the package `ziglang` (requirements/bridge.txt). The library's bytes depend only on the C sources
+and the compiler: constants.h, which holds what they share with Python modules, is written by `make docs`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FLAGS = (
 
 
 def build(zig_path: Path, output: Path) -> None:
-    """Compile the library to `output`, which appears whole or not at all.
+    """Compile the library to `output`, which appears complete or not at all.
 
     Raises subprocess.CalledProcessError when the compiler refuses; it has said why on stderr.
     """
@@ -56,7 +56,7 @@ def build(zig_path: Path, output: Path) -> None:
 
 
 def main() -> None:
-    """Run what the module's docstring shows."""
+    """Run the command in the module's docstring."""
     parser = argparse.ArgumentParser(prog="runner.bridge.build", description="Compile the engine bridge.")
     parser.add_argument("--zig-path", type=Path, required=True, help="the folder that holds `ziglang`")
     parser.add_argument("--output", type=Path, required=True, help="the library to write")

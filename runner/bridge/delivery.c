@@ -8,12 +8,12 @@
 #include "constants.h"
 #include "triton.h"
 
-#define HOLD (50 * MILLISECOND)  // output waits no longer while Triton does not keep up
+#define HOLD (50 * MILLISECOND)  // the longest that output waits while Triton does not keep up
 #define PACE (8 * MILLISECOND)   // between two responses: Triton's HTTP server loses events that come faster
 
 // ---- requests of feeds
 
-// What the request has gathered becomes an output of the frame that is being made.
+// What the request has gathered becomes an output of the frame in the making.
 static void flush(struct request *request, int finish) {
   bool is_text = request->interface != INTERFACE_TOKENS;
   struct buffer *output = &request->output;
@@ -58,7 +58,7 @@ struct output {
   size_t size;  // of the data with its extras
 };
 
-// Reads the output at `*at`, and moves on to the next. False for one that goes beyond the end.
+// Reads the output at `*at`, and moves on to the next. False if it extends beyond the end.
 static bool read_output(const uint8_t **at, const uint8_t *end, struct output *output) {
   struct __attribute__((packed)) {
     uint64_t id;
@@ -120,7 +120,7 @@ static void take_for_triton(struct delivery *delivery, struct request *request, 
   }
 }
 
-// False for an output of the other interface than its request's.
+// False for an output of an interface other than its request's.
 static bool take_output(struct delivery *delivery, const struct output *output) {
   struct request *request = table_find(&delivery->requests, output->id);
   if (request == NULL) return true;

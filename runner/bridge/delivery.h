@@ -1,4 +1,4 @@
-// The way of tokens and text from the engine's steps to Triton's responses and to feeds.
+// The path of tokens and text from the engine's steps to Triton's responses and to feeds.
 #pragma once
 
 #include "feed.h"
@@ -15,7 +15,7 @@ struct delivery {
 // that cannot be read.
 bool delivery_take_step(struct delivery *delivery, const uint8_t *body, size_t size);
 
-// Sends the responses that may go. `more_waiting`: further steps are there to be read already.
+// Sends the responses that may go. `more_waiting`: further steps can be read already.
 void delivery_send(struct delivery *delivery, bool more_waiting);
 
 // Sends the feeds what may go.
@@ -31,7 +31,7 @@ void delivery_receive(struct delivery *delivery, struct feed *feed);
 // Closes the feeds that cannot go on; their requests are cancelled.
 void delivery_close_broken_feeds(struct delivery *delivery);
 
-// Lets go of the requests that nobody waits for any more.
+// Drops the requests that nobody waits for any more.
 void delivery_check_cancelled(struct delivery *delivery);
 
 void delivery_fail_all(struct delivery *delivery, const char *coded_error);

@@ -11,10 +11,10 @@
 #include "engine_internal.h"
 #include "triton.h"
 
-#define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is seen
-#define IDLE_CHECK SECOND              // how soon an end of the process is seen that left the socket open
-#define HOLD_CHECK (2 * MILLISECOND)   // how soon output goes that was held
-#define WRITE_PATIENCE (30 * SECOND)   // an engine that takes nothing for so long is as good as dead
+#define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is noticed
+#define IDLE_CHECK SECOND              // how soon the end of a process that left its socket open is noticed
+#define HOLD_CHECK (2 * MILLISECOND)   // how soon held output is sent
+#define WRITE_PATIENCE (30 * SECOND)   // an engine that accepts nothing for this long is as good as dead
 
 enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 3 };
 
@@ -34,7 +34,7 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
       uint32_t version;
       if (!engine->loading || size < sizeof version) return unreadable;
       memcpy(&version, body, sizeof version);
-      if (version != PROTOCOL_VERSION) return "it is of another version of cog-triton";
+      if (version != PROTOCOL_VERSION) return "it comes from another version of cog-triton";
       engine->declaration.length = 0;
       buffer_append(&engine->declaration, body + sizeof version, size - sizeof version);
       engine->loading = false;
@@ -98,7 +98,7 @@ static void write_process(struct engine *engine) {
     buffer_drop_front(&engine->out, (size_t)size);
     engine->write_by = 0;
   }
-  // It is full; or it has ended, which reading tells.
+  // It is full; or it has ended, which reading will show.
   if (engine->out.length > 0 && engine->write_by == 0) engine->write_by = now_ns() + WRITE_PATIENCE;
 }
 
@@ -145,7 +145,7 @@ static void wait_for_something(struct engine *engine) {
   if (engine->loading && engine->ready_by < until) until = engine->ready_by;
   bool writes = engine->out.length > 0;
   struct feeds *feeds = &engine->delivery.feeds;
-  struct pollfd files[OWN_FILES + MOST_FEEDS] = {
+  struct pollfd files[OWN_FILES + MAX_FEEDS] = {
       {.fd = engine->process.socket, .events = (short)(writes ? POLLIN | POLLOUT : POLLIN)},
       {.fd = engine->queue.wake, .events = POLLIN},
       {.fd = now >= feeds->listen_at ? feeds->listener : -1, .events = POLLIN},
@@ -164,7 +164,7 @@ static void wait_for_something(struct engine *engine) {
   if (files[2].revents) feeds_accept(feeds);
 }
 
-// What happens because of the time.
+// What happens because time has passed.
 static void check(struct engine *engine) {
   uint64_t now = now_ns();
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && now >= engine->restart_at) {
@@ -172,7 +172,7 @@ static void check(struct engine *engine) {
     start_process(engine);
   }
   if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
-  if (engine->write_by != 0 && now >= engine->write_by) process_died(engine, "it takes no requests");
+  if (engine->write_by != 0 && now >= engine->write_by) process_died(engine, "it accepts no requests");
   if (now - engine->checked < check_interval(engine)) return;
   engine->checked = now;
   delivery_check_cancelled(&engine->delivery);

@@ -7,8 +7,8 @@
 
 struct engine;
 
-// Gives the engine that these settings describe, started if no other model has, when it is loaded. Takes over
-// the settings. Returns an error with a code, or NULL and the engine.
+// Returns the engine that these settings describe once it is loaded; starts it if no other model has. Takes
+// over the settings. Returns an error with a code, or NULL and the engine.
 TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **engine);
 
 // Hands over a request. Never blocks; from now on the engine answers it.

@@ -50,8 +50,8 @@ void set_state(struct engine *engine, int state);
 // Starts the process; it is ready when it says so.
 void start_process(struct engine *engine);
 
-// Ends what is left of the process and fails its requests; `reason` NULL: how it ended is the reason.
+// Ends what is left of the process and fails its requests; `reason` NULL: the way it ended is the reason.
 void process_died(struct engine *engine, const char *reason);
 
-// Asks the process to end, and sees to it that it does.
+// Asks the process to end, and makes sure that it does.
 void stop_process(struct engine *engine);

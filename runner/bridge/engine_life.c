@@ -32,7 +32,7 @@ static void process_failed(struct engine *engine, const char *reason) {
   }
   uint64_t pause;
   bool again = restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
-  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "given up");
+  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "abandoned");
   engine->restart_at = now_ns() + pause;
   set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
 }

@@ -22,7 +22,7 @@ static bool is_named(const char *variable, const char *name) {
   return strncmp(variable, name, length) == 0 && variable[length] == '=';
 }
 
-// Our environment, but for what concerns Triton's libraries and how the engine finds its own modules.
+// Our environment, except what concerns Triton's libraries and how the engine finds its own modules.
 static char **engine_environment(const char *engine_path) {
   static char safe_path[] = "PYTHONSAFEPATH=1";
   size_t count = 0;

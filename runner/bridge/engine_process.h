@@ -19,5 +19,5 @@ bool engine_process_start(struct engine_process *process, const struct settings 
 bool engine_process_has_ended(const struct engine_process *process);
 
 // Closes the socket, kills what is left of the process group and reaps the process. Writes into `how` how it
-// ended; a process that is ending by itself has a moment for it.
+// ended; a process that is ending by itself gets a moment to do so.
 void engine_process_end(struct engine_process *process, char *how, size_t size);

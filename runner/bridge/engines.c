@@ -1,4 +1,4 @@
-// The engines that there are, and which models share them.
+// The existing engines, and which models share them.
 
 #include <errno.h>
 #include <signal.h>

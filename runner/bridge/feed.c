@@ -14,7 +14,7 @@
 #include "constants.h"
 #include "triton.h"
 
-#define CLOSE_PATIENCE (200 * MILLISECOND)  // for what is not sent yet
+#define CLOSE_PATIENCE (200 * MILLISECOND)  // for what has not been sent yet
 #define STATISTICS_PAUSE SECOND
 
 enum {
@@ -22,7 +22,7 @@ enum {
   STEP_HEAD_SIZE = 9,           // of a FEED_STEP frame, with the count of its outputs
   CANCEL_SIZE = 13,
   READ_AT_ONCE = 1 << 14,
-  MOST_WAITING = 1 << 24,       // bytes of output for a client that is behind
+  MAX_WAITING = 1 << 24,        // bytes of output for a client that is behind
   BACKLOG = 4,
 };
 
@@ -54,7 +54,8 @@ bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds) 
          chmod(path, 0600) == 0 && listen(feeds->listener, BACKLOG) == 0;
 }
 
-// A number that no feed ever had, so that one of before a restart names nobody; Triton's parameters are signed.
+// A number that no feed ever had, so that one from before a restart refers to none; Triton's parameters are
+// signed.
 static uint64_t new_number(void) {
   uint64_t number;
   if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
@@ -69,8 +70,8 @@ void feeds_accept(struct feeds *feeds) {
     feeds->listen_at = now_ns() + SECOND;
     return;
   }
-  if (feeds->count == MOST_FEEDS) {
-    LOG(TRITONSERVER_LOG_WARN, "engine bridge: there are %d feeds, and no more are opened", MOST_FEEDS);
+  if (feeds->count == MAX_FEEDS) {
+    LOG(TRITONSERVER_LOG_WARN, "engine bridge: there are %d feeds, and no more are opened", MAX_FEEDS);
     close(socket);
     return;
   }
@@ -127,7 +128,7 @@ void feeds_close_all(struct feeds *feeds) {
   buffer_free(&feeds->statistics);
 }
 
-// ---- what is told to all
+// ---- what is sent to all
 
 static void tell_all(struct feeds *feeds, struct buffer *last, struct buffer *now) {
   bool same = last->length == now->length && memcmp(last->data, now->data, now->length) == 0;
@@ -203,7 +204,7 @@ void feed_finish_frame(struct feed *feed) {
 }
 
 void feed_send(struct feed *feed, uint64_t patience) {
-  if (feed->broken == NULL && feed->waiting > MOST_WAITING) feed->broken = "its client is too far behind";
+  if (feed->broken == NULL && feed->waiting > MAX_WAITING) feed->broken = "its client is too far behind";
   if (feed->broken != NULL || feed->out.length == 0) return;
   ssize_t size = send(feed->socket, feed->out.data + feed->sent, feed->out.length - feed->sent, MSG_NOSIGNAL);
   if (size > 0) {
@@ -240,11 +241,11 @@ bool feed_next_cancel(struct feed *feed, uint64_t *request) {
 }
 
 void feed_keep_cancel(struct feed *feed, uint64_t request) {
-  feed->early_cancels[feed->early_cancel_count++ % MOST_EARLY_CANCELS] = request;
+  feed->early_cancels[feed->early_cancel_count++ % MAX_EARLY_CANCELS] = request;
 }
 
 bool feed_was_cancelled(const struct feed *feed, uint64_t request) {
-  uint64_t kept = feed->early_cancel_count < MOST_EARLY_CANCELS ? feed->early_cancel_count : MOST_EARLY_CANCELS;
+  uint64_t kept = feed->early_cancel_count < MAX_EARLY_CANCELS ? feed->early_cancel_count : MAX_EARLY_CANCELS;
   for (uint64_t i = 0; i < kept; i++) {
     if (feed->early_cancels[i] == request) return true;
   }

@@ -7,7 +7,7 @@
 
 #include "buffer.h"
 
-enum { MOST_FEEDS = 16, MOST_EARLY_CANCELS = 1024 };
+enum { MAX_FEEDS = 16, MAX_EARLY_CANCELS = 1024 };
 
 struct feed {
   uint64_t number;
@@ -19,7 +19,7 @@ struct feed {
   struct buffer frame;  // a FEED_STEP frame in the making, for when all of `out` is sent
   uint32_t outputs;     // in it
   size_t waiting;       // bytes of output in it, or kept by requests of this feed
-  uint64_t early_cancels[MOST_EARLY_CANCELS];  // of requests that have not come: the last ones
+  uint64_t early_cancels[MAX_EARLY_CANCELS];  // of requests that have not arrived: the last ones
   uint64_t early_cancel_count;
   const char *broken;  // why it must be closed; NULL: it works
 };
@@ -27,16 +27,16 @@ struct feed {
 struct feeds {
   int listener;  // -1: none
   const char *path;
-  uint64_t patience;   // ns; a client that reads nothing for so long is given up
-  uint64_t listen_at;  // ns; before it nobody is let in
-  struct feed *feeds[MOST_FEEDS];
+  uint64_t patience;   // ns; a client that reads nothing for this long is abandoned
+  uint64_t listen_at;  // ns; nobody is let in before it
+  struct feed *feeds[MAX_FEEDS];
   unsigned count;
-  struct buffer engine;      // the ENGINE frame as it was told last
-  struct buffer statistics;  // the STATISTICS frame as it was told last
+  struct buffer engine;      // the ENGINE frame as last told
+  struct buffer statistics;  // the STATISTICS frame as last told
   uint64_t statistics_at;    // ns
 };
 
-// Listens at `path`; NULL: nowhere. False, with errno, when that cannot be done.
+// Listens at `path`; NULL: nowhere. False, with errno, if it cannot.
 bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds);
 void feeds_accept(struct feeds *feeds);
 struct feed *feeds_find(const struct feeds *feeds, uint64_t number);  // NULL: there is none
@@ -47,11 +47,11 @@ void feeds_close_all(struct feeds *feeds);  // a moment after what waits could b
 void feeds_tell_engine(struct feeds *feeds, int state, uint32_t restarts, const struct buffer *declaration);
 void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_t *statistics, size_t size);
 
-// Puts an output into the frame that is being made; `size` bytes of data, of which `count` things are said.
+// Puts an output into the frame in the making; `size` bytes of data, which hold `count` items.
 void feed_add(struct feed *feed, uint64_t request, int finish, int extras, uint32_t count, const void *data,
               size_t size);
 
-// Whether all is sent, so that the frame that is being made can go when it is finished.
+// Whether everything is sent, so that the frame in the making can go when it is finished.
 bool feed_is_idle(const struct feed *feed);
 void feed_finish_frame(struct feed *feed);
 
@@ -62,6 +62,6 @@ void feed_send(struct feed *feed, uint64_t patience);
 void feed_receive(struct feed *feed);
 bool feed_next_cancel(struct feed *feed, uint64_t *request);
 
-// Cancels that came before their requests.
+// Cancels that arrived before their requests.
 void feed_keep_cancel(struct feed *feed, uint64_t request);
 bool feed_was_cancelled(const struct feed *feed, uint64_t request);

@@ -1,5 +1,5 @@
-// Finds single values in a model configuration: Triton tells a backend its parameters as JSON, and in no other form.
-// Triton made it, so that it is taken to be valid.
+// Finds single values in a model configuration: Triton gives a backend its parameters as JSON, and in no
+// other form. Triton made it, so it is assumed to be valid.
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static uint32_t read_hex(const char **at) {
 }
 
 static char *unescape(const char *at) {
-  char *text = malloc(strlen(at) + 1);  // an escape is never shorter than what it stands for
+  char *text = malloc(strlen(at) + 1);  // an escape is never shorter than what it means
   if (text == NULL) abort();
   char *out = text;
   for (at++; *at != '\0' && *at != '"';) {

@@ -63,7 +63,7 @@ static void append_scalar(struct buffer *frame, const char *name, TRITONSERVER_D
   buffer_append(frame, data, size);
 }
 
-// A parameter of the request as an input of one element, whose name tells it from one.
+// A parameter of the request as an input of one element; its name distinguishes it from a real one.
 static TRITONSERVER_Error *append_parameter(struct buffer *frame, TRITONBACKEND_Request *triton, uint32_t index) {
   const char *name;
   TRITONSERVER_ParameterType type;
@@ -187,7 +187,7 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
 
 // ---- from output to responses
 
-// The place for an output's bytes.
+// Where an output's bytes go.
 static TRITONSERVER_Error *new_output(TRITONBACKEND_Response *response, const char *name,
                                       TRITONSERVER_DataType datatype, const int64_t *shape, uint32_t rank,
                                       size_t size, void **place) {
@@ -239,7 +239,7 @@ static bool is_asked(struct request *request, const char *wanted) {
   return false;
 }
 
-// The tensors that the engine has made, in the form that a REQUEST has its own.
+// The tensors that the engine has made, in the form in which a REQUEST holds its own.
 static TRITONSERVER_Error *add_tensors(struct request *request, TRITONBACKEND_Response *response) {
   const uint8_t *at = request->output.data, *end = at + request->output.length;
   while (at < end) {
@@ -319,7 +319,7 @@ void request_finish(struct request *request, int finish) {
   }
 }
 
-// Triton's own code for the error: who can mend it is the first thing that generic clients look at.
+// Triton's own code for the error: generic clients look first at who can fix it.
 static TRITONSERVER_Error_Code error_code(const char *coded_error) {
   if (strncmp(coded_error, "E1", 2) == 0 || strncmp(coded_error, "E2403", 5) == 0) {
     return TRITONSERVER_ERROR_INVALID_ARG;

@@ -1,4 +1,4 @@
-// One inference request in flight: what the engine is told of it, and the way its responses go.
+// One inference request in flight: what the engine is told about it, and where its responses go.
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ struct request {
   bool decoupled;        // otherwise it has one response, at its end
   struct buffer frame;   // the REQUEST frame, until it is handed over
   struct buffer output;  // from the engine and not sent yet: i32 tokens, or UTF-8
-  uint64_t held_since;   // ns; when the first of that came
+  uint64_t held_since;   // ns; when the first of that arrived
   uint64_t began;        // ns
   uint64_t sent_at;      // ns; the last response; 0: none yet
   unsigned outputs;      // the outputs that were asked for, a bit each
@@ -29,11 +29,11 @@ struct request {
 
 enum { REQUEST_ID_AT = 5 };  // where a REQUEST frame holds the id
 
-// Takes over a request of Triton's; NULL when it had to be answered at once.
+// Takes over one of Triton's requests; NULL when it had to be answered immediately.
 struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *triton, int interface,
                             bool decoupled);
 
-// Sends the output that waits, with the finish reason. False when Triton did not take it.
+// Sends the waiting output, with the finish reason. False when Triton did not accept it.
 bool request_send_output(struct request *request, int finish, bool final);
 
 bool request_is_cancelled(struct request *request);

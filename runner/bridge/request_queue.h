@@ -1,4 +1,4 @@
-// The requests that Triton has given and that the engine's thread has not taken.
+// The requests that Triton has handed over and the engine's thread has not taken yet.
 #pragma once
 
 #include <pthread.h>

@@ -1,12 +1,12 @@
-// The requests in flight, by the id that the engine knows them by.
+// The requests in flight, by the id under which the engine knows them.
 #pragma once
 
 #include "request.h"
 
 struct request_table {
-  struct request **requests;  // NULL where there is none
+  struct request **requests;  // NULL if there is none
   uint32_t capacity;
-  uint32_t in_use;  // no request stands at this place or behind
+  uint32_t in_use;  // no request is at this place or after it
   uint32_t count;
   uint64_t added;  // since Triton started: makes every id new
 };

@@ -7,7 +7,7 @@
 #define WINDOW (300 * SECOND)
 #define FIRST_PAUSE (100 * MILLISECOND)
 
-enum { MOST_DOUBLINGS = 8 };
+enum { MAX_DOUBLINGS = 8 };
 
 bool restarts_after_death(struct restarts *restarts, long most, uint64_t *pause) {
   uint64_t now = now_ns(), oldest;
@@ -16,7 +16,7 @@ bool restarts_after_death(struct restarts *restarts, long most, uint64_t *pause)
     buffer_drop_front(&restarts->deaths, sizeof oldest);
   }
   size_t count = restarts_deaths(restarts);
-  *pause = FIRST_PAUSE << (count - 1 < MOST_DOUBLINGS ? count - 1 : MOST_DOUBLINGS);
+  *pause = FIRST_PAUSE << (count - 1 < MAX_DOUBLINGS ? count - 1 : MAX_DOUBLINGS);
   return count <= (size_t)most;
 }
 

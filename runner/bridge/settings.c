@@ -50,7 +50,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
   settings->decoupled = is_decoupled(config);
   settings->feed_path = parameter_value(config, "feed_path");
   if (!read_interface(parameter_value(config, "interface"), &settings->interface)) {
-    return misconfigured("the parameter interface of the model is none of tokens, text and vllm");
+    return misconfigured("the parameter interface of the model is not one of tokens, text and vllm");
   }
 
   char *start_timeout = parameter_value(config, "start_timeout_seconds");

@@ -13,12 +13,12 @@ struct settings {
   char *engine_dir;
   char *engine_path;
   char *feed_path;  // NULL: no feeds
-  double feed_timeout_seconds;  // in which a feed's client must read something
+  double feed_timeout_seconds;  // within which a feed's client must read something
   double start_timeout_seconds;
   long max_restarts;
 };
 
-// Reads the settings out of the model's configuration; returns an error with a code, or NULL.
+// Reads the settings from the model's configuration; returns an error with a code, or NULL.
 TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings);
 void settings_free(struct settings *settings);
 

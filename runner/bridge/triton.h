@@ -8,5 +8,5 @@
 __attribute__((format(printf, 4, 5))) void log_text(TRITONSERVER_LogLevel level, const char *file, int line,
                                                     const char *format, ...);
 
-// Logs an error that nobody else can be told, and deletes it. True when there was none.
+// Logs an error that nobody else can be told about, and deletes it. True when there was none.
 bool log_error(TRITONSERVER_Error *error);

@@ -51,7 +51,7 @@ typedef enum {
 } TRITONSERVER_Error_Code;
 enum { TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1, TRITONSERVER_REQUEST_RELEASE_ALL = 1 };
 
-// Errors, messages, log: an error that is returned to us is ours to delete.
+// Errors, messages, log: an error returned to us is ours to delete.
 TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text);
 void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error);
 const char *TRITONSERVER_ErrorMessage(TRITONSERVER_Error *error);

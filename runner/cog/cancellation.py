@@ -1,9 +1,9 @@
 """Cancel for predictions that stream: the one place that knows how Cog runs ours.
 
 Cog 0.23 streams live only when an `async def run` returns a plain generator. By then the future that Cog
-would cancel is done, so a cancel, or a client that went away, changes nothing and the generator runs on.
-Cog submits the coroutine through `asyncio.run_coroutine_threadsafe` and later calls `cancel()` on what that
-returned; `install` puts a future there which also tells the prediction.
+would cancel is done, so a cancel, or a client that left, changes nothing and the generator continues. Cog
+submits the coroutine through `asyncio.run_coroutine_threadsafe` and later calls `cancel()` on what that
+returned; `install` puts a future there that also tells the prediction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cancellation:
-    """Whether a prediction was cancelled, and whom to tell."""
+    """Whether a prediction was cancelled, and who must be told."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Cancellation:
         return self._cancelled
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called once on cancel, from any thread; at once when it already happened."""
+        """Have `callback` called once on cancel, from any thread; immediately if it has already happened."""
         with self._lock:
             self._callback = callback
             if not self._cancelled:
@@ -69,7 +69,7 @@ _current: contextvars.ContextVar[Cancellation] = contextvars.ContextVar("cancell
 
 
 def current_cancellation() -> Cancellation:
-    """The cancellation of the prediction whose `run` is being called; outside of Cog one that never fires."""
+    """The cancellation of the prediction whose `run` is being called; outside Cog, one that never fires."""
     return _current.get(Cancellation())
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from shared.errors import CogTritonError
 
-_ID_VARIABLE = "_coglet_prediction_id"  # by which Cog's server finds whose log a line belongs to
+_ID_VARIABLE = "_coglet_prediction_id"  # by which Cog's server finds whose log line it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def current_prediction(record_metric: Callable[[str, object], None]) -> Predicti
 
 
 def as_cog_tells(error: CogTritonError) -> Exception:
-    """What to raise so that Cog, after words of its own, tells `error` as we do.
+    """What to raise so that Cog reports `error` as we do, after words of its own.
 
     It writes the name of the type before the text.
     """

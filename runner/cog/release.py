@@ -10,11 +10,13 @@ RELEASE = "0.23.1"
 
 
 def check_release() -> None:
-    """Warn of a server whose insides may be others; tests/integration/test_cog_lacks.py tells."""
+    """Warn about a server whose insides may differ; tests/integration/test_cog_lacks.py shows whether they
+    do.
+    """
     found = metadata.version("coglet")
     if found != RELEASE:
         get_logger().warning(
-            "another release of Cog's server than is known: cancels may not reach predictions",
+            "an unknown release of Cog's server: cancels may not reach predictions",
             found=found,
             known=RELEASE,
         )

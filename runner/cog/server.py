@@ -1,4 +1,4 @@
-"""Cog's own HTTP server in the place of the front."""
+"""Cog's own HTTP server in place of the front."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABSENT_SECONDS = 15  # without a worker, when none was seen
 class CogServer(Server):
     """`cog.server.http`, whose worker is runner/run.py.
 
-    Of a worker that dies before they have met it says STARTING for ever: so it is looked for until then.
+    If a worker dies before the two have met, it says STARTING for ever: so until then the worker is watched.
     """
 
     liveness_path = "/health-check"

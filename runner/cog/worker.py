@@ -41,7 +41,7 @@ class Worker:
     """One engine for the predictions of one Cog worker. Its methods are for Cog's threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Return when the engine generates. Raises the coded error with which the set-up fails."""
+        """Return when the engine generates. Raises the coded error of a failed set-up."""
         self._settings = settings
         self._admission = Admission(settings.admitted)
         self._engine: LoadedEngine | None = None
@@ -54,13 +54,13 @@ class Worker:
             raise from_text(failed) or GenericError()
 
     def is_healthy(self) -> bool:
-        """Whether the engine generates, and new predictions are let in."""
+        """Whether the engine generates, and new predictions are accepted."""
         return self._engine is not None and self._engine.generates() and not self._admission.closed
 
     def stream(self, inputs: Inputs, prediction: Prediction) -> Iterator[str]:
         """Yield the text of a prediction as it comes, cut at the first stop sequence.
 
-        Raises E1xxx for its inputs and E2xxx when the engine fails, as Cog tells them, and Cog's
+        Raises the errors of inputs (E1xxx) and of the engine (E2xxx) in the form that Cog reports, and Cog's
         CancelationException.
         """
         texts = _Texts()
@@ -104,11 +104,11 @@ class Worker:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._obey())
-        # Whoever started the engine is gone, or has had enough of this worker.
+        # The process that started the engine has ended, or no longer wants this worker.
         os._exit(1)
 
     async def _obey(self) -> None:
-        """Do what the supervisor says, until it is gone."""
+        """Do what the supervisor says until it ends."""
         control = await _supervisor()
         loading = None
         async for message in control:
@@ -141,7 +141,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}
-        """Metrics that are known when it begins, and that Cog has not been told of yet."""
+        """Metrics that are known when it begins, and that Cog has not been told yet."""
         self.results: dict[str, object] = {}
         """Those that are known at its end."""
         self._texts: queue.SimpleQueue[str | CogTritonError | None] = queue.SimpleQueue()
@@ -169,7 +169,7 @@ class _Texts:
     def __iter__(self) -> Iterator[str]:
         while True:
             text = self._texts.get()
-            # Each hand-over costs more than a token: take what has come meanwhile, too.
+            # Each hand-over costs more than a token: take what has arrived in the meantime, too.
             while isinstance(text, str) and not self._texts.empty():
                 following = self._texts.get()
                 if not isinstance(following, str):
@@ -185,7 +185,7 @@ class _Texts:
 
 
 async def _supervisor() -> Connection:
-    """The supervisor above this process; without one, one below it that serves this process alone."""
+    """The supervisor above this process; without one, a new one below it that serves this process only."""
     if path := os.environ.get(CONTROL):
         return await Connection.connect(path)
     _, near = start_supervisor(os.environ)

@@ -1,4 +1,4 @@
-"""How the outputs of an engine become what Triton's own vLLM backend answers."""
+"""How an engine's outputs become the answers of Triton's own vLLM backend."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 class BackendReply:
-    """Text, and what is told of it; up to the first stop word."""
+    """Text up to the first stop word, and what is reported about it."""
 
     def __init__(self, asked: BackendRequest, tokenizer: Tokenizer, prompt_tokens: int) -> None:
         self.ended = False
@@ -45,7 +45,7 @@ class BackendReply:
         self._cumulative = 0.0
 
     def take(self, output: Output) -> Output | TensorsOutput | None:
-        """What is sent for this output of the engine; None: nothing yet, or nothing more."""
+        """What to send for this output of the engine; None: nothing yet, or nothing more."""
         if self.ended or output.error is not None:
             answer = None if self.ended else output
             self.ended = True
@@ -100,7 +100,7 @@ class BackendReply:
 def decode_for_backend(
     frame: RequestFrame, tokenizer: Callable[[], Tokenizer]
 ) -> tuple[Request, BackendReply]:
-    """The request for the engine, and what becomes of its outputs.
+    """The request for the engine, and what turns its outputs into answers.
 
     Raises StructuredOutputInvalid, MalformedRequest and TensorNotSupported for its inputs,
     TritonTokenizerError when the tokenizer cannot be used.
@@ -120,7 +120,7 @@ def decode_for_backend(
         structured_output=structured_output(asked.structure),
         lora=asked.lora,
         sampling=asked.sampling,
-        # Stop words are found in the text, as it comes: the engine has to stop there.
+        # Stop words are found in the text as it arrives: the engine must be stopped there.
         streaming=asked.streaming or bool(asked.stop),
     )
     return request, BackendReply(asked, words, len(prompt))

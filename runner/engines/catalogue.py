@@ -1,4 +1,4 @@
-"""The kinds of engine: one record each. Whoever asks "which engine" reads it here.
+"""The kinds of engine: one record each. Everything that asks "which engine" reads it here.
 
 To add an engine, write a module with a class that is a `runner.protocol.engine.Engine`, and a record below.
 Standard library only: engine processes import it, each in an environment of its own.
@@ -37,7 +37,7 @@ def _vllm_processes(ranks: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKind:
-    """What is known of an engine before it is loaded. What only a loaded one knows is in `Engine.limits`."""
+    """What is known about an engine before it is loaded; `Engine.limits` has what only a loaded one knows."""
 
     name: str
     implementation: str
@@ -47,21 +47,23 @@ class EngineKind:
     needs_cuda: tuple[int, int] | None = None
     """The CUDA version that its wheels are built for (requirements/engine-*.txt); None: it needs no GPU."""
     ranks: Callable[[Path], int] = _one_rank
-    """How many processes serve the engine in a directory, one for each GPU. Raises E2407, E2502 and E2504."""
+    """How many processes serve the engine in a directory, one for each GPU. Raises EngineStartFailed,
+    EngineOfAnotherVersion and RanksMismatch.
+    """
 
     processes: Callable[[int], int] = _rank_processes
-    """How many processes load its libraries, by the ranks."""
+    """How many processes load its libraries, by the number of ranks."""
 
     seed_is_free: bool = True
     """Whether a request with a seed costs no more than one without."""
 
     @property
     def seeds(self) -> bool:
-        """As `Declaration` has it."""
+        """As in `Declaration`."""
         return "seed" in self.honours and self.seed_is_free
 
     def declaration(self, engine: Engine) -> Declaration:
-        """What a loaded engine of this kind says of itself."""
+        """What a loaded engine of this kind declares."""
         lacks = engine.lacks if isinstance(engine, Narrower) else frozenset[str]()
         return Declaration(self.name, engine.limits, self.honours - lacks, self.seeds)
 

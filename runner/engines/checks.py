@@ -26,13 +26,13 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "temperature": (1.0,),
     "min_tokens": (0, -1),
     "seed": (),
-    "length_penalty": (0.0, 1.0),  # TensorRT-LLM's default, and everybody else's
+    "length_penalty": (0.0, 1.0),  # TensorRT-LLM's default, and that of all others
     "repetition_penalty": (1.0,),
     "presence_penalty": (0.0,),
     "frequency_penalty": (0.0,),
     "min_p": (0.0,),
 }
-# Parts of a request that not every engine can follow, and what they are when they ask for nothing.
+# Parts of a request that not every engine can honour, and their values when they ask for nothing.
 _OPTIONAL_PARTS = (
     "bad_words",
     "logit_bias",
@@ -45,7 +45,7 @@ _OPTIONAL_PARTS = (
 
 
 def check_request(declared: Declaration, request: Request) -> None:
-    """Refuse a request that the engine cannot follow, or would not survive.
+    """Refuse a request that the engine cannot honour, or would not survive.
 
     Raises PromptRequired, PromptTooLong, ParameterNotHonoured, InvalidArgument and MalformedRequest.
     """
@@ -59,7 +59,7 @@ def check_request(declared: Declaration, request: Request) -> None:
     if request.max_tokens < 1:
         raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
     if limits.vocabulary is not None:
-        # A GPU reads beyond its tables for an id that is outside, and nothing works after that.
+        # For an id out of range, a GPU reads beyond its tables, and nothing works after that.
         _check_ids("input_ids", request.input_token_ids, limits.vocabulary)
         _check_ids("bad_words_list", chain.from_iterable(request.bad_words), limits.vocabulary)
         _check_ids("logit_bias", request.logit_bias, limits.vocabulary)

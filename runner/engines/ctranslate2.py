@@ -1,7 +1,7 @@
 """CTranslate2 on CPU: the engine of laptops and CI.
 
 CTranslate2 runs a request from its prompt to its end on one of N workers, which share the weights; requests
-beyond N wait, first come first served. It has no way to pause a sequence, so waiting requests cannot take
+beyond N wait, first come, first served. It has no way to pause a sequence, so waiting requests cannot take
 turns with running ones.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from runner.protocol.engine import Request, SamplingParameters
 
-# What the builder calls a quantization is another thing to CTranslate2: its "int8" is whatever int8 mixture
+# The builder's names of quantizations mean something else to CTranslate2: its "int8" is whatever int8 mixture
 # the machine prefers.
 _COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}
 
@@ -34,8 +34,8 @@ _LOWEST_TEMPERATURE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the engine takes from config.json of engine.tar, and from that of the model in it."""
+class CTranslate2Settings:
+    """What the engine reads from config.json of engine.tar, and from that of the model in it."""
 
     quantization: str
     parallel_requests: int
@@ -134,11 +134,11 @@ class CTranslate2Engine:
             return request
 
     def _generate(self, request: Request) -> Output:
-        """Run a request and give its last output; the others go out as they come."""
+        """Run a request and return its last output; the others are sent as they arise."""
         prompt = [self._vocabulary[token] for token in request.input_token_ids]
         max_tokens = min(request.max_tokens, self._settings.max_seq_len - len(prompt))
-        # CTranslate2 computes a prompt at once, but attends beyond a sliding window when it does. Where that
-        # matters, the prompt is a prefix that the output is made to start with: slow, but right.
+        # CTranslate2 computes a prompt in one go, but attends beyond a sliding window when it does. Where
+        # that matters, the prompt is a prefix that the output is made to start with: slow, but correct.
         window = self._settings.sliding_window
         is_prefix = window is not None and len(prompt) - 1 > window
         prefix_length = len(prompt) - 1 if is_prefix else 0
@@ -171,7 +171,7 @@ class _Sequence:
     finish_reason: FinishReason = FinishReason.NOT_FINISHED
 
     def on_token(self, step: Any) -> bool:
-        """Take a `ctranslate2.GenerationStepResult`; whether the sequence ends with it."""
+        """Take a `ctranslate2.GenerationStepResult`; return whether the sequence ends with it."""
         if self.request.request_id in self.cancelled:
             self.finish_reason = FinishReason.CANCELLED
         elif step.step < self.prefix_length:
@@ -198,9 +198,9 @@ class _Sequence:
 
 
 def sampling_options(sampling: SamplingParameters, vocabulary_size: int) -> dict[str, float]:
-    """The arguments of `Generator.generate_batch` that mean what TensorRT-LLM means by `sampling`.
+    """The arguments of `Generator.generate_batch` that mean what `sampling` means to TensorRT-LLM.
 
-    To both, the temperature comes first, then top_k, then top_p. With neither top_k nor top_p (unset, 0, -1),
+    Both apply the temperature first, then top_k, then top_p. With neither top_k nor top_p (unset, 0, -1),
     TensorRT-LLM takes the likeliest token, whatever the temperature; CTranslate2's own default is top_k 1,
     its top_k 0 is "all tokens", and it refuses a top_k above the size of the vocabulary. Its repetition
     penalty looks at the output, TensorRT-LLM's at the prompt too.
@@ -218,7 +218,7 @@ def sampling_options(sampling: SamplingParameters, vocabulary_size: int) -> dict
 
 
 def _merge(outputs: Iterable[Output]) -> list[Output]:
-    """One output per request, but for errors, which keep to themselves."""
+    """One output per request, except errors, which stay separate."""
     merged: dict[tuple[int, bool], Output] = {}
     for output in outputs:
         key = (output.request_id, output.error is None)
@@ -227,10 +227,10 @@ def _merge(outputs: Iterable[Output]) -> list[Output]:
     return list(merged.values())
 
 
-def _read_settings(engine_dir: Path) -> Settings:
+def _read_settings(engine_dir: Path) -> CTranslate2Settings:
     config, model = _read_json(engine_dir / "config.json"), _read_json(engine_dir / "engine/config.json")
     try:
-        return Settings(
+        return CTranslate2Settings(
             quantization=config["quantization"],
             parallel_requests=config["parallel_requests"] or len(os.sched_getaffinity(0)),
             threads_per_request=config["threads_per_request"],

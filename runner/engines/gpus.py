@@ -1,6 +1,6 @@
-"""Which GPUs the engine sees: Triton, which hosts it, is shown none.
+"""Which GPUs the engine sees: Triton, which hosts it, sees none.
 
-On each GPU that it sees Triton makes a CUDA context (582 MiB on an H200), and computes nothing there.
+On each GPU that it sees, Triton makes a CUDA context (582 MiB on an H200), and computes nothing there.
 """
 
 from __future__ import annotations

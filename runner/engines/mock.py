@@ -1,17 +1,17 @@
 """The mock engine: a fixed token rate per stream, for load tests; errors and crashes on request.
 
-`engine_dir/config.json` may hold `tokens_per_second` (of each stream; 0 or none: as fast as they are taken)
-and `time_to_first_token` (s). With `step_seconds` tokens come as a real engine's do: in steps of so many
-seconds for all streams together, one token for each. With `max_batch_size` so many requests run at the same
-time, and others wait for one of them to end. `engine_dir/engine/mock.json` says which tokens:
+`engine_dir/config.json` may hold `tokens_per_second` (of each stream; 0 or absent: as fast as they are read)
+and `time_to_first_token` (s). With `step_seconds`, tokens come as a real engine's do: in steps of that many
+seconds for all streams together, one token for each. With `max_batch_size`, that many requests run at the
+same time, and others wait for one of them to end. `engine_dir/engine/mock.json` says which tokens:
 
     {"first_token_id": 100, "token_count": 50, "crash_id": 7, "error_id": null, "hang_id": null,
      "tokens_per_second_id": 8, "time_to_first_token_ms_id": 9}
 
-Token i of a request is `first_token_id + i % token_count`. A prompt that holds `error_id` fails half-way;
-`crash_id` ends the process after its first token; `hang_id` never gets a token. In a prompt, the token
-`first_token_id + n` after `tokens_per_second_id` or `time_to_first_token_ms_id` sets that to n for the
-request. Where log probabilities are asked for, a token has -0.5, and those that follow it -1, -1.5, ...
+Token i of a request is `first_token_id + i % token_count`. A prompt with `error_id` fails half-way; one with
+`crash_id` ends the process after its first token; one with `hang_id` never gets a token. In a prompt, the
+token `first_token_id + n` after `tokens_per_second_id` or `time_to_first_token_ms_id` sets that to n for the
+request. When log probabilities are asked for, a token has -0.5, and the alternatives after it -1, -1.5, ...
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import MOST_TOKENS, FinishReason, Limits, LogProbs, Output, Statistics
+from runner.protocol.engine import MAX_TOKENS, FinishReason, Limits, LogProbs, Output, Statistics
 from shared.errors import EngineInternalError, EngineStartFailed, InvalidArgument
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from runner.protocol.engine import Request
 
 _TICK = 0.001  # s between two steps, at least: requests that are due in between share one
-_MOST_TOKENS = 16  # of one request in one step
+_MAX_STEP_TOKENS = 16  # of one request in one step
 # A stop word ends with its last token, the length after it, an end id with the token that would follow.
 _AT_ONE_PLACE = (FinishReason.STOP_WORDS, FinishReason.LENGTH, FinishReason.END_ID)
 
@@ -61,7 +61,7 @@ class _Script:
             raise ValueError
 
     def end_of(self, request: Request) -> tuple[int, FinishReason]:
-        """How many tokens the request gets, and why no more."""
+        """How many tokens the request gets, and why not more."""
         ends = [(request.max_tokens, FinishReason.LENGTH)]
         at_least = max(request.sampling.min_tokens or 0, 0)
         ends += [
@@ -93,7 +93,7 @@ class _Script:
         return 0 <= token - self.first_token_id < self.token_count
 
     def _position(self, token: int, at_least: int) -> int:
-        """The first position from `at_least` on where this token stands."""
+        """The first position of this token from `at_least` on."""
         return at_least + (token - self.first_token_id - at_least) % self.token_count
 
 
@@ -103,7 +103,7 @@ class _Stream:
 
     request_id: int
     delay: float  # s, from its start to its first token
-    rate: float | None  # tokens a second by a clock of its own; None: one in each step of all
+    rate: float | None  # tokens a second by its own clock; None: one in each common step
     length: int
     finish_reason: FinishReason
     fails: bool
@@ -118,7 +118,7 @@ class MockEngine:
     """Tokens by the clock. Deadlines are absolute (start + i / rate), so that no rate drifts."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Read the two files. Raises EngineStartFailed for ones that do not say what to do."""
+        """Read the two files. Raises EngineStartFailed for invalid ones."""
         try:
             config = json.loads((engine_dir / "config.json").read_text())
             self._script = _Script(**json.loads((engine_dir / "engine/mock.json").read_text()))
@@ -127,12 +127,12 @@ class MockEngine:
             self._step_seconds = float(config.get("step_seconds") or 0)
             self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
             self._most = int(config.get("max_batch_size") or sys.maxsize)
-            sequence = int(config.get("max_seq_len") or MOST_TOKENS)
+            sequence = int(config.get("max_seq_len") or MAX_TOKENS)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not valid") from error
         self.limits = Limits(sequence, sequence - 1)
         once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)
-        self._cycle = array("i", [*once] * (1 + _MOST_TOKENS // self._script.token_count + 1))
+        self._cycle = array("i", [*once] * (1 + _MAX_STEP_TOKENS // self._script.token_count + 1))
         self._changed = threading.Condition()
         self._streams: dict[int, _Stream] = {}
         self._due: list[tuple[float, int]] = []  # a heap: when a request gets its next token
@@ -141,7 +141,9 @@ class MockEngine:
         self._shut_down = False
 
     def submit(self, request: Request) -> None:
-        """Start the request's clock. Raises InvalidArgument for a prompt that sets a speed to no number."""
+        """Start the request's clock. Raises InvalidArgument for a prompt that sets a speed to something that
+        is not a number.
+        """
         tokens = request.input_token_ids
         prompt = set(tokens)
         rate = self._script.number("tokens_per_second", tokens, prompt)
@@ -166,7 +168,7 @@ class MockEngine:
             self._changed.notify()
 
     def _begin_waiting(self) -> None:
-        """Start the clocks of those that wait, as many as may run."""
+        """Start the clocks of waiting streams, as many as may run."""
         while self._waiting and len(self._streams) - len(self._waiting) < self._most:
             stream = self._streams[self._waiting.popleft()]
             stream.start = time.monotonic() + stream.delay
@@ -197,7 +199,7 @@ class MockEngine:
             self._changed.notify()
 
     def steps(self) -> Iterator[Sequence[Output]]:
-        """Yield what is due, at most once in a tick."""
+        """Yield what is due, at most once per tick."""
         last_step = -inf
         while True:
             with self._changed:
@@ -217,7 +219,7 @@ class MockEngine:
             yield outputs
             if any(stream.crashes for stream in streams):
                 os._exit(1)
-            # Steps that are a little late do not shift those that follow; cancels are told between two.
+            # Steps that are a little late do not shift those that follow; cancels are reported between two.
             if is_step:
                 last_step = max(last_step + self._step_seconds, now - self._step_seconds)
 
@@ -243,11 +245,11 @@ class MockEngine:
         return streams
 
     def _advance(self, stream: _Stream, now: float) -> Iterator[Output]:
-        """Give the stream the tokens that are due, and say when it gets the next one."""
+        """Give the stream the tokens that are due, and plan when it gets the next one."""
         end = stream.length // 2 if stream.fails else stream.length
         rate = stream.rate
         due = 1 if rate is None else _due_tokens(rate, now - stream.start) - stream.sent
-        count = min(due, end - stream.sent, 1 if stream.crashes else _MOST_TOKENS)
+        count = min(due, end - stream.sent, 1 if stream.crashes else _MAX_STEP_TOKENS)
         first = stream.sent % self._script.token_count
         tokens = self._cycle[first : first + count]
         stream.sent += count
@@ -279,7 +281,7 @@ class MockEngine:
 
 
 def _due_tokens(rate: float, elapsed: float) -> int:
-    """How many tokens a stream has to have after so many seconds. The first is due at once.
+    """How many tokens a stream must have after that many seconds. The first is due immediately.
 
     A token that is due within a microsecond is due: the clock and the division may round apart.
     """

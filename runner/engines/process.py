@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from .catalogue import EngineKind
 
 _STATISTICS_SECONDS = 1
-_SECONDS_TO_END = 0.8  # a process that nobody listens to must be gone within a second
+_SECONDS_TO_END = 0.8  # a process that nobody listens to must end within a second
 
 
 def load_engine(kind: EngineKind, engine_dir: Path) -> Engine:
-    """Load the engine. Raises its own coded errors, and EngineStartFailed for everything else."""
+    """Load the engine. Raises its own coded errors, and EngineStartFailed for anything else."""
     module, _, name = kind.implementation.partition(":")
     try:
         engine: Engine = getattr(import_module(module), name)(engine_dir)
@@ -75,12 +75,12 @@ class EngineProcess:
         self._text = TextInterface(engine_dir)
         self._connection = connection
         self._send_lock = threading.Lock()
-        self._replies: dict[int, Reply] = {}  # of the requests whose outputs do not go as they come
+        self._replies: dict[int, Reply] = {}  # of the requests whose outputs are not sent unchanged
         self._ending = threading.Event()
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
-        # What is there now stays. Each full collection of it would stop all streams, with vLLM for 0.3 s.
+        # What exists now stays. Each full collection of it would stop all streams, for 0.3 s with vLLM.
         gc.collect()
         gc.freeze()
         self._send(encode(ReadyFrame(self._declaration)))
@@ -96,7 +96,7 @@ class EngineProcess:
             raise RuntimeError("the engine ended its steps by itself")
 
     def _read(self) -> None:
-        """Take frames until the end. Never returns with the process still useful: nobody else reads."""
+        """Take frames until the end. When it returns, the process is of no more use: nobody else reads."""
         try:
             for frame in receive(self._connection):
                 if isinstance(frame, ShutdownFrame):
@@ -105,7 +105,7 @@ class EngineProcess:
         except (OSError, ValueError):
             traceback.print_exc()
         self._ending.set()
-        # An engine that hangs must not keep the process.
+        # An engine that hangs must not keep the process alive.
         last_resort = threading.Timer(_SECONDS_TO_END, os._exit, (1,))
         last_resort.daemon = True
         last_resort.start()
@@ -130,7 +130,7 @@ class EngineProcess:
             case CancelFrame(request_id):
                 self._engine.cancel(request_id)
             case _:
-                raise ValueError(f"{type(frame).__name__} goes the other way")
+                raise ValueError(f"{type(frame).__name__} belongs to the other direction")
 
     def _submit(self, frame: RequestFrame) -> None:
         request: Request
@@ -150,7 +150,7 @@ class EngineProcess:
         self._engine.submit(request)
 
     def _answers(self, step: Iterable[Output]) -> Sequence[Output | TextOutput | TensorsOutput]:
-        """What can go of a step: all outputs of most requests, and what the replies of the others make."""
+        """What a step can send: all outputs of most requests, and what the replies of the others yield."""
         if not self._replies:
             return list(step)
         answers: list[Output | TextOutput | TensorsOutput] = []
@@ -174,7 +174,7 @@ class EngineProcess:
 
 
 def _coded(error: Exception, triton_id: str) -> CogTritonError:
-    """The error that the sender of the request may see; what it may not see goes to the log."""
+    """The error that the sender of the request may see; what it must not see goes to the log."""
     if isinstance(error, CogTritonError):
         return error
     sys.stderr.write(f"request {triton_id!r}:\n{''.join(traceback.format_exception(error))}")

@@ -1,4 +1,4 @@
-"""How the outputs of an engine become the answer to a request that wants them in another form."""
+"""How an engine's outputs become the answer to a request that wants them in another form."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Reply(Protocol):
-    """The way of one request's outputs."""
+    """What turns one request's outputs into its answer."""
 
     ended: bool
     """Whether the answer is complete; the engine may not know yet."""
 
     def take(self, output: Output) -> Output | TextOutput | TensorsOutput | None:
-        """What is sent for this output of the engine; None: nothing yet, or nothing more."""
+        """What to send for this output of the engine; None: nothing yet, or nothing more."""
 
 
 def is_last(output: Output) -> bool:
@@ -75,14 +75,14 @@ class TextReply:
 
 
 class TextInterface:
-    """Requests that come as text, for the engine in `engine_dir`."""
+    """Requests that arrive as text, for the engine in `engine_dir`."""
 
     def __init__(self, engine_dir: Path) -> None:
         self._engine_dir = engine_dir
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """That of the model. Raises TritonTokenizerError when it cannot be used."""
+        """The model's tokenizer. Raises TritonTokenizerError when it cannot be used."""
         # Not before it is asked for: most engines are never asked for text here.
         from runner.text.tokenizer import Tokenizer
 
@@ -104,7 +104,7 @@ class TextInterface:
             end_ids=tokenizer.end_ids if asked.end_ids is None else asked.end_ids,
             bad_words=[tokenizer.encode(word, add_special_tokens=False) for word in asked.bad_words],
             sampling=asked.sampling,
-            # A stop word is found in the text, as it comes: the engine has to stop there.
+            # A stop word is found in the text as it arrives: the engine must be stopped there.
             streaming=asked.streaming or bool(asked.stop_words),
         )
         return request, TextReply(tokenizer, asked.stop_words, streaming=asked.streaming)

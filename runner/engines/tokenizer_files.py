@@ -1,4 +1,4 @@
-"""What an engine needs of its model's tokenizer without making one."""
+"""What an engine needs to know about its model's tokenizer without creating one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty when there is none: whoever needs the tokenizer says what is wrong."""
+    """The object in a JSON file; empty when there is none: what needs the tokenizer reports the fault."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def eos_token(files: Path) -> str | None:
-    """The text of `eos_token` in tokenizer_config.json; None where that does not say."""
+    """The text of `eos_token` in tokenizer_config.json; None if that does not say."""
     token = read_object(files / "tokenizer_config.json").get("eos_token")
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else None

@@ -1,7 +1,7 @@
 """The process that answers HTTP: `python -m runner.front --control PATH --listen-fd FD`.
 
 The supervisor listens at PATH (runner/lifecycle/control.py): it says where the engine is, and when to finish.
-FD is the socket that clients connect to, which the supervisor keeps open, too.
+FD is the socket that clients connect to, which the supervisor also keeps open.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_COLLECT_AFTER = 50_000  # objects more than there were: those of some hundred requests
+_COLLECT_AFTER = 50_000  # additional objects: those of some hundred requests
 
 
 async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
-    """Serve until the supervisor has gone, or a signal comes."""
+    """Serve until the supervisor ends, or a signal arrives."""
     control = await Connection.connect(control_path)
     front = Front(settings, lambda: control.send(Shutdown()))
     server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
@@ -49,7 +49,7 @@ async def serve(settings: Settings, control_path: str, listener: socket.socket) 
 
 
 async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> None:
-    """Do what the supervisor says; when it has gone, end at once."""
+    """Do what the supervisor says; when it ends, end immediately."""
     tasks: set[asyncio.Task[None]] = set()
     async for message in control:
         match message:
@@ -67,7 +67,7 @@ async def _load(front: Front, control: Connection, address: EngineAddress) -> No
 
     async def load() -> None:
         await front.load(Path(address.engine_dir), lambda: connect_to(address, front.settings))
-        # What is there now stays: collections need not look at it again, nor come with every few requests.
+        # What exists now stays: collections need not examine it again, nor run every few requests.
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
 
@@ -81,7 +81,7 @@ async def _drain(front: Front, control: Connection, seconds: float) -> None:
 
 
 def main() -> int:
-    """Serve; the exit status is 1 when that cannot begin."""
+    """Serve; the exit status is 1 when serving cannot begin."""
     parser = argparse.ArgumentParser(prog="runner.front")
     parser.add_argument("--control", required=True)
     parser.add_argument("--listen-fd", type=int, required=True)

@@ -1,9 +1,9 @@
-"""Where the runner may send something that a client named the address of.
+"""Where the runner may send something when a client gave the address.
 
-An address of loopback, of a private network or of a cloud's metadata service would let a client reach what
-only this machine reaches. So a host is resolved, each of its addresses is looked at, and the connection goes
-to an address that was looked at; that holds for redirects too, and for names that mean something else a
-moment later. What the operator names is allowed wherever it is, and gets the token.
+An address on loopback, in a private network or of a cloud's metadata service would let a client reach what
+only this machine can reach. So a host is resolved, each of its addresses is checked, and the connection goes
+to an address that was checked; that holds for redirects too, and for names that resolve differently a moment
+later. What the operator names is allowed wherever it is, and gets the token.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 Origin = tuple[str, str, int]
 _LONGEST = 8192  # characters
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 _PORTS = {"http": 80, "https": 443}
-# IPv6: what is handed out, and what leads to the IPv4 address in the last four bytes.
+# IPv6: what is assigned, and what leads to the IPv4 address in the last four bytes.
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def origin_of(address: str) -> Origin:
-    """Scheme, host and port. Raises ValueError for what is no http or https address."""
+    """Scheme, host and port. Raises ValueError for what is not an http or https address."""
     if not address.isprintable() or len(address) > _LONGEST:
-        raise ValueError("it is too long, or has characters that no address has")
+        raise ValueError("it is too long, or has characters that an address cannot have")
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError("it is not an http or https address")
@@ -41,19 +41,19 @@ def origin_of(address: str) -> Origin:
 
 
 class Addresses:
-    """What is allowed of one kind of address."""
+    """What is allowed for one kind of address."""
 
     def __init__(self, named: Iterable[str], token: str | None, setting: str) -> None:
         """`named`: origins like https://example.com:8080, from the setting of that name.
 
-        Raises ValueError for another.
+        Raises ValueError for anything else.
         """
         self._named = frozenset(map(origin_of, named))
         self._token = token
         self._setting = setting
 
     def headers(self, address: str) -> dict[str, str]:
-        """With the token, where the operator named the address."""
+        """With the token, if the operator named the address."""
         if self._token and origin_of(address) in self._named:
             return {"authorization": f"Bearer {self._token}"}
         return {}
@@ -68,14 +68,14 @@ class Addresses:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            raise self._refused(shown, "its name is not known") from None
+            raise self._refused(shown, "its name is unknown") from None
         candidates = [str(sockaddr[0]) for *_, sockaddr in found]
         if origin not in self._named and not all(map(_is_public, candidates)):
             raise self._refused(shown, "it is on this machine or in a private network")
         return candidates[0]
 
     def _refused(self, address: str, reason: str) -> AddressRefused:
-        return AddressRefused(address=address[:_MOST_SHOWN], reason=reason, setting=self._setting)
+        return AddressRefused(address=address[:_MAX_SHOWN], reason=reason, setting=self._setting)
 
 
 def _is_public(text: str) -> bool:
@@ -93,7 +93,7 @@ def _is_public(text: str) -> bool:
 
 
 def allowed_addresses(settings: Settings) -> Addresses:
-    """What the settings name. Raises SettingInvalid."""
+    """The addresses that the settings name. Raises SettingInvalid."""
     named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
     token = settings.webhook_auth_token
     try:

@@ -1,4 +1,4 @@
-"""The ASGI application: finds who answers a request, and answers itself when that fails."""
+"""The ASGI application: finds the handler of a request, and answers itself when that fails."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ class App:
             request.close()
 
     def in_turn(self, handler: Handler) -> Handler:
-        """`handler`, for requests that are work: of a burst they begin a few at a time.
+        """`handler`, for requests that are work: in a burst, they begin a few at a time.
 
-        Who cancels, or asks how the runner is, does not wait behind them: a front that is merely busy would
-        be taken for one that hangs.
+        Cancels and health checks do not wait behind them: a front that is merely busy would seem to hang.
         """
 
         async def handle(request: Request) -> None:
@@ -71,5 +70,5 @@ class App:
 
     async def _fail(self, request: Request, error: CogTritonError) -> None:
         if request.started:
-            raise error  # the connection is broken off: nothing else tells that the answer is not whole
+            raise error  # the connection is broken off: nothing else shows that the answer is incomplete
         await request.respond_error(error)

@@ -1,4 +1,4 @@
-"""The loaded engine, as the front knows it: from where it answers to a `Predictor`."""
+"""The loaded engine, as the front knows it: from its address to a `Predictor`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = get_logger()
 
 
 async def connect_to(address: EngineAddress, settings: Settings) -> EngineClient:
-    """A client that begins to connect to the engine there."""
+    """A client that starts connecting to the engine there."""
     from runner.triton.client import EngineClient  # late: gRPC takes longest to import
 
     return await EngineClient.connect(
@@ -47,7 +47,7 @@ async def connect_to(address: EngineAddress, settings: Settings) -> EngineClient
 
 
 async def tell_supervisor(control: Connection, loading: Awaitable[object]) -> str | None:
-    """Load, and say what came of it; the coded error of a load that failed, else None."""
+    """Load, and report the result; return the coded error of a failed load, else None."""
     try:
         await loading
     except CogTritonError as error:
@@ -75,7 +75,7 @@ class LoadedEngine:
     ) -> None:
         self.predictor = predictor
         self.model = model
-        """What the model is called, where no setting says otherwise."""
+        """The model's name, unless a setting says otherwise."""
         self._client = client
         self._probe = probe
         self._chat = chat
@@ -96,7 +96,7 @@ class LoadedEngine:
         `connect`: as EngineClient.connect.
         """
         engine = EngineDirectory(directory)
-        # All at once; the process of the chat template first, since it takes longest.
+        # All at the same time; the process of the chat template first, since it takes longest.
         chat, tokenizer, client = await asyncio.gather(
             ChatRenderer.load(engine.tokenizer_files),
             asyncio.to_thread(Tokenizer.load, engine.tokenizer_files),
@@ -140,22 +140,22 @@ class LoadedEngine:
 
     @property
     def has_chat_template(self) -> bool:
-        """Whether the model came with one."""
+        """Whether the model came with a chat template."""
         return self._chat is not None
 
     def generates(self) -> bool:
-        """Whether it does, as far as is known."""
+        """Whether it generates, as far as is known."""
         return self._client.state is EngineState.READY and self._probe.is_alive
 
     def check(self) -> None:
-        """Raise EngineNotReady or EngineGaveUp while it cannot take a request."""
+        """Raise EngineNotReady or EngineGaveUp while it cannot accept a request."""
         if self._client.state is EngineState.GIVEN_UP:
-            raise EngineGaveUp(restarts=self._client.restarts + 1)  # the last death led to none
+            raise EngineGaveUp(restarts=self._client.restarts + 1)  # the last death led to no restart
         if self._client.state is not EngineState.READY:
             raise EngineNotReady
 
     async def close(self) -> None:
-        """End what it holds; the engine itself runs on."""
+        """End what it holds; the engine itself keeps running."""
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
         self.predictor.close()

@@ -1,4 +1,4 @@
-"""The front put together: its routes, the engine once there is one, and its end."""
+"""The whole front: its routes, the engine once there is one, and its end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Front:
         self.health.ready(engine.generates)
 
     async def drain(self, seconds: float) -> None:
-        """Let nobody in, and those inside finish."""
+        """Let nobody in, and let those inside finish."""
         await self.admission.drain(seconds)
 
     async def close(self) -> None:
@@ -117,8 +117,8 @@ class Front:
             await self.client.close()
 
     def _loaded(self) -> LoadedEngine:
-        """Raises ShuttingDown once it drains, EngineNotReady and EngineGaveUp while there is no engine that
-        takes requests.
+        """Raises ShuttingDown once it drains, EngineNotReady and EngineGaveUp while no engine accepts
+        requests.
         """
         if self.admission.closed:
             raise ShuttingDown

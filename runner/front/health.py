@@ -1,4 +1,4 @@
-"""Whether predictions can be answered: for Cog's clients, and for those that look at statuses alone."""
+"""Whether predictions can be answered: for Cog's clients, and for those that only look at statuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUSY = "BUSY"
 
 
 class Health:
-    """STARTING, then READY (BUSY when no more are let in), UNHEALTHY or SETUP_FAILED."""
+    """STARTING, then READY (BUSY when no more are accepted), UNHEALTHY or SETUP_FAILED."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -52,7 +52,7 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether predictions can be answered, if perhaps no more at once."""
+        """Whether predictions can be answered, even if no more fit right now."""
         return self.status in (_READY, _BUSY)
 
     def add_to(self, app: App) -> None:
@@ -63,7 +63,7 @@ class Health:
         app.router.add("GET", "/health/ready", self._is_ready)
 
     def view(self) -> dict[str, Any]:
-        """As Cog tells it."""
+        """As Cog reports it."""
         setup: dict[str, Any] = {"started_at": self._started_at}
         if self._completed_at is not None:
             setup["completed_at"] = self._completed_at

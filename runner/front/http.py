@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 CLIENT = "cog-triton.client"
-"""ASGI's extension by which a request knows its `Client`: to wait for `http.disconnect` would take a task."""
+"""ASGI's extension by which a request knows its `Client`: waiting for `http.disconnect` would take a task."""
 
 Header = tuple[bytes, bytes]
 JSON: Header = (b"content-type", b"application/json")
@@ -30,7 +30,7 @@ _EVENTS: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache
 
 
 def refusal(error: CogTritonError) -> dict[str, str]:
-    """The body that tells of an error in Cog's API."""
+    """The body that reports an error in Cog's API."""
     return {"detail": str(error), "error": str(error), "error_code": error.code}
 
 
@@ -42,17 +42,17 @@ class Client:
     def __init__(self) -> None:
         self.is_gone = False
         self.on_leaving: set[Callable[[], object]] = set()
-        """Called when it goes."""
+        """Called when it leaves."""
 
     def leave(self) -> None:
-        """It has gone."""
+        """It has left."""
         self.is_gone = True
         for callback in list(self.on_leaving):
             callback()
 
 
 class Disconnected(Exception):
-    """The client went away before its request was whole: there is nobody to answer."""
+    """The client left before its request was complete: there is nobody to answer."""
 
 
 class Request:
@@ -73,14 +73,14 @@ class Request:
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
-        """`limit`: bytes that its body may have."""
+        """`limit`: how many bytes its body may have."""
         self.scope = scope
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.key = ""
-        """The name of the API key that was sent, where one was needed."""
+        """The name of the API key that was sent, if one was needed."""
         self.variables: dict[str, str] = {}
-        """What stands for the `{name}`s of the route."""
+        """The values of the route's `{name}`s."""
         self.headers: list[Header] = []
         """Sent with the answer, whatever it is."""
         self.limit = limit
@@ -98,7 +98,7 @@ class Request:
         return None
 
     async def body(self) -> bytes:
-        """All of it. Raises BodyTooLarge as soon as it is known to be too large."""
+        """The whole body. Raises BodyTooLarge as soon as it is known to be too large."""
         length = self.header(b"content-length")
         if length is not None and length.isdecimal() and int(length) > self.limit:
             raise BodyTooLarge(limit=self.limit)
@@ -114,7 +114,7 @@ class Request:
                 return bytes(body)
 
     def on_disconnect(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the client goes away, or soon when it has. Once."""
+        """Have `callback` called once, when the client leaves, or soon if it has left."""
         client = self._client
         if client.is_gone:
             asyncio.get_running_loop().call_soon(callback)
@@ -148,7 +148,7 @@ class Request:
         await self.respond_json(status_of(error), refusal(error), *retry_after(error))
 
     async def hand_to(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        """Let another ASGI application answer, as long as the client is there."""
+        """Let another ASGI application answer, as long as the client stays."""
         gone = asyncio.Event()
 
         async def send(message: Message) -> None:
@@ -167,7 +167,7 @@ class Request:
         await self._start(200, (*_EVENTS, *headers))
 
     async def send(self, data: bytes) -> None:
-        """Some events. Waits while the client is behind by more than its buffer holds."""
+        """Some events. Waits while the client is further behind than its buffer holds."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:

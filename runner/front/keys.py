@@ -1,4 +1,4 @@
-"""API keys: who may call, and under which name it is counted."""
+"""API keys: who may call, and under which name calls are counted."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SECONDS_BETWEEN_LOOKS = 1
 def parse_keys(text: str, setting: str) -> dict[bytes, str]:
     """The name of each key, by its digest; one key per line, or several with commas between them.
 
-    A line is `KEY` or `NAME KEY`; what begins with `#` is a comment. A key without a name is called by its
-    place: `key 1`, `key 2`. Raises SettingInvalid, which names no key.
+    A line is `KEY` or `NAME KEY`; what begins with `#` is a comment. A key without a name is named by its
+    place: `key 1`, `key 2`. Raises SettingInvalid, which shows no key.
     """
     names: dict[bytes, str] = {}
     lines = [line.strip() for line in text.replace(",", "\n").splitlines()]
@@ -39,12 +39,12 @@ def parse_keys(text: str, setting: str) -> dict[bytes, str]:
         register_secret(key)
         names[_digest(key)] = name[0] if name else f"key {len(names) + 1}"
     if not names:
-        raise SettingInvalid(setting=setting, value="***", reason="it holds no key")
+        raise SettingInvalid(setting=setting, value="***", reason="it has no key")
     return names
 
 
 class Keys:
-    """The keys that are taken. Those in a file may change while the runner runs."""
+    """The accepted keys. Those in a file may change while the runner runs."""
 
     def __init__(self, names: Mapping[bytes, str], file: Path | None = None) -> None:
         self._fixed = dict(names)
@@ -57,7 +57,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings) -> Self | None:
-        """The keys that the settings name; None where they name none. Raises SettingInvalid."""
+        """The keys in the settings; None if there are none. Raises SettingInvalid."""
         for setting, is_set in (
             ("COG_API_NEEDS_KEY", settings.cog_api_needs_key),
             ("METRICS_NEED_KEY", settings.metrics_need_key),
@@ -74,7 +74,7 @@ class Keys:
 
     @classmethod
     def of_operator(cls, key: str) -> Self:
-        """The one key of the operator. Raises SettingInvalid."""
+        """The operator's one key. Raises SettingInvalid."""
         return cls(dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator"))
 
     def name_of(self, authorization: str | None) -> str:
@@ -85,16 +85,16 @@ class Keys:
         self._look()
         sent = _digest(key.strip())
         found = None
-        # All are compared, so that time tells nothing of any.
+        # All are compared, so that timing reveals nothing about any of them.
         for digest, name in (self._fixed | self._of_file).items():
             if hmac.compare_digest(digest, sent):
                 found = name
         if found is None:
-            raise ApiKeyInvalid(reason="The API key is not one of this runner")
+            raise ApiKeyInvalid(reason="The API key is not one of this runner's")
         return found
 
     def _look(self) -> None:
-        """Read the file again when it has changed; one that cannot be used changes nothing."""
+        """Read the file again when it has changed; an unusable one changes nothing."""
         now = time.monotonic()
         if self._file is None or now - self._looked_at < _SECONDS_BETWEEN_LOOKS:
             return
@@ -104,7 +104,7 @@ class Keys:
                 self._of_file = self._read(self._file)
                 log.info("the API keys were read again", count=len(self._of_file))
         except (OSError, SettingInvalid) as problem:
-            log.warning("the API keys cannot be read: those from before are kept", error=str(problem))
+            log.warning("the API keys cannot be read: the previous ones are kept", error=str(problem))
 
     def _read(self, file: Path) -> dict[bytes, str]:
         try:
@@ -116,9 +116,9 @@ class Keys:
 
 
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:
-    """`handler`, for those alone who send one of the keys, where there are any.
+    """`handler`, only for those who send one of the keys, if there are any.
 
-    `Request.key` is the key's name then, which log lines say too. Others get E1304.
+    Then `Request.key` is the key's name, which log lines include too. Others get ApiKeyInvalid.
     """
     if keys is None:
         return handler

@@ -1,6 +1,6 @@
-"""The HTTP client for addresses that a client named: it connects only where `Addresses` allows.
+"""The HTTP client for addresses that a client gave: it connects only where `Addresses` allows.
 
-Imported when it is first needed: to import the library takes longer than anything else at the start.
+Imported when first needed: importing the library takes longer than anything else at the start.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 30
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 _PIECE = 1 << 20
 
 
 class _Guarded(httpx2.AsyncHTTPTransport):
-    """Connects to the IP address that was looked at; the name stays in `Host` and in TLS."""
+    """Connects to the IP address that was checked; the name stays in `Host` and in TLS."""
 
     def __init__(self, addresses: Addresses) -> None:
         super().__init__(trust_env=False)
         self._addresses = addresses
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises AddressRefused for an address that nothing is sent to; a redirect leads here too."""
+        """Raises AddressRefused for an address to which nothing is sent; redirects come here too."""
         ip = await self._addresses.check(str(request.url))
         guarded = httpx2.Request(
             request.method,
@@ -51,16 +51,16 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
         transport=_Guarded(addresses),
         timeout=httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
         follow_redirects=True,
-        max_redirects=_MOST_REDIRECTS,
+        max_redirects=_MAX_REDIRECTS,
         trust_env=False,
     )
 
 
 async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
-    """Send a file with PUT, as it is read; where it is now, which the answer may say in `Location`.
+    """Send a file with PUT, as it is read; return where it is now, which the answer may say in `Location`.
 
-    `progress` is told how many bytes have been sent. Raises AddressRefused for an address that nothing is
-    sent to, UploadFailed when it does not take the file.
+    `progress` gets how many bytes have been sent. Raises AddressRefused for an address to which nothing is
+    sent, UploadFailed when it does not accept the file.
     """
 
     async def content() -> AsyncIterator[bytes]:
@@ -74,7 +74,7 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
     try:
         client = await asyncio.to_thread(guarded_client, addresses)
         async with client:
-            # A body that is read once cannot be sent to where a redirect leads.
+            # A body that can be read only once cannot follow a redirect.
             answer = await client.put(address, content=content(), headers=headers, follow_redirects=False)
         answer.raise_for_status()
     except httpx2.HTTPStatusError as error:

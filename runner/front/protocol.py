@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
 _OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
-_REFUSED_POLITELY = 256  # beyond these nobody is even told
+_REFUSED_POLITELY = 256  # beyond these, clients are not even told
 _PHRASES = {
     400: b"Bad Request",
     408: b"Request Timeout",
@@ -34,18 +34,20 @@ _PHRASES = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one server."""
+    """The bounds of one server."""
 
     connections: int
     header_bytes: int = 1 << 16
     header_seconds: float = 10
     body_seconds: float = 60
     stall_seconds: float = 60
-    """How long a client may take nothing while its buffer is full."""
+    """How long a client may read nothing while its buffer is full."""
 
 
 def raise_descriptor_limit(connections: int) -> int:
-    """Open as many files as this process may; how many connections that leaves, at most these."""
+    """Allow this process as many open files as possible; return how many connections that leaves, at most
+    these.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return connections if hard == resource.RLIM_INFINITY else min(connections, hard - _OTHER_DESCRIPTORS)
@@ -62,9 +64,9 @@ class BoundedProtocol(HttpToolsProtocol):
     _refused = False
     _data = b""
     _got_on = False
-    """Whether `_data` held the end of a request, or some of a body."""
+    """Whether `_data` held the end of a request, or part of a body."""
     _overhead = 0
-    """Bytes since there was either: of a head, or of what may stand around a body, as trailers."""
+    """Bytes since there was either: of a head, or of what may surround a body, such as trailers."""
 
     def connection_made(self, transport: Any) -> None:
         self._gathering = GatheringTransport(transport, self.writes)
@@ -104,7 +106,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await_part("head", self.bounds.header_seconds)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # trailers are no headers
+        if self._in_head:  # trailers are not headers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -129,9 +131,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer who offers another protocol in this one, as Java's client offers HTTP/2 with every request.
+        """Answer clients that offer another protocol in this one, as Java's client offers HTTP/2 with every
+        request.
 
-        The parser ends at an offer, before the body: so the request is read again without it.
+        The parser stops at an offer, before the body: so the request is read again without it.
         """
         (end_of_head,) = cast("httptools.HttpParserUpgrade", sys.exc_info()[1]).args
         kept = [header for header in self.headers if header[0] != b"upgrade"]
@@ -173,13 +176,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(RequestTooSlow(part=part, seconds=seconds))
 
     def _refuse(self, error: CogTritonError) -> None:
-        """Answer without a handler, and close: to a handler that waits for a body, the client goes away."""
+        """Answer without a handler, and close: to a handler that waits for a body, the client has left."""
         self._in_time()
         if self.transport.is_closing():
             return
         cycle = self.cycle
         if self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
-            self.transport.close()  # nothing can be told in the middle of an answer
+            self.transport.close()  # nothing can be said in the middle of an answer
             return
         status = status_of(error)
         body = orjson.dumps(refusal(error))
@@ -209,5 +212,5 @@ def _without_chunks(cycle: RequestResponseCycle) -> Send:
 
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:
-    """The class of connections that keep these bounds."""
+    """The class of connections with these bounds."""
     return type("Connection", (BoundedProtocol,), {"bounds": bounds, "writes": Writes()})

@@ -1,4 +1,4 @@
-"""Which handler answers a request, and who says that there is none."""
+"""Which handler answers a request, and what answers when there is none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Request"], Awaitable[None]]
 Refusal = Callable[["Request", Sequence[str]], Awaitable[None]]
-"""Answers what has no handler; it is told which methods the path has."""
+"""Answers requests without a handler; it gets the methods that the path has."""
 
 
 class Router:
-    """`add("GET", "/things/{id}", handler)`; a `{name}` is one part of a path, and not empty."""
+    """`add("GET", "/things/{id}", handler)`; a `{name}` is one part of a path that is not empty."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}
@@ -22,7 +22,7 @@ class Router:
         self._refusals: dict[str, Refusal] = {}
 
     def add(self, method: str, path: str, handler: Handler) -> None:
-        """Have it answer such requests; GET answers HEAD too."""
+        """Answer such requests with `handler`; GET answers HEAD too."""
         if "{" in path:
             handlers = self._patterns.setdefault(tuple(path.split("/")), {})
         else:
@@ -32,18 +32,18 @@ class Router:
             handlers.setdefault("HEAD", handler)
 
     def refuse(self, folder: str, refusal: Refusal) -> None:
-        """Have it answer what has no handler in a folder like "/v1"."""
+        """Use `refusal` for requests without a handler in a folder like "/v1"."""
         self._refusals[folder] = refusal
 
     def refusal(self, raw_path: str) -> Refusal:
-        """Who answers what has no handler there: with a bare status, unless an API does."""
+        """What answers requests without a handler there: a bare status, unless an API does."""
         for folder, refusal in self._refusals.items():
             if f"{raw_path}/".startswith(f"{folder}/"):
                 return refusal
         return _bare
 
     def find(self, raw_path: str) -> tuple[dict[str, Handler], dict[str, str]]:
-        """By method the handlers of a path (as it was sent, with its escapes), and its variables."""
+        """The handlers of a path (as it was sent, with its escapes) by method, and its variables."""
         fixed = self._fixed.get(raw_path)
         if fixed is not None:
             return fixed, {}

@@ -24,7 +24,7 @@ _ACCEPTED_IN_ONE_PASS = 12
 
 
 def tls_files(settings: Settings) -> tuple[Path, Path] | None:
-    """Certificate and private key; None where HTTP is spoken. Raises SettingInvalid for unusable ones."""
+    """Certificate and private key; None for plain HTTP. Raises SettingInvalid for unusable ones."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         if certificate is not key:
@@ -47,7 +47,7 @@ def _no_password() -> str:
 def make_server(
     app: App, max_connections: int, grace: float, tls: tuple[Path, Path] | None = None
 ) -> uvicorn.Server:
-    """What serves the application; at its end those who are answered have `grace` seconds."""
+    """The server of the application; when it ends, answers in progress have `grace` seconds."""
     certificate, key = tls or (None, None)
     connections = raise_descriptor_limit(max_connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -73,8 +73,8 @@ def make_server(
 def acceptors(listener: socket.socket) -> list[socket.socket]:
     """The listener several times over, for `uvicorn.Server.serve`.
 
-    Of each, uvloop takes one connection in a pass of its loop. With one, those who come while 1,000 streams
-    are served (30 ms a pass) in a burst of 500 would wait up to 15 s before anybody heard of them. Three
-    times as many as begin in a pass (runner/front/turns.py): who cancels comes past those who wait there.
+    From each, uvloop accepts one connection per pass of its loop. With one, a burst of 500 that arrives while
+    1,000 streams are served (30 ms a pass) would wait up to 15 s before being noticed. Three times as many as
+    begin in a pass (runner/front/turns.py): cancels get past those who wait there.
     """
     return [listener, *(listener.dup() for _ in range(_ACCEPTED_IN_ONE_PASS - 1))]

@@ -1,4 +1,4 @@
-"""Which HTTP status a coded error has, where it is the answer to a request."""
+"""Which HTTP status a coded error has when it answers a request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUSES = {
     "E1331": 400,
     "E2106": 429,
     "E2108": 503,
-    # The engine or Triton is on its way back, or gone.
+    # The engine or Triton is coming back, or gone.
     "E2105": 503,
     "E2400": 503,
     "E2401": 503,
@@ -39,7 +39,7 @@ _AGAIN = {429, 503}
 
 
 def status_of(error: CogTritonError) -> int:
-    """4xx where the sender can mend it, 5xx where not."""
+    """4xx if the sender can fix it, else 5xx."""
     return _STATUSES.get(error.code, 422 if error.fixed_by is FixedBy.USER else 500)
 
 
@@ -49,5 +49,5 @@ def is_busy(error: CogTritonError) -> bool:
 
 
 def retry_after(error: CogTritonError) -> tuple[tuple[bytes, bytes], ...]:
-    """The header that says when to try again, where that may help."""
+    """The header that says when to try again, if that may help."""
     return ((b"retry-after", b"%d" % _RETRY_SECONDS),) if is_busy(error) else ()

@@ -1,6 +1,6 @@
-"""The id of each HTTP request, and W3C's trace context: taken, given back, and told in every log line.
+"""The id of each HTTP request, and W3C's trace context: accepted, returned, and included in every log line.
 
-https://www.w3.org/TR/trace-context/: a `traceparent` that is not valid counts as none, and its `tracestate`
+https://www.w3.org/TR/trace-context/: an invalid `traceparent` counts as none, and its `tracestate`
 with it. No spans are made here.
 """
 
@@ -23,7 +23,7 @@ _TRACE_STATE = re.compile(r"[\x20-\x7e]{1,4096}")
 
 
 def trace(request: Request) -> None:
-    """Have the answer say its `x-request-id` and trace context, and the log lines of the task that calls."""
+    """Put `x-request-id` and trace context into the answer, and into the log lines of the calling task."""
     request_id = request.header(b"x-request-id") or ""
     if not _REQUEST_ID.fullmatch(request_id):
         request_id = secrets.token_hex(16)

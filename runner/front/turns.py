@@ -1,4 +1,4 @@
-"""Requests of a burst begin a few at a time, so that the tokens of those before them are not kept waiting."""
+"""The requests of a burst begin a few at a time, so that the tokens of earlier ones are not delayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _IN_ONE_PASS = 4
 
 
 class Turns:
-    """Lets so many go on in one pass of the event loop, in order of arrival. For one event loop."""
+    """Lets some of them proceed in one pass of the event loop, in order of arrival. For one event loop."""
 
     def __init__(self, in_one_pass: int = _IN_ONE_PASS) -> None:
         self._in_one_pass = in_one_pass

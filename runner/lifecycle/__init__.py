@@ -1,1 +1,1 @@
-"""How a runner starts, is watched over, and ends."""
+"""How a runner starts, is supervised, and ends."""

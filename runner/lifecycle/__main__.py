@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run it until it ends; its exit status."""
+    """Run it until it ends; return its exit status."""
     parser = argparse.ArgumentParser(prog="runner.lifecycle")
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
     parser.add_argument("--end-on-failure", action="store_true", help="end when the set-up fails")
     parser.add_argument(
-        "--caller-fd", type=int, help="start no HTTP server: whoever calls serves, and is told over this"
+        "--caller-fd", type=int, help="start no HTTP server: the caller serves, and gets messages over this"
     )
     options = parser.parse_args()
     try:
@@ -75,7 +75,7 @@ def _server(host: str, port: str) -> Server:
 
 
 def _tell_ready(server: Server, seconds: float) -> None:
-    """Say where to send a prompt: to a person at a terminal with an example."""
+    """Say where to send a prompt; to a person at a terminal, with an example."""
     from shared.logs import configure_logging, get_logger
 
     configure_logging()
@@ -86,7 +86,7 @@ def _tell_ready(server: Server, seconds: float) -> None:
 
 
 _EXAMPLE = """
-Ready: {url}. Ctrl-C ends it. Send a prompt from another terminal:
+Ready: {url}. Ctrl-C stops it. Send a prompt from another terminal:
 
   curl -N {url}/predictions -H 'Accept: text/event-stream' \\
     -H 'Content-Type: application/json' -d '{{"input": {{"prompt": "Hello"}}}}'

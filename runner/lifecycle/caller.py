@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def start_supervisor(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process, and this end of a connection as in control.py: once that is closed, all of it ends."""
+    """The process, and this end of a connection as in control.py: when it is closed, the supervisor ends."""
     near, far = socket.socketpair()
     with far:
         process = subprocess.Popen(
@@ -23,6 +23,6 @@ def start_supervisor(environment: Mapping[str, str]) -> tuple[subprocess.Popen[b
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # the caller's own; all logs go to stderr
             pass_fds=[far.fileno()],
-            process_group=0,  # Ctrl-C is for the caller, which then lets it end
+            process_group=0,  # Ctrl-C is for the caller, which then ends it
         )
     return process, near

@@ -1,10 +1,10 @@
 """What the supervisor and its processes tell each other, over a Unix socket.
 
-A message is a frame (runner/protocol/framing.py): the type is the number of its class below, the body JSON,
-an object with its fields.
+A message is a frame (runner/protocol/framing.py): the type is the number of its class below, the body a JSON
+object with its fields.
 
-Whoever serves HTTP (the front, or the worker of Cog's server) connects to the path that its supervisor gives
-it, and reads until the end, which is the end of the supervisor:
+The HTTP server (the front, or the worker of Cog's server) connects to the path that its supervisor gives it,
+and reads until the end, which is the end of the supervisor:
 
     control = await Connection.connect(path)
     async for message in control:
@@ -14,8 +14,8 @@ it, and reads until the end, which is the end of the supervisor:
             case Drain(seconds): ...      # refuse with E2108, wait for the others, `control.send(Drained())`
     # end at once
 
-It comes to be told of an engine that loads still: `EngineAddress` says where it will answer, and stays true
-when Triton is started again. A front that is started again gets it at once.
+It may be told about an engine that is still loading: `EngineAddress` says where it will answer, and stays
+true when Triton is started again. A front that is started again gets it immediately.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 CONTROL = "COG_TRITON_CONTROL"  # the environment variable with the socket's path, for Cog's worker
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsRead:
-    """From the preparation, first of all: how many seconds each may take."""
+    """From the preparation, first of all: how many seconds each step may take."""
 
     setup_seconds: float
     engine_start_seconds: float
@@ -58,9 +58,9 @@ class EngineAddress:
     """Of Triton's own metrics, `host:port`: GET /metrics."""
     feed_path: str
     model: str
-    """Of Triton's models, the decoupled one that takes and gives tokens."""
+    """Of Triton's models, the decoupled one with tokens as input and output."""
     promised: list[str]
-    """Other addresses of Triton's, `host:port`, on which a setting has it listen."""
+    """Other addresses, `host:port`, on which settings make Triton listen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class SetupFailed:
-    """The set-up has failed for good; `error` is the text of a coded error. From and to everybody."""
+    """The set-up has failed for good; `error` is the text of a coded error. To and from every process."""
 
     error: str
 
@@ -86,14 +86,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To the front: let predictions finish for so many seconds, and no new ones in."""
+    """To the front: let predictions finish for that many seconds, and accept no new ones."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """From the front: none runs any more."""
+    """From the front: none is running any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ _KINDS = (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drai
 
 
 def encode(message: Message) -> bytes:
-    """The message as it goes over the socket."""
+    """The message in the form that is sent over the socket."""
     return framed(_KINDS.index(type(message)), json.dumps(asdict(message)).encode())
 
 
@@ -132,7 +132,7 @@ class Connection:
         return cls(*await asyncio.open_unix_connection(path))
 
     def send(self, message: Message) -> None:
-        """Send without waiting; nothing happens when the other end is gone."""
+        """Send without waiting; nothing happens if the other end is gone."""
         if not self._writer.is_closing():
             self._writer.write(encode(message))
 
@@ -140,13 +140,13 @@ class Connection:
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[Message]:
-        frames = FrameReader(_MOST_BYTES)
+        frames = FrameReader(_MAX_BYTES)
         try:
             while data := await self._reader.read(_READ_BYTES):
                 for number, body in frames.frames(data):
                     yield _decode(number, body)
         except (ValueError, ConnectionError):
-            return  # ValueError: nobody of ours
+            return  # ValueError: not one of ours
 
     def close(self) -> None:
         """Close this end."""

@@ -1,4 +1,4 @@
-"""Whether the engine generates: a process that is there, and says so, may still hang."""
+"""Whether the engine generates: a process that exists, and says so, may still hang."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _INTERVAL_SECONDS = 1.0
 
 
 class EngineProbe:
-    """Looks once a second whether tokens have come; asks for one when none have."""
+    """Checks once a second whether tokens have come; asks for one if none have."""
 
     def __init__(self, ask: Callable[[], Awaitable[object]], token_count: Callable[[], int]) -> None:
         """`ask` gets a token or raises a coded error; `token_count` changes whenever tokens come."""
         self._ask = ask
         self._token_count = token_count
         self.is_alive = False
-        """Whether the last look found tokens; False before the first."""
+        """Whether the last check found tokens; False before the first."""
 
     async def first(self, retry_seconds: float = 0.02) -> None:
         """Ask until a token comes, however long the engine loads."""
@@ -35,7 +35,7 @@ class EngineProbe:
             await asyncio.sleep(retry_seconds)
 
     async def watch(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         seen = self._token_count()
         while True:
             await asyncio.sleep(_INTERVAL_SECONDS)

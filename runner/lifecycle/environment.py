@@ -1,4 +1,4 @@
-"""The variables that Triton and the engine get: those that they, CUDA and MPI know, and no secret."""
+"""The variables that Triton and the engine get: those that they, CUDA and MPI use, and no secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREFIXES = (
 
 
 def engine_environment(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """What of `environment` Triton and the engine get; `more` are names that the operator adds."""
+    """The part of `environment` that Triton and the engine get; `more` are names that the operator adds."""
     added = frozenset(more)
     return {
         name: value

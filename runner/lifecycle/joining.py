@@ -1,10 +1,10 @@
-"""A host that serves a part of an engine: it joins the first one, and runs what that asks for.
+"""A host that serves part of an engine: it joins the first host, and runs what that one asks for.
 
     python -m runner.lifecycle.joining ADDRESS
 
 It prepares as a runner does (the same settings, the same engine), makes a link to ADDRESS, and runs one of
-two things: mpirun's daemon, which starts the ranks of a TensorRT-LLM engine, or a node of vLLM's. When the
-link ends, for whatever reason, all that it started is killed, and it joins again.
+two things: mpirun's daemon, which starts the ranks of a TensorRT-LLM engine, or a vLLM node. When the link
+ends, for whatever reason, everything it started is killed, and it joins again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
 from runner.engines.vllm.compile_cache import COMPILE_CACHE
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import gpus_here
-from runner.lifecycle.preparation import engine_kind, load_engine
+from runner.lifecycle.preparation import engine_kind, prepare_engine
 from runner.lifecycle.processes import children
 from runner.settings import Settings
 from shared.errors import CogTritonError, HostNotJoined
@@ -50,7 +50,7 @@ log = get_logger()
 
 
 class Part(NamedTuple):
-    """What this host has of an engine."""
+    """The part of an engine that this host serves."""
 
     kind: str
     engine_dir: Path
@@ -58,7 +58,7 @@ class Part(NamedTuple):
     environment: dict[str, str]
 
     def command(self, told: Sequence[str]) -> list[str]:
-        """What is run for what the first host asks for. Raises HostNotJoined for anything else."""
+        """The command for what the first host asks for. Raises HostNotJoined for anything else."""
         name, *arguments = told
         if self.kind == "tensorrt_llm" and name in DAEMONS:
             if (program := shutil.which(name, path=self.environment["PATH"])) is None:
@@ -67,12 +67,12 @@ class Part(NamedTuple):
         if self.kind == "vllm" and name == "vllm-node":
             python = str(Layout.current().engine_python(self.kind))
             return [python, "-m", "runner.engines.vllm.node", str(self.engine_dir), *arguments]
-        raise HostNotJoined(address="the first host", reason=f"it asks for {name!r}, which is not known here")
+        raise HostNotJoined(address="the first host", reason=f"it asks for {name!r}, which is unknown here")
 
 
 def part_of(settings: Settings) -> Part:
-    """Fetch the engine, and look what this host has. Raises E3xxx and E4xxx."""
-    engine = load_engine(settings, Layout.current().available_engines(), several_hosts=True)
+    """Fetch the engine, and find out what this host has. Raises what the preparation of a runner raises."""
+    engine = prepare_engine(settings, Layout.current().available_engines(), several_hosts=True)
     kind = engine_kind(engine.manifest)
     environment = engine_environment(os.environ, settings.engine_variables)
     environment |= {
@@ -116,7 +116,7 @@ def join(address: str, part: Part, secret: bytes) -> None:
 
 
 def serve(link: Link, part: Part, address: str, failure: Path) -> None:
-    """Do what comes over a link; what is run says in the file `failure` why it ended.
+    """Do what arrives over a link; what is run writes into the file `failure` why it ended.
 
     Raises `LinkLost` at the end of the link, HostNotJoined when the first host refuses this one.
     """
@@ -152,7 +152,7 @@ def _watch(process: subprocess.Popen[bytes], program: str, failure: Path, link: 
 
 
 def end_children() -> None:
-    """Kill all that was started here, and wait until nothing is left."""
+    """Kill everything that was started here, and wait until nothing is left."""
     while left := children(os.getpid()):
         for child in left:
             with suppress(ProcessLookupError):

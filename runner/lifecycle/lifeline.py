@@ -1,4 +1,4 @@
-"""End this process when the one that started it ends, however that happens (also by SIGKILL)."""
+"""End this process when the one that started it ends, however that happens (even by SIGKILL)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import threading
 def end_with_parent() -> None:
     """Exit as soon as the parent process is gone.
 
-    Not PR_SET_PDEATHSIG: its signal comes when the parent's *thread* ends that started this process.
+    Not PR_SET_PDEATHSIG: its signal comes when the parent's *thread* that started this process ends.
     """
     parent = os.pidfd_open(os.getppid())
 
     def wait() -> None:
-        gone = select.poll()  # select knows no descriptor above 1023
+        gone = select.poll()  # select cannot take descriptors above 1023
         gone.register(parent, select.POLLIN)
         gone.poll()
         os._exit(1)

@@ -1,7 +1,7 @@
-"""Whether an HTTP server answers at all: one that hangs is not seen otherwise.
+"""Whether an HTTP server answers at all: a hang is not noticed otherwise.
 
-It is asked over one connection that is kept. Under a flood of others a new one is refused, or waits to be
-accepted, while the server does its work: it would be killed with all that it serves for being busy.
+It is asked over one kept connection. Under a flood of others, a new one is refused, or waits to be accepted,
+while the server does its work: it would be killed, with all that it serves, for being busy.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 
 _INTERVAL_SECONDS = 1.0
 _DEADLINE_SECONDS = 5.0
-_MOST_FAILURES = 2
+_MAX_FAILURES = 2
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 async def wait_until_hung(host: str, port: int, path: str, *, tls: bool) -> None:
     """Ask the server once a second; return when it has not answered twice, within 5 s each.
 
-    Any answer counts, also one that refuses. Begin when it listens.
+    Any answer counts, even a refusal. Call this once it listens.
     """
     failures = 0
     client = _Client(host, port, path, tls=tls)
     try:
-        while failures < _MOST_FAILURES:
+        while failures < _MAX_FAILURES:
             await asyncio.sleep(_INTERVAL_SECONDS)
             failures = 0 if await client.is_answered() else failures + 1
     finally:
@@ -36,11 +36,13 @@ class _Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def is_answered(self) -> bool:
-        """Whether there is an answer in time."""
+        """Whether an answer comes in time."""
         answered = False
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
-                answered = await self._ask() or await self._ask_anew()  # it may have been closed meanwhile
+                answered = (
+                    await self._ask() or await self._ask_anew()
+                )  # it may have been closed in the meantime
         except (OSError, TimeoutError):
             pass
         if not answered:
@@ -54,7 +56,7 @@ class _Client:
         return await self._ask()
 
     async def _ask(self) -> bool:
-        """Whether there is an answer before the connection ends."""
+        """Whether an answer comes before the connection ends."""
         if self._streams is None:
             return False
         reader, writer = self._streams

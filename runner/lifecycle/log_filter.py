@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from shared.errors import CogTritonError
 
-_MOST_LINE_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 
 
 class LogForwarder:
@@ -26,7 +26,7 @@ class LogForwarder:
 
     async def forward(self, pipe: IO[bytes]) -> None:
         """Read to the end."""
-        reader = asyncio.StreamReader(limit=_MOST_LINE_BYTES)
+        reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), pipe
         )
@@ -41,12 +41,12 @@ class LogForwarder:
         if is_harmless(text):
             return
         self.last_error = from_text(text.rstrip('"\n')) or self.last_error
-        with suppress(OSError):  # whoever read it is gone
+        with suppress(OSError):  # its reader is gone
             os.write(2, line)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; a part of one that is too long; nothing at the end."""
+    """The next line; part of one that is too long; nothing at the end."""
     try:
         return await reader.readuntil()
     except asyncio.IncompleteReadError as end:

@@ -1,4 +1,4 @@
-"""What an engine needs of the machine, checked before it is loaded: then its own errors would be riddles."""
+"""What an engine needs of the machine, checked before it is loaded: its own errors would be riddles."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from shared.artifact import EngineFacts
 
-# What the ranks of one engine exchange tokens and buffers through, by NCCL; a container has 64 MiB of shared
-# memory unless told otherwise, which is known to be too little (NCCL's user guide, "Troubleshooting").
+# What the ranks of one engine exchange tokens and buffers through, with NCCL; a container has 64 MiB of
+# shared memory by default, which is known to be too little (NCCL's user guide, "Troubleshooting").
 _SHARED_MIB_PER_RANK = 64
 _LOCKED_MIB_PER_RANK = 8
 # Less than one has after its imports, without CUDA's context and weights: 516 MiB, measured with vLLM.
@@ -41,17 +41,17 @@ _DRIVERS = {(13, 0): 580}
 
 
 class Gpu(NamedTuple):
-    """One that this process may use. `sm` is its compute capability: 90 for 9.0."""
+    """A GPU that this process may use. `sm` is its compute capability: 90 for 9.0."""
 
     name: str
     sm: int
     free_mib: int | None = None
-    """Of its memory; None where the driver does not tell."""
+    """Of its memory; None if the driver does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What matters of it."""
+    """What matters about it."""
 
     gpus: tuple[Gpu, ...]
     driver: str
@@ -59,7 +59,7 @@ class Machine:
     """The newest CUDA that the driver supports."""
     shared_mib: int
     locked_mib: int | None
-    """How much memory may be locked; None: as much as there is."""
+    """How much memory may be locked; None: no limit."""
     memory_mib: int
     """The machine's memory, or as much of it as the container may have."""
 
@@ -74,9 +74,10 @@ def check_machine(
 ) -> None:
     """Refuse a machine on which the engine cannot run. Engines for CPUs run everywhere.
 
-    `image_sm` is the GPU architecture whose device code was left in the image; None: all of them. `read` gets
-    the number of GPUs that are needed, and tells of the machine. With `several_hosts` one GPU will do: others
-    may have the rest. Raises E401x.
+    `image_sm` is the GPU architecture whose device code is in the image; None: all of them. `read` gets the
+    number of GPUs needed, and returns the machine. With `several_hosts`, one GPU is enough: others may have
+    the rest. Raises GpusMissing, GpuMismatch, GpuNotOfImage, DriverTooOld, SharedMemoryTooSmall,
+    LockedMemoryTooSmall, WeightsTooLargeForGpu and MemoryTooSmall.
     """
     needed_cuda = ENGINES[kind].needs_cuda
     if needed_cuda is None:
@@ -97,7 +98,7 @@ def check_machine(
     engine_sm = None if engine is None else engine.sm
     gpu_mib = 0 if engine is None else (engine.gpu_bytes or 0) // _MIB
     for index, gpu in enumerate(machine.gpus[:ranks]):
-        # Exactly: some libraries choose kernels by name, for the very GPU that they find.
+        # Exactly: some libraries choose kernels by name, for the exact GPU that they find.
         if image_sm not in (None, gpu.sm):
             raise GpuNotOfImage(image_sm=image_sm, index=index, gpu=gpu.name, gpu_sm=gpu.sm)
         if engine_sm not in (None, gpu.sm):
@@ -116,7 +117,7 @@ def check_machine(
 
 
 def read_machine(needed: int) -> Machine:
-    """The machine this runs on. Raises GpusMissing, which names `needed`, when the driver does not answer."""
+    """The facts of this machine. Raises GpusMissing, with `needed`, when the driver does not answer."""
     import pynvml
 
     try:
@@ -147,7 +148,7 @@ def gpus_here() -> int:
 
 
 def _memory() -> int:
-    """Bytes of the machine, or of the container, as cgroups of both versions tell it."""
+    """Bytes of the machine, or of the container, according to cgroups of either version."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [machine]
     for path in _MEMORY_LIMITS:
@@ -159,7 +160,7 @@ def _memory() -> int:
 
 
 def _gpus(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA will show this process, in its order; NVML shows all.
+    """The GPUs that CUDA will show this process, in CUDA's order; NVML shows all.
 
     CUDA_VISIBLE_DEVICES lists indices or (beginnings of) UUIDs, and ends at the first that does not exist.
     """

@@ -1,8 +1,9 @@
-"""All that must be there before Triton starts, in a process of its own: heavy imports, threads, downloads.
+"""Everything that must exist before Triton starts, in a process of its own: heavy imports, threads,
+downloads.
 
     python -m runner.lifecycle.preparation --control-fd FD --directory DIR
 
-It tells its supervisor over FD (control.py) what to start, or why that cannot be, and ends.
+It tells its supervisor over FD (control.py) what to start, or why that is impossible, and ends.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ log = get_logger()
 def prepare(settings: Settings, directory: Path) -> Prepared:
     """Fetch the engine, check that it runs here, and write Triton's model repository into `directory`.
 
-    Raises E3xxx and E4xxx.
+    Raises the errors of configs (E3xxx) and of a start (E4xxx).
     """
     layout = Layout.current()
     for opened in settings.triton_addresses:
         refuse_used_port(opened.port, opened.host)
-    engine = load_engine(settings, layout.available_engines(), several_hosts=settings.several_hosts)
+    engine = prepare_engine(settings, layout.available_engines(), several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
     arguments = settings.server_arguments(engine.config)
@@ -95,22 +96,24 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
 
 
 def engine_kind(manifest: Manifest | None) -> str:
-    """The kind of engine in an archive; those of the time before manifests hold TensorRT-LLM's."""
+    """The kind of engine in an archive; those from before manifests hold TensorRT-LLM's."""
     return "tensorrt_llm" if manifest is None else manifest.engine
 
 
 def backend_model(engine: EngineDirectory) -> str | None:
-    """The name of the model for clients of Triton's vLLM backend; None for another engine than vLLM."""
+    """The name of the model for clients of Triton's vLLM backend; None for engines other than vLLM."""
     if engine_kind(engine.manifest) != "vllm":
         return None
     return str(engine.config.get("triton_model") or "vllm_model")
 
 
-def load_engine(settings: Settings, available: list[str], *, several_hosts: bool = False) -> EngineDirectory:
-    """The engine that the settings name, fetched and unpacked if need be.
+def prepare_engine(
+    settings: Settings, available: list[str], *, several_hosts: bool = False
+) -> EngineDirectory:
+    """The engine in the settings, fetched and unpacked if need be.
 
-    Raises WeightsNotSet when they name none, EngineKindMismatch for a kind that is not in `available`, E401x
-    for a machine that cannot run it, and what fetch_weights raises.
+    Raises WeightsNotSet when they have none, EngineKindMismatch for a kind that is not in `available`, what
+    check_machine raises for a machine that cannot run it, and what fetch_weights raises.
     """
 
     def check(manifest: Manifest | None) -> None:
@@ -135,12 +138,12 @@ def load_engine(settings: Settings, available: list[str], *, several_hosts: bool
 
 
 def _hosts(settings: Settings, kind: str) -> dict[str, str]:
-    """What the engine process is told of other hosts. Raises SettingInvalid."""
+    """What the engine process is told about other hosts. Raises SettingInvalid."""
     address = settings.hosts_address
     if address is None or ENGINES[kind].needs_cuda is None:
         return {}
     if reached_at(address.host) != address.host:
-        reason = "the others need an address of this host's own"
+        reason = "the others need one of this host's own addresses"
         raise SettingInvalid(setting="HOSTS_ADDRESS", value=f"{address.host}:{address.port}", reason=reason)
     told = HostsSettings(
         address=address.here,
@@ -161,7 +164,7 @@ def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
 
 
 def main() -> None:
-    """Prepare once, and tell how it went."""
+    """Prepare once, and report how it went."""
     parser = argparse.ArgumentParser(prog="runner.lifecycle.preparation")
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)

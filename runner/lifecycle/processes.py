@@ -35,12 +35,12 @@ class Process:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
     def signal(self, number: int) -> None:
-        """Send a signal; nothing happens when it has ended."""
+        """Send a signal; nothing happens if it has ended."""
         if not self.ended.is_set():
             os.kill(self.pid, number)
 
     async def end(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL when it has not ended within `grace` seconds."""
+        """Send SIGTERM, and SIGKILL if it has not ended within `grace` seconds."""
         self.signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self.ended.wait(), grace)
@@ -49,13 +49,13 @@ class Process:
             await self.ended.wait()
 
     def has_ended(self, status: int) -> None:
-        """Note what waitpid said. For `Processes`, which waits for all."""
+        """Record what waitpid returned. For `Processes`, which waits for all."""
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         self.ended.set()
 
 
 class Processes:
-    """All children of this process, also those that it adopts. One event loop, in the main thread."""
+    """All children of this process, including those that it adopts. One event loop, in the main thread."""
 
     def __init__(self) -> None:
         self._own: dict[int, Process] = {}
@@ -86,21 +86,21 @@ class Processes:
             stdin=subprocess.DEVNULL,
             stderr=stderr,
             pass_fds=pass_fds,
-            process_group=0,  # a signal for all of a terminal's processes is for this one to handle
+            process_group=0,  # this process handles signals for all of a terminal's processes
             preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
         )
         process = self._own[popen.pid] = Process(popen)
         return process
 
     def kill_adopted(self) -> None:
-        """Kill what processes that have ended left behind."""
+        """Kill what ended processes left behind."""
         for child in children(os.getpid()):
             if child not in self._own:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
     async def end_all(self) -> None:
-        """Kill what is left, and wait until nothing is."""
+        """Kill what is left, and wait until nothing remains."""
         while left := children(os.getpid()):
             for child in left:
                 with suppress(ProcessLookupError):
@@ -119,7 +119,7 @@ def children(parent: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # As bytes: a process may have any name, and of other users' processes we see them too.
+            # As bytes: a process may have any name, and we see those of other users' processes too.
             state, ppid = path.read_bytes().rpartition(b")")[2].split()[:2]
         except (OSError, ValueError):
             continue  # it has ended

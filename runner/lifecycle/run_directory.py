@@ -1,7 +1,7 @@
 """The directory in which a runner keeps its sockets and Triton's model repository while it runs.
 
-Its runner holds a lock on it, which the kernel takes away however the runner ends: a directory that nobody
-holds is swept at the next start.
+Its runner holds a lock on it, which the kernel releases however the runner ends: a directory that nobody has
+locked is removed at the next start.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIX = "cog-triton-run-"
-_MARK = ".run-directory"  # without it a directory is somebody else's, whatever its name
+_MARK = ".run-directory"  # without it, a directory is somebody else's, whatever its name
 _ELSEWHERE = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - the directory itself is made by mkdtemp
-_MOST_BYTES = 90  # of its path: that of a Unix socket in it may have 107
+_MAX_BYTES = 90  # of its path: that of a Unix socket in it may have 107
 _NEEDED_BYTES = 1 << 16
-_YOUNG_SECONDS = 10  # one that is being made is not locked yet
+_YOUNG_SECONDS = 10  # one that is being created is not locked yet
 
 
 @contextmanager
 def run_directory() -> Iterator[Path]:
-    """A new directory for this runner alone, removed at the end; those of killed runners are removed now.
+    """A new directory for this runner only, removed at the end; those of killed runners are removed now.
 
-    It is where temporary files belong (TMPDIR), or elsewhere when nothing can be written there. Raises
+    It is where temporary files belong (TMPDIR), or elsewhere if nothing can be written there. Raises
     RunDirectoryUnusable.
     """
     problems = []
@@ -60,8 +60,8 @@ def _made(parent: str) -> tuple[Path, int]:
     """A directory in which a file can be written, and its lock. Raises OSError."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     try:
-        if len(os.fsencode(directory)) > _MOST_BYTES:
-            raise OSError(f"the path is longer than {_MOST_BYTES} bytes")
+        if len(os.fsencode(directory)) > _MAX_BYTES:
+            raise OSError(f"the path is longer than {_MAX_BYTES} bytes")
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         (directory / _MARK).touch()
@@ -75,7 +75,7 @@ def _made(parent: str) -> tuple[Path, int]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what runners of this user left there when they were killed."""
+    """Remove what killed runners of this user left there."""
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is gone, or it is not ours
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

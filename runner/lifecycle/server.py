@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_CONNECT_SECONDS = 60  # it only imports until then
+_CONNECT_SECONDS = 60  # until then it only imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Command:
 
 
 class Server(ABC):
-    """How it is started, and how to see that it no longer works."""
+    """How it is started, and how to tell that it no longer works."""
 
     liveness_path: str
 
@@ -43,23 +43,23 @@ class Server(ABC):
 
     @property
     def url(self) -> str:
-        """Where to reach it from this machine."""
+        """Its address from this machine."""
         host = reached_at(self.host)
         address = f"[{host}]" if ":" in host else host
         return f"http{'s' if self.tls else ''}://{address}:{self.port}"
 
     @abstractmethod
     def close(self) -> None:
-        """Let nobody connect any more, once the process has ended."""
+        """Stop accepting connections, once the process has ended."""
 
     @abstractmethod
     def command(self, control_path: str) -> Command:
-        """How a process is started that connects to `control_path`."""
+        """How to start a process that connects to `control_path`."""
 
     async def wait_until_broken(self, pid: int, connected: asyncio.Event) -> str:
-        """Wait until process `pid` is of no use any more; what is wrong with it, in words.
+        """Wait until process `pid` has become useless; return what is wrong with it, in words.
 
-        `connected` is set once it has come to the control socket.
+        `connected` is set once it has connected to the control socket.
         """
         del pid
         try:
@@ -72,9 +72,10 @@ class Server(ABC):
 
 
 class Front(Server):
-    """Ours: runner/front.
+    """Our own: runner/front.
 
-    The socket is opened here and handed on: clients that connect while a front is replaced wait for the next.
+    The socket is opened here and passed on: clients that connect while a front is replaced wait for the next
+    one.
     """
 
     liveness_path = "/health/live"

@@ -4,11 +4,11 @@
     supervisor  ------  tritonserver and, below it, the engine
                         the front (runner/front), or Cog's server with its worker (runner/cog/server.py)
 
-All three start at once or as soon as they can. What dies is started again, after a pause that grows: a new
+All three start immediately or as soon as they can. What dies is started again, after a growing pause: a new
 front finds the engine loaded, a new Triton is found by the front. An HTTP server that does not answer is
-killed and counts as dead. SIGTERM drains the front first.
+killed, and counts as dead. SIGTERM drains the front first.
 
-The front (or Cog's worker) connects to a socket in the run directory, and is told there where the engine is;
+The front (or Cog's worker) connects to a socket in the run directory, and learns there where the engine is;
 see control.py.
 """
 
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from runner.lifecycle.server import Server
 
 _DYING_SECONDS = 1
-_SERVER_GRACE_SECONDS = 10  # what it may take to end once nothing runs
+_SERVER_GRACE_SECONDS = 10  # how long it may take to end once nothing runs
 _TRITON_GRACE_SECONDS = 6
-_MOST_DEATHS = 5
+_MAX_DEATHS = 5
 
 
 class Supervisor:
@@ -73,10 +73,10 @@ class Supervisor:
         end_on_failure: bool = False,
         on_ready: Callable[[float], object] = lambda _seconds: None,
     ) -> None:
-        """`server` speaks HTTP; without one, `serve_caller` is to be called.
+        """`server` speaks HTTP; without one, call `serve_caller`.
 
-        `end_on_failure`: end when the set-up fails, instead of having /health-check tell.
-        `on_ready` is called once, with the seconds since this call.
+        `end_on_failure`: end when the set-up fails, instead of reporting it at /health-check. `on_ready` is
+        called once, with the seconds since this call.
         """
         self._directory = directory
         self._server = server
@@ -85,10 +85,10 @@ class Supervisor:
         self._started = time.monotonic()
         self._processes = Processes()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._at_once = asyncio.Event()  # a second signal, or nobody is left to be waited for
-        self._connection: Connection | None = None  # with the front, or whoever stands in its place
+        self._at_once = asyncio.Event()  # a second signal, or nobody is left to wait for
+        self._connection: Connection | None = None  # with the front, or whatever takes its place
         self._connected = asyncio.Event()
-        self._gone = asyncio.Event()  # it was connected, and is no more
+        self._gone = asyncio.Event()  # it was connected, and no longer is
         self._drained = asyncio.Event()
         self._ready = asyncio.Event()
         self._address: EngineAddress | None = None
@@ -103,8 +103,8 @@ class Supervisor:
         Raises WorkerDied, SetupTimedOut and ServerDiedTooOften when it cannot, and with `end_on_failure`
         whatever the set-up raises.
 
-        `caller` is the other end of a connection (control.py) with the process that serves, when it is not
-        for this one to start: its end is the end.
+        `caller` is the other end of a connection (control.py) with the process that serves, if this one does
+        not start it: when it ends, so does the supervisor.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -140,7 +140,7 @@ class Supervisor:
         return str(self._directory / "control")
 
     def _start(self, coroutine: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run a part of this for as long as it lasts; a coded error that ends it ends the runner."""
+        """Run a part of the supervisor until it ends; a coded error that ends it ends the runner."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if task.cancelled() or (error := task.exception()) is None or self._over.done():
@@ -243,7 +243,7 @@ class Supervisor:
         return self._failure is not None
 
     def _fail(self, failure: SetupFailed) -> None:
-        """The set-up has failed for good: say so, and keep saying so."""
+        """The set-up has failed for good: report it, and keep reporting it."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -255,11 +255,11 @@ class Supervisor:
         elif not self._over.done():
             self._over.set_exception(_coded(failure.error))
 
-    # --- whoever serves HTTP
+    # --- the HTTP server
 
     async def _keep_server(self, server: Server) -> None:
         """Start the HTTP server, and start it again whenever it ends. Raises WorkerDied."""
-        restarts = Restarts(_MOST_DEATHS)
+        restarts = Restarts(_MAX_DEATHS)
         while True:
             self._gone.clear()
             self._connected.clear()
@@ -280,12 +280,12 @@ class Supervisor:
                 raise WorkerDied
             pause = restarts.pause()
             if pause is None:
-                raise ServerDiedTooOften(times=_MOST_DEATHS + 1)
+                raise ServerDiedTooOften(times=_MAX_DEATHS + 1)
             _logger().error(f"the HTTP server {reason}; restarting it", in_seconds=pause)
             await asyncio.sleep(pause)
 
     async def _until_useless(self, server: Server, process: Process) -> str:
-        """Wait for the end of an HTTP server, or for what is as bad; what it is, in words."""
+        """Wait until an HTTP server ends, or becomes useless; return how, in words."""
         broken = asyncio.create_task(server.wait_until_broken(process.pid, self._connected))
         ended = asyncio.create_task(process.ended.wait())
         lost = asyncio.create_task(self._gone.wait())
@@ -293,7 +293,7 @@ class Supervisor:
             await asyncio.wait({broken, ended, lost}, return_when=asyncio.FIRST_COMPLETED)
             if broken.done():
                 return broken.result()
-            # The connection of one that dies ends a moment before.
+            # The connection of a dying server ends a moment earlier.
             await asyncio.wait({ended}, timeout=_DYING_SECONDS)
             return f"ended with {process.status}" if ended.done() else "has lost its worker"
         finally:
@@ -330,7 +330,7 @@ class Supervisor:
             self._connection.send(message)
 
     async def _drain(self) -> None:
-        """Let the front finish what runs. Another signal, or its death, ends that."""
+        """Let the front finish what is running. Another signal, or its death, ends that."""
         if self._ready.is_set() and self._failure is None:
             self._tell(Drain(self._drain_seconds))
             events = (self._drained, self._gone, self._at_once)
@@ -346,7 +346,7 @@ def _coded(text: str) -> CogTritonError:
 
 
 def _logger() -> structlog.stdlib.BoundLogger:
-    """To be asked for when there is something to say: it takes as long to import as all the rest."""
+    """Imported when there is something to log: that takes as long as importing everything else."""
     from shared.logs import configure_logging, get_logger
 
     configure_logging()

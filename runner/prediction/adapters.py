@@ -10,14 +10,14 @@ from shared.lora import CONFIG
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 class Adapters:
-    """All of them lie below one folder; those that lie right in it are there from the beginning."""
+    """All of them are below one folder; those directly in it are known from the start."""
 
     def __init__(self, folder: Path | None) -> None:
-        """None: there are none, nor can be."""
+        """None: there are none, and cannot be any."""
         self._folder = folder
         self._places: dict[str, str] = {}
         if folder is not None and folder.is_dir():
@@ -31,14 +31,14 @@ class Adapters:
         return name in self._places
 
     def place(self, name: str) -> str:
-        """The folder of an adapter, below the one of all. Raises AdapterUnknown."""
+        """The folder of an adapter, below the common one. Raises AdapterUnknown."""
         try:
             return self._places[name]
         except KeyError:
-            raise AdapterUnknown(name=name[:_MOST_SHOWN]) from None
+            raise AdapterUnknown(name=name[:_MAX_SHOWN]) from None
 
     def found(self, path: str) -> str:
-        """The place of what is at `path`, absolute or below the folder. Raises RequestInvalid."""
+        """The adapter at `path`, absolute or below the folder. Raises RequestInvalid."""
         if self._folder is None:
             raise RequestInvalid(parameter="lora_path", reason="this runner has no adapters")
         folder = self._folder.resolve()
@@ -56,10 +56,10 @@ class Adapters:
     def check_name(self, name: str, place: str, served: str) -> None:
         """Raises RequestInvalid when it is that of the model, or of another adapter."""
         if name == served or self._places.get(name, place) != place:
-            raise RequestInvalid(parameter="lora_name", reason=f"{name} is what another is called")
+            raise RequestInvalid(parameter="lora_name", reason=f"{name} is the name of another")
 
     def add(self, name: str, place: str) -> None:
-        """From now on `name` is what `found` gave."""
+        """From now on, `name` means what `found` returned."""
         self._places[name] = place
 
     def remove(self, name: str) -> None:

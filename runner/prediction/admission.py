@@ -1,4 +1,4 @@
-"""How many predictions are let in, whose they are, and how they are let out when the runner shuts down."""
+"""How many predictions are let in, whose they are, and how they leave when the runner shuts down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Holder:
 
 
 class Ticket:
-    """One who is inside. `on_late` is called when the runner can wait no longer."""
+    """A prediction that was let in. `on_late` is called when the runner can wait no longer."""
 
     __slots__ = ("_admission", "holder", "on_late", "tokens")
 
@@ -43,7 +43,7 @@ class Ticket:
         self._admission.held(self, tokens)
 
     def leave(self) -> None:
-        """Go out. May be called twice."""
+        """Leave. May be called twice."""
         self.on_late = _nothing
         self._admission.left(self)
 
@@ -52,18 +52,18 @@ class Admission:
     """A limit on the predictions that run or wait in the engine, which works on them in order of arrival.
 
     While all places are taken, an API key that has less than an equal share of them waits for the next ones,
-    which go to the key that has fewest; the others are refused. So one that fills the engine cannot keep the
-    others out, and may have all of it while it is alone. For one event loop.
+    which go to the key with the fewest; the others are refused. So a key that fills the engine cannot keep
+    the others out, and may have all of it while it is alone. For one event loop.
     """
 
     def __init__(self, limit: int, *, key_requests: int | None = None, key_tokens: int | None = None) -> None:
-        """`key_requests`, `key_tokens`: what one API key may have at the same time; None: all there is."""
+        """`key_requests`, `key_tokens`: what one API key may have at the same time; None: no limit."""
         self.limit = limit
         self.closed = False
         """Whether `drain` has begun."""
         self._key_requests = key_requests
         self._key_tokens = key_tokens
-        self._taken = 0  # places: of those inside, and of those who are on their way in
+        self._taken = 0  # places: of those inside, and of those on their way in
         self._inside: set[Ticket] = set()
         self._holders: dict[str, _Holder] = {}
         self._empty = asyncio.Event()
@@ -74,10 +74,10 @@ class Admission:
         return len(self._inside)
 
     async def enter(self, key: str = "") -> Ticket:
-        """Be one of those inside, until `leave`; `key`: the name of the API key.
+        """Get in, until `leave`; `key`: the name of the API key.
 
-        Raises KeyLimitReached when the key has all that it may, Overloaded when all places are taken and the
-        key has its share of them, ShuttingDown once `drain` has begun.
+        Raises KeyLimitReached when the key has reached its limit, Overloaded when all places are taken and
+        the key has its share of them, ShuttingDown once `drain` has begun.
         """
         if self.closed:
             raise ShuttingDown
@@ -116,7 +116,7 @@ class Admission:
                 self._empty.set()
 
     async def drain(self, grace: float) -> None:
-        """Let nobody in, wait up to `grace` seconds until all are out, and tell the rest."""
+        """Let nobody in, wait up to `grace` seconds until all have left, and tell the rest."""
         self.closed = True
         for holder in self._holders.values():
             for place in holder.waiting:

@@ -1,4 +1,4 @@
-"""What a prediction asks for, in no API's words: each API checks types and turns its own into this."""
+"""What a prediction asks for, in no API's form: each API checks types and turns its own into this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One text. None is "not sent": then the defaults of the runner count."""
+    """One text. None is "not sent": then the runner's defaults apply."""
 
     prompt: str | Sequence[int] | None = None
     """Text for the template, or the tokens themselves."""
@@ -23,25 +23,25 @@ class Ask:
     """Instead of a prompt: a conversation for the model's chat template, each with role and content."""
     system_prompt: str | None = None
     prompt_template: str | None = None
-    """With {prompt} and {system_prompt}; "{prompt}" leaves a prompt as it is."""
+    """With {prompt} and {system_prompt}; "{prompt}" leaves a prompt unchanged."""
     template_arguments: Mapping[str, Any] = field(default_factory=dict)
-    """What else the chat template is told."""
+    """Further variables for the chat template."""
     max_tokens: int | None = None
     """None: as many as there is room for."""
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
-    """As it was sent: a temperature of 0 still is one, and a seed is chosen later."""
+    """As sent: a temperature of 0 is still 0, and a seed is chosen later."""
     stop_sequences: Sequence[str] | None = None
     ignore_end: bool = False
-    """Go on at the tokens that end a text."""
+    """Continue past the tokens that end a text."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     log_probs: int | None = None
-    """How many of the likeliest tokens are told beside each; None: nothing is told."""
+    """How many of the likeliest tokens to report beside each; None: nothing is reported."""
     structured_output: StructuredOutput | None = None
-    """What the text is held to."""
+    """What constrains the text."""
     lora: str | None = None
     """The name of an adapter."""
     cache_salt: str | None = None
-    """What the engine keeps of prompts is shared by those with the same one."""
+    """What the engine keeps of prompts is shared among requests with the same salt."""
     priority: int | None = None
     """Lower is earlier; None: 0, the earliest."""
     log_performance: bool = False

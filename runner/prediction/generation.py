@@ -1,4 +1,4 @@
-"""The text of one prediction, as it comes."""
+"""The text of one prediction, as it arrives."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Piece(NamedTuple):
     text: str
     tokens: Sequence[int]
     log_probs: Sequence[LogProbs] = ()
-    """One for each token, where they were asked for."""
+    """One for each token, if they were asked for."""
 
 
 class TextGeneration:
-    """An asynchronous iterator of pieces, each with some text: all that waits at a time. One task reads it.
+    """An asynchronous iterator of pieces, each with all the text that is waiting. One task reads it.
 
     The text is cut at the first stop sequence. Iterating raises the coded error with which the request ended,
     ShuttingDown when the runner shut down before its end. After `cancel` it just ends.
@@ -53,7 +53,7 @@ class TextGeneration:
         *,
         log_performance: bool = False,
     ) -> None:
-        """`received_at`: `time.perf_counter()` when it came; uvloop's own clock has only milliseconds."""
+        """`received_at`: `time.perf_counter()` on arrival; uvloop's own clock has only milliseconds."""
         request = prepared.request
         self.prompt_tokens = len(request.input_token_ids)
         self.seed = request.sampling.seed
@@ -79,12 +79,12 @@ class TextGeneration:
 
     @property
     def token_count(self) -> int:
-        """Tokens so far, up to and with the one that completed a stop sequence."""
+        """Tokens so far, up to and including the one that completed a stop sequence."""
         return self._text.token_count
 
     @property
     def finish_reason(self) -> str | None:
-        """`stop`, `length` or `cancelled`, once it has ended well."""
+        """`stop`, `length` or `cancelled`, once it has ended without an error."""
         if self._text.stopped:
             return "stop"
         if self.cancelled:
@@ -100,7 +100,7 @@ class TextGeneration:
                 return "stop"
 
     def facts(self) -> dict[str, object]:
-        """What Cog's metrics of a prediction say from its beginning on."""
+        """What Cog's metrics of a prediction say from its start on."""
         facts: dict[str, object] = {"input_token_count": self.prompt_tokens}
         return facts if self.seed is None else {**facts, "seed": self.seed}
 
@@ -185,7 +185,7 @@ class TextGeneration:
             self._generation.cancel()
 
     def close(self) -> None:
-        """Be done with it, wherever it is: what has not ended is cancelled. May be called twice."""
+        """Finish with it, whatever its state: if it has not ended, it is cancelled. May be called twice."""
         if not self._closed:
             self.cancel()
             self._end("cancelled")
@@ -198,7 +198,7 @@ class TextGeneration:
         if self._closed:
             return
         self._closed = True
-        self._generation.cancel()  # its text may have ended before it
+        self._generation.cancel()  # its text may have ended earlier
         self._ticket.leave()
         self._ended_at = time.perf_counter()
         duration, first, rate = self._speed()

@@ -54,7 +54,7 @@ class Inputs:
     min_new_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """To JSON Schema, 3.0 is an integer too."""
+        """In JSON Schema, 3.0 is an integer too."""
         for name in _INTEGERS:
             if isinstance(value := getattr(self, name), float):
                 object.__setattr__(self, name, int(value))
@@ -64,7 +64,7 @@ class Inputs:
         StructuredOutputInvalid.
         """
         if self.messages is not None and (self.prompt or self.prompt_template is not None):
-            raise MessagesInvalid(reason="a prompt or a prompt_template was sent beside them")
+            raise MessagesInvalid(reason="a prompt or a prompt_template was sent as well")
         return Ask(
             prompt=self.prompt,
             messages=None if self.messages is None else parse_messages(self.messages),
@@ -93,7 +93,7 @@ class Inputs:
     def _max_tokens(self) -> int:
         if self.max_new_tokens is None:
             return self.max_tokens
-        # A max_tokens that is the default was most likely filled in by Cog, not sent.
+        # A max_tokens equal to the default was most likely filled in by Cog, not sent.
         if self.max_tokens not in (DEFAULT_MAX_TOKENS, self.max_new_tokens):
             raise InvalidArgumentMaxTokens
         return self.max_new_tokens
@@ -106,14 +106,14 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What stands in for inputs that were not sent: from the environment, else from `instantiate`."""
+    """The values of inputs that were not sent: from the environment, else from `instantiate`."""
 
     system_prompt: str
     prompt_template: str
     stop_sequences: tuple[str, ...]
     end_ids: frozenset[int]
     random_seed: bool = False
-    """Whether a seed is chosen where none was sent, so that it can be told."""
+    """Whether a seed is chosen if none was sent, so that it can be reported."""
 
     @classmethod
     def of(
@@ -124,7 +124,7 @@ class Defaults:
         *,
         random_seed: bool = False,
     ) -> Defaults:
-        """Settle each default; `instantiate` is `Settings.instantiate`.
+        """Decide each default; `instantiate` is `Settings.instantiate`.
 
         Raises SettingInvalid for an END_ID that the tokenizer does not have.
         """
@@ -138,7 +138,7 @@ class Defaults:
         end_ids = tokenizer.end_ids
         if settings.end_id is not None:
             if settings.end_id >= tokenizer.vocab_size:
-                reason = f"the tokenizer has only the ids below {tokenizer.vocab_size}"
+                reason = f"the tokenizer only has ids below {tokenizer.vocab_size}"
                 raise SettingInvalid(setting="END_ID", value=settings.end_id, reason=reason)
             end_ids = frozenset({settings.end_id} if settings.end_id >= 0 else ())
         return cls(

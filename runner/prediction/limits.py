@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.protocol.engine import MOST_TOKENS, Limits
+from runner.protocol.engine import MAX_TOKENS, Limits
 from shared.errors import InvalidArgument, PromptRequired, PromptTooLong
 
-UNLIMITED = Limits(MOST_TOKENS, MOST_TOKENS - 1)
+UNLIMITED = Limits(MAX_TOKENS, MAX_TOKENS - 1)
 
 
 def lowered(limits: Limits, sequence: int | None) -> Limits:
-    """These limits, with at most so many tokens of prompt and answer together."""
+    """These limits, with at most that many tokens of prompt and answer together."""
     if sequence is None or sequence >= limits.sequence:
         return limits
     return replace(limits, sequence=sequence, prompt=min(limits.prompt, sequence - 1))
@@ -21,7 +21,7 @@ def room(limits: Limits, prompt_tokens: int, max_tokens: int | None) -> int:
     """`max_tokens`, or as many as the prompt leaves room for.
 
     Raises PromptRequired for a prompt without tokens, PromptTooLong for one that is too long, InvalidArgument
-    for what no engine can count to.
+    for more than any engine can count.
     """
     if prompt_tokens == 0:
         raise PromptRequired
@@ -30,6 +30,6 @@ def room(limits: Limits, prompt_tokens: int, max_tokens: int | None) -> int:
     left = limits.sequence - prompt_tokens
     if max_tokens is None:
         return left
-    if max_tokens > MOST_TOKENS:
-        raise InvalidArgument(argument="max_tokens", value=max_tokens, reason=f"the most is {MOST_TOKENS}")
+    if max_tokens > MAX_TOKENS:
+        raise InvalidArgument(argument="max_tokens", value=max_tokens, reason=f"the most is {MAX_TOKENS}")
     return min(max_tokens, left)

@@ -1,4 +1,4 @@
-"""From an ask to a stream of text: what both APIs, and the predictor under Cog's own server, are built on."""
+"""From an ask to a stream of text: the base of both APIs, and of the predictor under Cog's own server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = get_logger()
 
 
 class Predictor:
-    """One engine's way from asks to text. For one event loop."""
+    """Turns asks into one engine's text. For one event loop."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Predictor:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
         `key`: the name of the API key that was sent. Raises KeyLimitReached, Overloaded and ShuttingDown when
-        it is not let in; E1001 to E1007, InvalidArgument, and TritonTokenizerError for what was asked. What
-        the engine itself refuses is raised by the iteration.
+        it is not let in; the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for
+        what was asked. What the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
         try:
@@ -83,11 +83,11 @@ class Predictor:
             raise self._failed(error, prediction_id) from None
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release what it holds."""
         self._tokenising.close()
 
     async def try_adapter(self, place: str) -> None:
-        """Have the engine load it. Raises what it says of it."""
+        """Have the engine load it. Raises what the engine says."""
         tokens = self.preparation.tokenizer.encode("a") or [0]
         request = Request(0, tokens, 1, sampling=SamplingParameters(top_k=1), lora=place)
         generation = self._client.generate(request)
@@ -110,7 +110,7 @@ class Predictor:
         return self.preparation.request(ask, tokens, next(self._request_ids), lora=lora, key=key)
 
     async def text_of(self, ask: Ask) -> str:
-        """The prompt that the engine will read, as text. Raises E1001 to E1007."""
+        """The prompt that the engine will read, as text. Raises the errors of prompts (E1001 to E1007)."""
         if ask.messages is None:
             return self.preparation.prompt(ask)
         conversation = self.preparation.conversation(ask)
@@ -126,7 +126,7 @@ class Predictor:
         return await self._tokenising.tokens_of(text, add_special_tokens=not templated)
 
     def _failed(self, error: BaseException, prediction_id: str) -> BaseException:
-        """The error that is told; it is counted, and logged."""
+        """The error to report; it is counted and logged."""
         if isinstance(error, asyncio.CancelledError):
             self._metrics.ended("cancelled")
             return error

@@ -1,4 +1,4 @@
-"""From what a prediction asks for to a request that the engine will take."""
+"""From what a prediction asks for to a request that the engine will accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runner.protocol.engine import Limits
     from runner.text.tokenizer import Tokenizer
 
-_MOST_STOP_CHARACTERS = 1 << 14  # each is a node of the automaton that looks for them
+_MAX_STOP_CHARACTERS = 1 << 14  # each is a node of the automaton that searches for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Preparation:
     defaults: Defaults
     limits: Limits = UNLIMITED
     salts: bool = False
-    """Whether the engine's prefix cache is kept apart for each API key."""
+    """Whether the engine's prefix cache is separate for each API key."""
 
     def prompt(self, ask: Ask) -> str:
         """The template, filled in. Raises PromptRequired, BadPromptTemplate and PromptTemplateError."""
@@ -68,13 +68,13 @@ class Preparation:
     def request(
         self, ask: Ask, tokens: Sequence[int], request_id: int, *, lora: str | None = None, key: str = ""
     ) -> Prepared:
-        """What the engine is asked. Raises PromptRequired, PromptTooLong and InvalidArgument.
+        """The request to the engine. Raises PromptRequired, PromptTooLong and InvalidArgument.
 
-        `lora`: the place of the adapter that the ask names; `key`: the name of the API key.
+        `lora`: the place of the adapter in the ask; `key`: the name of the API key.
         """
         stops = self.defaults.stop_sequences if ask.stop_sequences is None else ask.stop_sequences
-        if sum(map(len, stops)) > _MOST_STOP_CHARACTERS:
-            reason = f"at most {_MOST_STOP_CHARACTERS} characters are taken"
+        if sum(map(len, stops)) > _MAX_STOP_CHARACTERS:
+            reason = f"at most {_MAX_STOP_CHARACTERS} characters are accepted"
             raise InvalidArgument(argument="stop_sequences", value="too long", reason=reason)
         max_tokens = room(self.limits, len(tokens), ask.max_tokens)
         request = Request(
@@ -93,7 +93,7 @@ class Preparation:
         return Prepared(request, stops)
 
     def _salt(self, key: str, sent: str | None) -> str | None:
-        """One key cannot tell by the time that it takes what prompts another has sent."""
+        """One key cannot tell from timing what prompts another has sent."""
         if sent is None and not (key and self.salts):
             return None
         return hashlib.sha256(f"{key}\0{sent or ''}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""From the sampling parameters that were sent to those that engines take."""
+"""From the sampling parameters that were sent to those that engines accept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import MOST_TOKENS
+from runner.protocol.engine import MAX_TOKENS
 from shared.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from runner.protocol.engine import SamplingParameters
 
-_RANDOM_SEED_BITS = 32  # every reader of JSON takes them
+_RANDOM_SEED_BITS = 32  # every reader of JSON accepts them
 _SEED_BITS = 64  # the tensor `seed` is a UINT64
 _FLOAT32 = struct.Struct("f")
 _LARGEST_FLOAT32 = 3.4028234663852886e38
@@ -26,7 +26,7 @@ _FLOATS = (
     "presence_penalty",
     "frequency_penalty",
 )
-# What leaves an engine's choice as it is need not be sent, and engines that know no such parameter take it.
+# What does not affect an engine's choice need not be sent, so engines without such a parameter accept it.
 _NEUTRAL = {
     "length_penalty": 1.0,
     "repetition_penalty": 1.0,
@@ -39,19 +39,20 @@ _NEUTRAL = {
 def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> SamplingParameters:
     """How tokens are to be chosen. Raises InvalidArgument.
 
-    `max_tokens` is how many there can be; `random_seed` has a seed chosen where it matters and none was sent.
+    `max_tokens` is how many there can be; with `random_seed`, a seed is chosen if it matters and none was
+    sent.
     """
     for name in _FLOATS:
         value = getattr(sent, name)
         if value is not None and not abs(value) <= _LARGEST_FLOAT32:
             raise InvalidArgument(argument=name, value=value, reason="engines compute with 32 bits")
-    # Executors refuse a temperature or a top_p of 0; people mean "always the likeliest token".
+    # Executors refuse a temperature or top_p of 0; people mean "always the likeliest token".
     greedy = 0 in (_float32(sent.temperature), _float32(sent.top_p)) or sent.top_k == 1
     seed = sent.seed
     if seed is None and random_seed and not greedy:
         seed = secrets.randbits(_RANDOM_SEED_BITS)
     top_k = max(sent.top_k or 0, 0)
-    for argument, count, most in (("seed", seed, 2**_SEED_BITS - 1), ("top_k", top_k, MOST_TOKENS)):
+    for argument, count, most in (("seed", seed, 2**_SEED_BITS - 1), ("top_k", top_k, MAX_TOKENS)):
         if count is not None and not 0 <= count <= most:
             raise InvalidArgument(argument=argument, value=count, reason=f"it must be from 0 to {most}")
     return replace(
@@ -81,7 +82,7 @@ def _unless_neutral(name: str, value: float | None) -> float | None:
 
 
 def _float32(value: float | None) -> float | None:
-    """As engines will see it; a number too small for them is 0."""
+    """The number as engines will see it; one too small for them is 0."""
     if value is None:
         return None
     rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]

@@ -1,4 +1,4 @@
-"""What a text is to be held to, from an object with one of vLLM's words for it.
+"""What constrains a text, from an object with one of vLLM's words for it.
 
 Standard library only: engine processes import it.
 """
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _KEYS = ("json", "json_object", "regex", "choice", "grammar")
-_MOST_CHARACTERS = 1 << 17
-_MOST_SHOWN = 40
+_MAX_CHARACTERS = 1 << 17
+_MAX_SHOWN = 40
 
 
 def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
-    """The one that `asked` names: `json` (a schema), `json_object` (true), `regex`, `choice`, `grammar`.
+    """The constraint in `asked`: `json` (a schema), `json_object` (true), `regex`, `choice`, `grammar`.
 
-    None where nothing is set. Whether the engine can follow it is the engine's to say. Raises
+    None if nothing is set. The engine decides whether it can follow it. Raises
     StructuredOutputInvalid.
     """
     for key in asked:
         if key not in _KEYS:
-            found = get_close_matches(key[:_MOST_SHOWN], _KEYS, n=1)
+            found = get_close_matches(key[:_MAX_SHOWN], _KEYS, n=1)
             hint = f"did you mean {found[0]}?" if found else f"there are {', '.join(_KEYS)}"
-            raise _invalid(f"there is no {key[:_MOST_SHOWN]!r} ({hint})")
+            raise _invalid(f"there is no {key[:_MAX_SHOWN]!r} ({hint})")
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     if not given:
         return None
     if len(given) > 1:
-        raise _invalid(f"{' and '.join(given)} are two of them")
+        raise _invalid(f"{' and '.join(given)} cannot be combined")
     ((key, value),) = given.items()
     made = StructuredOutput(*_told(key, value))
-    if len(made.text) > _MOST_CHARACTERS:
-        raise _invalid(f"{key} has {len(made.text)} characters; at most {_MOST_CHARACTERS} are accepted")
+    if len(made.text) > _MAX_CHARACTERS:
+        raise _invalid(f"{key} has {len(made.text)} characters; at most {_MAX_CHARACTERS} are accepted")
     return made
 
 

@@ -1,4 +1,6 @@
-"""Prompts to tokens beside the event loop: those that come while others are cut are cut next, together."""
+"""Tokenises prompts outside the event loop: those that arrive while others are being cut are cut next,
+together.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
     from runner.text.tokenizer import Tokenizer
 
-_AT_ONCE = 1 << 8  # characters: quicker than another thread is woken
-_ALONE = 1 << 12  # characters: nobody should wait for one that is longer
+_AT_ONCE = 1 << 8  # characters: quicker than waking another thread
+_ALONE = 1 << 12  # characters: nobody should wait for a longer one
 _ALONE_THREADS = 2
-_MOST_TOGETHER = 32  # the first of a burst need not wait for its last
+_MAX_TOGETHER = 32  # the first of a burst need not wait for the last
 _SECONDS = 30
 
 
@@ -57,7 +59,7 @@ class Tokenising:
         return await one.tokens
 
     def close(self) -> None:
-        """Give back what it holds; those who wait are cancelled."""
+        """Release what it holds; those who wait are cancelled."""
         self._together.shutdown(wait=False, cancel_futures=True)
         self._alone.shutdown(wait=False, cancel_futures=True)
 
@@ -66,8 +68,8 @@ class Tokenising:
         taken: list[_Text] = []
         try:
             while self._waiting:
-                taken = self._waiting[:_MOST_TOGETHER]
-                del self._waiting[:_MOST_TOGETHER]
+                taken = self._waiting[:_MAX_TOGETHER]
+                del self._waiting[:_MAX_TOGETHER]
                 found = await loop.run_in_executor(self._together, self._cut, taken)
                 for one, tokens in zip(taken, found, strict=True):
                     if one.tokens.done():

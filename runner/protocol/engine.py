@@ -1,4 +1,4 @@
-"""What every engine is to the engine process: the interface, and the words it is spoken in.
+"""What every engine is to the engine process: the interface, and its vocabulary.
 
 The words are those of TensorRT-LLM's executor. Standard library only.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
 
-MOST_TOKENS = 2**31 - 1  # what the tensor `request_output_len` can hold
+MAX_TOKENS = 2**31 - 1  # what the tensor `request_output_len` can hold
 
 
 class FinishReason(IntEnum):
@@ -35,9 +35,9 @@ class FinishReason(IntEnum):
 class SamplingParameters:
     """How tokens are chosen; None is "not set". Names of `executor.SamplingConfig`.
 
-    runner/engines/catalogue.py says which of these an engine can follow.
+    runner/engines/catalogue.py says which of these an engine can honour.
 
-    With neither `top_k` nor `top_p` (unset, 0, or a top_k of -1) every engine takes the likeliest token, as
+    With neither `top_k` nor `top_p` (unset, 0, or a top_k of -1) every engine chooses the likeliest token, as
     TensorRT-LLM does; a `top_p` of 1 chooses among all tokens.
     """
 
@@ -55,7 +55,7 @@ class SamplingParameters:
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutput:
-    """What a text is held to. A class of its own, so that nobody prints a whole schema by chance."""
+    """What constrains a text. A class of its own, so that nobody prints a whole schema by accident."""
 
     kind: str
     """`json_schema`, `regex`, `ebnf_grammar` (TensorRT-LLM's words) or `choice`."""
@@ -81,11 +81,11 @@ class Request:
     stop_words: Sequence[Sequence[int]] = ()
     bad_words: Sequence[Sequence[int]] = ()  # never written; not every engine can
     logit_bias: Mapping[int, float] = field(default_factory=dict)  # by token; not every engine can
-    log_probs: int | None = None  # how many alternatives are told beside the choice; not every engine can
+    log_probs: int | None = None  # how many alternatives to report beside the choice; not every engine can
     structured_output: StructuredOutput | None = None  # not every engine can
     lora: str | None = None  # an adapter: its folder below LORA_FOLDER; not every engine can
     cache_salt: str | None = (
-        None  # what is kept of prompts is shared by those of one salt; not every engine can
+        None  # what is kept of prompts is shared among requests with one salt; not every engine can
     )
     priority: int | None = None  # lower is earlier, from 0 on; not every engine can
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
@@ -96,9 +96,11 @@ class LogProbs(NamedTuple):
     """Natural logarithms of the probabilities at one position of a text."""
 
     chosen: float
-    """Of the token that stands there."""
+    """Of the token at that position."""
     likeliest: Sequence[tuple[int, float]] = ()
-    """Of as many others as were asked for: token and value, the likeliest first; the chosen may be one."""
+    """Of as many others as were asked for: token and value, likeliest first; the chosen one may be among
+    them.
+    """
 
 
 class Output(NamedTuple):
@@ -113,26 +115,26 @@ class Output(NamedTuple):
     finish_reason: FinishReason = FinishReason.NOT_FINISHED
     error: CogTritonError | None = None
     log_probs: Sequence[LogProbs] = ()
-    """One for each token, where the request asked for them."""
+    """One for each token, if the request asked for them."""
     cached_tokens: int | None = None
-    """How many tokens of the prompt needed no computation; told once, where the engine knows."""
+    """How many tokens of the prompt needed no computation; reported once, if the engine knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a loaded engine can take. The host refuses what goes beyond before an engine sees it."""
+    """What a loaded engine can accept. The host refuses what exceeds it before an engine sees it."""
 
     sequence: int
-    """Most tokens of prompt and answer together."""
+    """The most tokens of prompt and answer together."""
     prompt: int
-    """Most tokens of a prompt."""
+    """The most tokens of a prompt."""
     vocabulary: int | None = None
-    """Token ids are below it; None: any id that is not negative is one."""
+    """Token ids are below it; None: any id that is not negative is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a loaded engine says of itself: the one source for whoever sends it requests."""
+    """What a loaded engine declares: the one source for everything that sends it requests."""
 
     kind: str
     """Its name in runner/engines/catalogue.py."""
@@ -140,7 +142,7 @@ class Declaration:
     honours: frozenset[str]
     """Names of the `SamplingParameters` and of the optional parts of a `Request` that have an effect."""
     seeds: bool = False
-    """Whether a seed is chosen for a request that has none, so that it can be told and sent again."""
+    """Whether a seed is chosen for a request without one, so that it can be reported and sent again."""
 
     def to_json(self) -> str:
         """As READY and ENGINE frames carry it."""
@@ -154,7 +156,7 @@ class Declaration:
             limits, honours = Limits(**given["limits"]), frozenset(given["honours"])
             return cls(given["kind"], limits, honours, bool(given["seeds"]))
         except (KeyError, TypeError) as error:
-            raise ValueError("it declares nothing that an engine does") from error
+            raise ValueError("it is not the declaration of an engine") from error
 
 
 class Engine(Protocol):
@@ -162,7 +164,7 @@ class Engine(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What it can take, known once it is loaded."""
+        """What it can accept, known once it is loaded."""
 
     def __init__(self, engine_dir: Path) -> None:
         """Load the engine; return when it can generate. Raises `CogTritonError`."""
@@ -177,7 +179,7 @@ class Engine(Protocol):
         """Stop a request at the next step: its last output says CANCELLED. An unknown id is ignored."""
 
     def steps(self) -> Iterator[Sequence[Output]]:
-        """Yield the outputs of each step as they come; end after `shutdown`."""
+        """Yield the outputs of each step as they arise; end after `shutdown`."""
 
     def shutdown(self) -> None:
         """Cancel everything and let `steps` end."""
@@ -185,15 +187,15 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Narrower(Protocol):
-    """An engine that, as it is configured, does not do all that its kind can."""
+    """An engine that, as configured, does not do everything that its kind can."""
 
     lacks: frozenset[str]
-    """Of what the catalogue says is honoured."""
+    """The part of what the catalogue says is honoured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What an engine is busy with; each is a count below 2^32."""
+    """What an engine is doing; each is a count below 2^32."""
 
     active_requests: int = 0
     queued_requests: int = 0
@@ -203,7 +205,7 @@ class Statistics:
 
 @runtime_checkable
 class HasStatistics(Protocol):
-    """An engine that tells what it is busy with."""
+    """An engine that reports what it is doing."""
 
     def statistics(self) -> Statistics:
         """The latest numbers, from any thread; never blocks."""

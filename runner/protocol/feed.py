@@ -1,4 +1,4 @@
-"""The frames of a feed: the Unix socket on which the bridge gives a client what the engine's steps gave it.
+"""The frames of a feed: the Unix socket on which the bridge sends a client the outputs of the engine's steps.
 
 docs/architecture/4-frames.md holds the bodies. The bridge is compiled against the numbers below.
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .outputs import TextOutput
 
 FEED_PARAMETER = "feed"
-"""The parameter of a Triton request that names the feed its outputs go to."""
+"""The parameter of a Triton request that says which feed its outputs go to."""
 REQUEST_PARAMETER = "feed_request"
-"""The one that holds the client's own id for it, by which the feed speaks of it."""
+"""The parameter with the client's own id for the request, which the feed uses."""
 
 _LARGEST_FRAME = 1 << 26
 _OPENED = struct.Struct("<IQ")
@@ -54,14 +54,14 @@ class EngineState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first frame: the number by which requests name this feed. No other feed ever had it."""
+    """The first frame: the number by which requests refer to this feed. No other feed ever had it."""
 
     feed: int
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """How the engine process is: told at once, and whenever it changes."""
+    """The state of the engine process: sent immediately, and whenever it changes."""
 
     state: EngineState
     restarts: int
@@ -72,7 +72,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatistics:
-    """What the engine is busy with, at most once a second; `in_flight` counts all requests of the bridge."""
+    """What the engine is doing, at most once a second; `in_flight` counts all requests of the bridge."""
 
     in_flight: int
     statistics: Statistics
@@ -82,7 +82,7 @@ Message: TypeAlias = "Opened | EngineStatus | FeedStatistics | Sequence[Output |
 
 
 def encode_cancel(feed_request: int) -> bytes:
-    """The frame that ends a request: its last output will say CANCELLED, if it has not ended by then."""
+    """The frame that ends a request: its last output will say CANCELLED, unless it ends first."""
     return framed(FeedFrame.CANCEL, _CANCEL.pack(feed_request))
 
 
@@ -93,7 +93,7 @@ class FeedReader:
         self._reader = FrameReader(_LARGEST_FRAME)
 
     def messages(self, data: bytes) -> Iterator[Message]:
-        """What is whole now that `data` has come. Raises ValueError for bytes that are no feed's."""
+        """The messages that `data` completes. Raises ValueError for bytes that are not a feed's."""
         for kind, body in self._reader.frames(data):
             yield _decode(kind, body)
 

@@ -1,6 +1,6 @@
 """The frames between engine bridge and engine process; docs/architecture/4-frames.md holds the format.
 
-Standard library only. Little-endian machines only, as the bridge.
+Standard library only. Little-endian machines only, like the bridge.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class FrameType(IntEnum):
 
 
 class Interface(IntEnum):
-    """What the model that a request is for takes and gives."""
+    """The inputs and outputs of the model that a request is for."""
 
     TOKENS = 0
     TEXT = 1
-    VLLM = 2  # what Triton's own vLLM backend takes and gives
+    VLLM = 2  # those of Triton's own vLLM backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class StartFailedFrame:
 
 @dataclass(frozen=True, slots=True)
 class StepFrame:
-    """What one engine step gave."""
+    """The outputs of one engine step."""
 
     outputs: Sequence[Output | TextOutput | TensorsOutput]
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticsFrame:
-    """What the engine is busy with."""
+    """What the engine is doing."""
 
     statistics: Statistics
 

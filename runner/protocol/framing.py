@@ -1,4 +1,4 @@
-"""Frames, as all sockets between processes of a runner carry them.
+"""Frames, which all sockets between processes of a runner carry.
 
 `u32 length` of what follows, `u8 type`, body; little-endian. Standard library only: engine processes import
 it.
@@ -22,18 +22,18 @@ def framed(kind: int, body: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts what comes over one socket into frames."""
+    """Cuts what arrives over one socket into frames."""
 
     def __init__(self, largest: int = _LARGEST) -> None:
-        """`largest`: bytes that a frame may have behind its length."""
+        """`largest`: bytes that a frame may have after its length."""
         self._largest = largest
         self._rest = bytearray()
         self._wanted = _HEAD.size
 
     def frames(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Type and body of what is whole now that `data` has come; to be iterated to its end.
+        """Type and body of each frame that `data` completes; iterate it to its end.
 
-        Raises ValueError for a length that no frame has.
+        Raises ValueError for a length that no frame can have.
         """
         if self._rest:
             self._rest += data

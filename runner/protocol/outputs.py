@@ -1,10 +1,11 @@
 """The outputs of an engine step as bytes: what STEP and FEED_STEP frames hold.
 
 `u32 count`, then for each output `u64 request_id`, `u8 finish`, `u8 extras`, `u32 n` and its data: n `i32`
-tokens, or n bytes: UTF-8 for text and errors, or tensors. Then by the bits of `extras`: CACHED_TOKENS: `u32`;
-LOG_PROBS: `u8 k`, and for each token `f32` of the chosen one and k times `i32` token, `f32`. Little-endian.
+tokens, or n bytes: UTF-8 for text and errors, or tensors. Then, depending on the bits of `extras`:
+CACHED_TOKENS: `u32`; LOG_PROBS: `u8 k`, and for each token `f32` of the chosen one and k times `i32` token,
+`f32`. Little-endian.
 
-Read and written for every engine step, so it is kept cheap. Standard library only.
+It is read and written for every engine step, so it must be cheap. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOG_PROBS = 2
 
 _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<QBBI")
-_ONE_TOKEN = struct.Struct("<QBBIi")  # an output as most are
+_ONE_TOKEN = struct.Struct("<QBBIi")  # an output like most
 _FLOAT = struct.Struct("<f")
 _LIKELY = struct.Struct("<if")
 _REASONS = tuple(FinishReason)
@@ -35,7 +36,7 @@ _TOKENS = tuple(struct.Struct(f"<{count}i") for count in range(17))
 
 
 class TextOutput(NamedTuple):
-    """What an output of the engine is to a request of the interface TEXT."""
+    """An output of the engine, for a request of the interface TEXT."""
 
     request_id: int
     text: str
@@ -43,7 +44,7 @@ class TextOutput(NamedTuple):
 
 
 class TensorsOutput(NamedTuple):
-    """What an output of the engine is to a request of the interface VLLM: tensors, as a REQUEST has them."""
+    """An output of the engine, for a request of the interface VLLM: tensors, as a REQUEST holds them."""
 
     request_id: int
     tensors: bytes
@@ -80,7 +81,7 @@ def encode_outputs(outputs: Sequence[Output | TextOutput | TensorsOutput]) -> by
 
 
 def decode_outputs(data: bytes) -> Sequence[Output | TextOutput]:
-    """The outputs in these bytes. Raises ValueError for others."""
+    """The outputs in these bytes. Raises ValueError for invalid ones."""
     try:
         if len(data) == _COUNT.size + _COUNT.unpack_from(data)[0] * _ONE_TOKEN.size:
             single = _decode_single_tokens(data)
@@ -95,7 +96,7 @@ def decode_outputs(data: bytes) -> Sequence[Output | TextOutput]:
 
 
 def _decode_single_tokens(data: bytes) -> Sequence[Output] | None:
-    """The outputs, where each has one token and nothing else: half the time. None where that is not so."""
+    """The outputs, if each has one token and nothing else, which takes half the time; else None."""
     outputs = []
     for request_id, finish, extras, count, token in _ONE_TOKEN.iter_unpack(memoryview(data)[_COUNT.size :]):
         if count != 1 or extras or finish >= TEXT_FINISH:
@@ -143,7 +144,7 @@ def _encode_log_probs(log_probs: Sequence[LogProbs]) -> bytes:
     for position in log_probs:
         parts.append(_FLOAT.pack(position.chosen))
         parts += (_LIKELY.pack(token, value) for token, value in position.likeliest)
-        # Every position has as many; what an engine left out is no token.
+        # Every position has the same number; what an engine left out is not a token.
         parts += [_LIKELY.pack(-1, 0.0)] * (most - len(position.likeliest))
     return b"".join(parts)
 

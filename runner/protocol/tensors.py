@@ -1,4 +1,4 @@
-"""Tensors as Triton's protocols carry them: tables of them, and from their bytes to values and back.
+"""Tensors as Triton's protocols carry them: tables of them, and conversion of their bytes to values and back.
 
 Standard library only: engine processes import it.
 """
@@ -95,8 +95,8 @@ class InputTable:
     def read(self, frame: RequestFrame, skip: str | None = None) -> dict[str, tuple[Any, ...]]:
         """The values of a request's inputs by name, numbers or texts; without names that begin with `skip`.
 
-        Raises MalformedRequest for inputs that do not keep the table, TensorNotSupported for ones that ask
-        for what is not supported.
+        Raises MalformedRequest for inputs that violate the table, TensorNotSupported for ones that ask for
+        something unsupported.
         """
         given = {}
         for tensor in frame.tensors:
@@ -116,7 +116,7 @@ class InputTable:
         return given
 
     def read_sampling(self, given: Mapping[str, tuple[Any, ...]]) -> SamplingParameters:
-        """The sampling parameters among the values that `read` gave. Raises MalformedRequest."""
+        """The sampling parameters among the values from `read`. Raises MalformedRequest."""
         values: dict[str, Any] = {}
         for spec, (field, allowed) in self.sampling.items():
             for number in given.get(spec.name, ()):
@@ -129,8 +129,8 @@ class InputTable:
 
 
 def tensor_values(tensor: Tensor, spec: TensorSpec, *, batched: bool = False) -> tuple[Any, ...]:
-    """The elements of an input that has the datatype and the dims of its spec. Raises MalformedRequest for
-    another.
+    """The elements of an input that has the datatype and the dims of its spec. Raises MalformedRequest
+    otherwise.
     """
     if tensor.datatype != spec.datatype:
         raise MalformedRequest(reason=f"{tensor.name} is {tensor.datatype}, not {spec.datatype}")
@@ -188,7 +188,7 @@ def text_tensor(spec: TensorSpec, text: str) -> RawTensor:
 
 
 def flatten_words(words: Iterable[Sequence[int]]) -> list[int]:
-    """TensorRT-LLM's word lists: a row of all ids, and one of where each word ends (filled with -1)."""
+    """TensorRT-LLM's word lists: a row of all ids, and one of where each word ends (padded with -1)."""
     words = [word for word in words if word]
     ids = [token for word in words for token in word]
     ends = list(accumulate(len(word) for word in words))

@@ -1,4 +1,4 @@
-"""The tensors of the model `ensemble`, which takes and gives text.
+"""The tensors of the model `ensemble`, with text as input and output.
 
 Names, datatypes and dims are those of TensorRT-LLM's Triton model (inflight_batcher_llm/ensemble,
 config.pbtxt); where we differ, docs/triton.md says so. Standard library only: engine processes import

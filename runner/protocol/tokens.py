@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from runner.protocol.frames import RequestFrame
 
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 
 SAMPLING = {
     TensorSpec("runtime_top_k", "INT32", ONE): ("top_k", Range(-1, math.inf, -1)),
@@ -60,12 +60,12 @@ _SUPPORTED = (
     # Not in TensorRT-LLM's contract, whose `embedding_bias` has a value for each token of the vocabulary.
     TensorSpec("logit_bias_ids", "INT32", ANY),
     TensorSpec("logit_bias_values", "FP32", ANY),
-    # Ours too: how many alternatives are told beside each token; over a feed alone.
+    # Also ours: how many alternatives to report beside each token; only over a feed.
     TensorSpec("log_probs", "INT32", ONE),
     # The kinds are `STRUCTURES`: without TensorRT-LLM's structural_tag, and with choices.
     TensorSpec(_STRUCTURE_KIND, "BYTES", ONE),
     TensorSpec(_STRUCTURE, "BYTES", ONE),
-    # Ours: an adapter by name, where TensorRT-LLM has its weights.
+    # Ours: an adapter by name; TensorRT-LLM has its weights here.
     TensorSpec("lora_name", "BYTES", ONE),
     TensorSpec("cache_salt", "BYTES", ONE),
     TensorSpec("priority", "INT32", ONE),
@@ -88,7 +88,7 @@ UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("lora_weights", "FP16", (-1, -1)): (),
     TensorSpec("lora_config", "INT32", (-1, 3)): (),
 }
-"""Of both models: what asks for something that is not supported here, and the values that ask for nothing."""
+"""Of both models: inputs that ask for something unsupported, and the values that ask for nothing."""
 
 _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("embedding_bias", "FP32", ANY): (),
@@ -111,7 +111,7 @@ _UNSUPPORTED: dict[TensorSpec, tuple[float, ...]] = {
     TensorSpec("lookahead_verification_set_size", "INT32", ONE): (),
 }
 
-# They change nothing: without beams there is nothing to pad, and no search to stop early.
+# They change nothing: without beams, there is nothing to pad, and no search to stop early.
 _WITHOUT_EFFECT = (
     TensorSpec("pad_id", "INT32", ONE),
     TensorSpec("early_stopping", "BOOL", ONE),
@@ -167,8 +167,8 @@ def request_tensors(request: Request) -> list[RawTensor]:
 def decode_request(frame: RequestFrame) -> Request:
     """What the inputs of an inference request ask for.
 
-    Raises MalformedRequest for inputs that do not keep the contract, TensorNotSupported for ones that ask for
-    what is not supported.
+    Raises MalformedRequest for inputs that violate the contract, TensorNotSupported for ones that ask for
+    something unsupported.
     """
     given = _TABLE.read(frame)
     input_ids = given["input_ids"]
@@ -215,5 +215,5 @@ def _structured_output(given: Mapping[str, tuple[Any, ...]]) -> StructuredOutput
     if not kind or not text:
         raise MalformedRequest(reason=f"one of {_STRUCTURE_KIND} and {_STRUCTURE} is missing")
     if kind not in STRUCTURES:
-        raise TensorNotSupported(tensor=f"{_STRUCTURE_KIND} {kind[:_MOST_SHOWN]!r}")
+        raise TensorNotSupported(tensor=f"{_STRUCTURE_KIND} {kind[:_MAX_SHOWN]!r}")
     return StructuredOutput(kind, text)

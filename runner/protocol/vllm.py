@@ -1,4 +1,4 @@
-"""The tensors of the model that takes and gives what Triton's own vLLM backend does.
+"""The tensors of the model with the inputs and outputs of Triton's own vLLM backend.
 
 Names, datatypes and dims are those of vllm_backend (src/model.py); where we differ, docs/vllm.md says so.
 Nothing here has a batch dimension. Standard library only: engine processes import it.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runner.protocol.frames import RequestFrame
 
 PARAMETER = "parameter:"
-"""What the bridge puts before the name of a request's parameter, to tell it from an input."""
+"""The bridge's prefix for the name of a request's parameter, to distinguish it from an input."""
 
 _RETURNED = (
     "return_finish_reason",
@@ -60,11 +60,11 @@ OUTPUTS = (
     TensorSpec("num_output_tokens", "UINT32", ANY),
 )
 
-# Of vLLM's SamplingParams, what we have under the same name.
+# The fields of vLLM's SamplingParams that we have under the same name.
 _SAMPLING = {one.name for one in fields(SamplingParameters)} - {"length_penalty"}
 _INTEGERS = {"top_k", "min_tokens", "seed"}
 _MAX_TOKENS = 16  # vLLM's default
-# What vLLM's SamplingParams have besides, and the values that ask for nothing.
+# The other fields of vLLM's SamplingParams, and the values that ask for nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "n": (1,),
     "best_of": (None, 1),
@@ -88,7 +88,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BackendRequest:
-    """One prompt, as text, and what is to be told of its answer."""
+    """One prompt, as text, and what to report about its answer."""
 
     request_id: int
     text: str
@@ -102,13 +102,13 @@ class BackendRequest:
     sampling: SamplingParameters
     streaming: bool
     structure: Mapping[str, Any]
-    """What the text is held to, in vLLM's words; nothing where it is free."""
+    """What constrains the text, in vLLM's words; empty if nothing does."""
     echo: bool
-    """Whether the prompt stands before the answer."""
+    """Whether the prompt precedes the answer."""
     lora: str | None
     """The name of an adapter."""
     returned: frozenset[str] = field(default=frozenset())
-    """The outputs that are given beside the text."""
+    """The outputs that are given besides the text."""
 
 
 def decode_backend_request(frame: RequestFrame) -> BackendRequest:
@@ -119,7 +119,9 @@ def decode_backend_request(frame: RequestFrame) -> BackendRequest:
     streaming = _flag(given, "stream")
     excluded = given.get("exclude_input_in_output")
     if streaming and excluded == (False,):
-        raise MalformedRequest(reason="exclude_input_in_output is false, and what is streamed has no prompt")
+        raise MalformedRequest(
+            reason="exclude_input_in_output is false, but streamed output cannot include the prompt"
+        )
     parameters = _Parameters(_parameters(frame, given))
     returned = frozenset(name.removeprefix("return_") for name in _RETURNED if _flag(given, name))
     log_probs = parameters.number("logprobs", int)
@@ -128,7 +130,7 @@ def decode_backend_request(frame: RequestFrame) -> BackendRequest:
     sampling: dict[str, Any] = {
         name: parameters.number(name, int if name in _INTEGERS else float) for name in _SAMPLING
     }
-    # As in vLLM, where nothing is said: among all tokens.
+    # As in vLLM by default: among all tokens.
     for name in ("temperature", "top_p"):
         if sampling[name] is None:
             sampling[name] = 1.0
@@ -176,7 +178,7 @@ def _flag(given: Mapping[str, tuple[Any, ...]], name: str) -> bool:
 
 
 def _parameters(frame: RequestFrame, given: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Of the input that holds them as JSON, or else the request's own."""
+    """The parameters in the input that holds them as JSON, or else the request's own."""
     if "sampling_parameters" not in given:
         found = {}
         for tensor in frame.tensors:
@@ -194,7 +196,7 @@ def _parameters(frame: RequestFrame, given: Mapping[str, tuple[Any, ...]]) -> di
 
 
 class _Parameters:
-    """Takes out one after the other; numbers may be written as text, as Triton's clients do."""
+    """Takes out one after another; numbers may be written as text, as Triton's clients do."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
@@ -239,7 +241,7 @@ class _Parameters:
         return tuple(values)
 
     def object(self, name: str) -> dict[str, Any]:
-        """Also as JSON in a text, as Triton's clients write it."""
+        """An object, or JSON in a text, as Triton's clients write it."""
         value = self._given.pop(name, None) or {}
         try:
             found = json.loads(value) if isinstance(value, str) else value
@@ -257,8 +259,8 @@ class _Parameters:
             raise _wrong(name, "an object of numbers, by token id") from None
 
     def refuse_the_rest(self) -> None:
-        """Raises TensorNotSupported for what vLLM has and is not supported here, MalformedRequest for what
-        there is not.
+        """Raises TensorNotSupported for what vLLM has but is not supported here, MalformedRequest for unknown
+        ones.
         """
         for name, value in self._given.items():
             if name.startswith("triton_"):

@@ -1,6 +1,6 @@
 """The chat template that a model is published with: from messages to the text of a prompt.
 
-Jinja2, sandboxed, with what templates are written for: the settings and additions of `apply_chat_template` in
+Jinja2, sandboxed, with what templates expect: the settings and additions of `apply_chat_template` in
 Hugging Face's transformers (utils/chat_template_utils.py).
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TEMPLATE_FILE = "chat_template.jinja"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
-_MOST_OUTPUT = 1 << 22  # characters
+_MAX_OUTPUT = 1 << 22  # characters
 
 
 class ChatTemplate:
@@ -45,7 +45,7 @@ class ChatTemplate:
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """The template in chat_template.jinja, else that of tokenizer_config.json; None where there is none.
+        """The template in chat_template.jinja, else that of tokenizer_config.json; None if there is none.
 
         Raises TritonTokenizerError.
         """
@@ -78,12 +78,12 @@ class ChatTemplate:
                 messages=messages,
             ):
                 length += len(part)
-                if length > _MOST_OUTPUT:
-                    raise MessagesInvalid(reason=f"the prompt has more than {_MOST_OUTPUT} characters")
+                if length > _MAX_OUTPUT:
+                    raise MessagesInvalid(reason=f"the prompt has more than {_MAX_OUTPUT} characters")
                 parts.append(part)
         except (MessagesInvalid, MemoryError):
             raise
-        except Exception as refused:  # a template is a program: it raises what it likes
+        except Exception as refused:  # a template is a program: it may raise anything
             raise MessagesInvalid(reason=f"the model's chat template refuses them: {refused}") from None
         return "".join(parts)
 

@@ -1,4 +1,4 @@
-"""Token ids to text, as they come."""
+"""Token ids to text, as they arrive."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 class Detokenizer:
     """Turns the tokens of one request into text, in time linear in their number.
 
-    Whatever the tokens and however they are cut: all that `push` returned plus `flush` is
-    `tokenizer.decode(all of them)`. The library's `DecodeStream` does not hold this: it keeps back a U+FFFD
-    that the model wrote and what ends in broken bytes, and reads all it holds again at every token.
+    Whatever the tokens and however they are cut: everything that `push` returned plus `flush` equals
+    `tokenizer.decode(all of them)`. The library's `DecodeStream` does not guarantee this: it withholds a
+    U+FFFD that the model wrote and what ends in broken bytes, and reads all it holds again at every token.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:

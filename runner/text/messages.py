@@ -10,7 +10,7 @@ from shared.errors import MessagesInvalid
 
 
 class Message(BaseModel):
-    """One turn of a conversation; what else a template knows (name, tool_calls, ...) is passed on."""
+    """One turn of a conversation; other keys that templates know (name, tool_calls, ...) are passed on."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 

@@ -1,11 +1,11 @@
 """What each token of a vocabulary adds to the text, so that text can be made token by token.
 
-A tokenizer's decoder works on a whole list of tokens. Nearly all decoders of language models come to the same
-thing as adding up one piece of text per token, apart from three matters: the first tokens of a list may lose
-a leading space, tokens may hold parts of a UTF-8 character, and SentencePiece's byte tokens (`<0xE2>`) are
-turned into text one unbroken run at a time. `Pieces` says for each token which case it is, by asking the
-library's own decoder. The decoders are those of `tokenizers` 0.23 (its `decoders` module and the key
-`decoder` of tokenizer.json).
+A tokenizer's decoder works on a whole list of tokens. For nearly all decoders of language models, that equals
+adding up one piece of text per token, with three exceptions: the first tokens of a list may lose a leading
+space, tokens may hold parts of a UTF-8 character, and SentencePiece's byte tokens (`<0xE2>`) are turned into
+text one unbroken run at a time. `Pieces` says for each token which case it is, by asking the library's own
+decoder. The decoders are those of `tokenizers` 0.23 (its `decoders` module and the key `decoder` of
+tokenizer.json).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import tokenizers
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>", re.ASCII)  # as the library reads them
-_ANCHOR = "a"  # a token to stand before others, which are then not the first
+_ANCHOR = "a"  # a token to put before others, which are then not the first
 
 
 class Pieces(dict[int, bytes | None]):
     """Token id -> what it adds to the text when it is not the first, as UTF-8 (perhaps part of a character).
 
-    `b""` is a token that the decoder never sees (special, or not in the vocabulary). None is a token whose
-    text depends on its neighbours: see `text_of`. Filled as tokens are met; threads may share it.
+    `b""` means a token that the decoder never sees (special, or not in the vocabulary). None means a token
+    whose text depends on its neighbours: see `text_of`. Filled as tokens are met; thread-safe.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
@@ -57,13 +57,14 @@ class Pieces(dict[int, bytes | None]):
         elif not self._by_token or (self._byte_fallback and BYTE_TOKEN.fullmatch(token)):
             piece = None
         else:
-            # A token without text still parts two runs of byte tokens: it too is decoded with its neighbours.
+            # A token without text still separates two runs of byte tokens: it too is decoded with its
+            # neighbours.
             piece = self._text_after_anchor([token]).encode() or None
         self[token_id] = piece
         return piece
 
     def text_of(self, token_ids: Sequence[int], *, first: bool) -> str:
-        """The text of tokens that stand together; `first` when no token with text comes before them."""
+        """The text of adjacent tokens; `first` when no token with text comes before them."""
         found = map(self._tokenizer.id_to_token, token_ids)
         tokens = [token for token in found if token is not None]
         return self._decode(tokens) if first else self._text_after_anchor(tokens)
@@ -76,7 +77,7 @@ class Pieces(dict[int, bytes | None]):
 
 
 def _stages(decoder: tokenizers.decoders.Decoder | None) -> list[dict[str, Any]] | None:
-    """The decoder as its chain of stages, from its form in tokenizer.json; None where there is none."""
+    """The decoder as its chain of stages, from its form in tokenizer.json; None if there is none."""
     if decoder is None:
         return None
 
@@ -91,8 +92,8 @@ def _stages(decoder: tokenizers.decoders.Decoder | None) -> list[dict[str, Any]]
 def _adds_up(stages: list[dict[str, Any]] | None) -> bool:
     """Whether these stages give the first tokens' text plus one piece for each later token.
 
-    Any other decoder (CTC drops repeated tokens, BPEDecoder treats the last one apart) has its text at the
-    end of the stream only.
+    Any other decoder (CTC drops repeated tokens, BPEDecoder treats the last one differently) yields its text
+    only at the end of the stream.
     """
     if stages is None:
         return True
@@ -105,7 +106,7 @@ def _adds_up(stages: list[dict[str, Any]] | None) -> bool:
 
 
 def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's characters for bytes: the visible ones of Latin-1 as they are, the others from U+0100 on."""
+    """GPT-2's characters for bytes: the visible ones of Latin-1 as themselves, the others from U+0100 on."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
@@ -117,5 +118,5 @@ _BYTE_LEVEL_ALPHABET = _byte_level_alphabet()
 def _byte_level_bytes(token: str) -> bytes:
     try:
         return bytes(_BYTE_LEVEL_ALPHABET[character] for character in token)
-    except KeyError:  # an added token, which is written as it is
+    except KeyError:  # an added token, which is written unchanged
         return token.encode()

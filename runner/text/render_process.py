@@ -1,7 +1,7 @@
 """The process in which a model's chat template runs: `python -m runner.text.render_process DIRECTORY`.
 
 It reads frames on its standard input and answers each on its standard output, in order: `u32 length`
-(little-endian) and so many bytes of JSON. The first answer says whether there is a template.
+(little-endian) and that many bytes of JSON. The first answer says whether there is a template.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from runner.text.chat import ChatTemplate
 
 LENGTH = struct.Struct("<I")
-_MOST_MEMORY = 1 << 30
+_MAX_MEMORY = 1 << 30
 
 
 def frame(content: Any) -> bytes:
-    """As it goes through the pipe."""
+    """The bytes that are sent through the pipe."""
     body = json.dumps(content).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def main() -> None:
-    """Render until the standard input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    """Render until standard input ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     from runner.text.chat import ChatTemplate
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer

@@ -1,6 +1,6 @@
-"""A model's chat template, run in a process of its own with a limit of time and of memory.
+"""A model's chat template, run in a process of its own with limits on time and memory.
 
-A template is a program that came with a model: it may compute for ever, or fill the memory.
+A template is a program that came with a model: it may run for ever, or fill the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RENDER_SECONDS = 2.0
 _START_SECONDS = 20.0
-_MOST_WAITING = 4096
+_MAX_WAITING = 4096
 
 
 class ChatRenderer:
@@ -37,9 +37,9 @@ class ChatRenderer:
 
     @classmethod
     async def load(cls, directory: Path, seconds: float = _RENDER_SECONDS) -> Self | None:
-        """Start it, with the tokenizer's files in `directory`; None where the model has no template.
+        """Start it, with the tokenizer's files in `directory`; None if the model has no template.
 
-        A conversation may take so many seconds. Raises TritonTokenizerError.
+        A conversation may take that many seconds. Raises TritonTokenizerError.
         """
         renderer = cls(directory, seconds)
         try:
@@ -57,10 +57,10 @@ class ChatRenderer:
     ) -> str:
         """The prompt that asks for the next turn.
 
-        Raises MessagesInvalid for messages that the template refuses, or takes too long or too much memory
-        for.
+        Raises MessagesInvalid for messages that the template refuses, or for which it needs too much time or
+        memory.
         """
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             raise MessagesInvalid(reason="too many conversations wait for the chat template")
         body = frame({"messages": messages, "arguments": arguments or {}})
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -102,7 +102,7 @@ class ChatRenderer:
         self.has_template = bool(hello["found"])
 
     async def _read(self) -> None:
-        """Hand each answer to who waits for it; a process that takes too long is replaced."""
+        """Hand each answer to the request that waits for it; a process that takes too long is replaced."""
         while True:
             while not self._waiting:
                 self._some.clear()
@@ -112,7 +112,7 @@ class ChatRenderer:
             except (TimeoutError, EOFError) as ended:
                 late = isinstance(ended, TimeoutError)
                 what = f"more than {self._seconds:g} s" if late else "too much memory"
-                reason = f"the model's chat template takes {what} for them"
+                reason = f"the model's chat template needs {what} for them"
                 self._answer({"error": str(MessagesInvalid(reason=reason))})
                 await self._start_again()
             else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
     """The stop sequences of one input: separated by commas (spaces count), or a JSON list of strings.
 
-    The list is for sequences that hold a comma. Empty sequences are left out.
+    The list is for sequences with a comma. Empty sequences are dropped.
     """
     if not value:
         return ()
@@ -28,16 +28,17 @@ def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
 
 
 class _Automaton:
-    """The automaton of Aho and Corasick (1975) for some sequences.
+    """The automaton of Aho and Corasick (1975) for a set of sequences.
 
-    A state is a number: that of the text so far, which ends in the first characters of a sequence. 0 is the
-    beginning. (States that are objects would name each other in circles, and stay until they are collected.)
+    A state is a number: it says in which sequence's first characters the text so far ends. 0 is the
+    beginning. (States that were objects would refer to each other in cycles, and stay until they are
+    collected.)
     """
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self._following: list[dict[str, int]] = [{}]
         self._fallback = [0]  # the longest proper suffix that also begins a sequence
-        self.depth = [0]  # how many characters of a sequence the text ends in
+        self.depth = [0]  # how many first characters of a sequence the text ends in
         self.match = [0]  # length of the longest sequence that the text ends in; 0: in none
         for stop in stops:
             state = 0
@@ -62,7 +63,7 @@ class _Automaton:
 
     @property
     def empty(self) -> bool:
-        """Whether it is for no sequence."""
+        """Whether it has no sequences."""
         return not self._following[0]
 
     def step(self, state: int, character: str) -> int:
@@ -80,7 +81,7 @@ _NONE = _Automaton()
 class StopMatcher:
     """Cuts a stream of text at the stop sequence that begins first, in time linear in the text.
 
-    Text that may be the beginning of a stop sequence is kept back until that is known. Empty stop sequences
+    Text that may be the beginning of a stop sequence is held back until that is known. Empty stop sequences
     are ignored.
     """
 
@@ -90,8 +91,8 @@ class StopMatcher:
         self._state = 0
         self.empty = self._automaton.empty
         """Whether there is nothing to stop at."""
-        self._held = ""  # not sent yet; it ends in what `_state` stands for
-        self._match: int | None = None  # where in it the first stop sequence begins, unless one does before
+        self._held = ""  # not sent yet; it ends in what `_state` represents
+        self._match: int | None = None  # where in it the first stop sequence begins, if any
 
     def push(self, text: str) -> str:
         """The text that is now safe to send; none once `stopped`."""
@@ -102,7 +103,7 @@ class StopMatcher:
         held = self._held + text
         match, state = self._match, self._state
         step, depths, matches = self._automaton.step, self._automaton.depth, self._automaton.match
-        begin = 0  # of what the state stands for: nothing before it can become a stop sequence
+        begin = 0  # of what the state represents: nothing before it can become a stop sequence
         for end, character in enumerate(text, len(self._held) + 1):
             state = step(state, character)
             begin = end - depths[state]
@@ -118,7 +119,7 @@ class StopMatcher:
         return held[:begin]
 
     def flush(self) -> str:
-        """The rest of the text, once there is no more to come; it may turn out to be stopped."""
+        """The rest of the text, once no more will come; it may turn out to be stopped."""
         rest, self._held = self._held[: self._match], ""
         self.stopped = self.stopped or self._match is not None
         return rest

@@ -1,4 +1,4 @@
-"""One request's way from tokens to the text that is sent."""
+"""One request's path from tokens to the text that is sent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class TextStream:
-    """Detokenises, and cuts at the first stop sequence, as tokens come."""
+    """Detokenises, and cuts at the first stop sequence, as tokens arrive."""
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopMatcher(stops)
         self.token_count = 0
-        """Tokens pushed, up to and with the one that completed a stop sequence."""
+        """Tokens pushed, up to and including the one that completed a stop sequence."""
 
     @property
     def stopped(self) -> bool:

@@ -6,7 +6,7 @@ from string import Formatter
 
 from shared.errors import BadPromptTemplate, PromptRequired, PromptTemplateError
 
-_MOST_CHARACTERS = 1 << 22
+_MAX_CHARACTERS = 1 << 22
 
 
 def fill_template(
@@ -14,14 +14,14 @@ def fill_template(
 ) -> str:
     """The formatted prompt: `template` with `{prompt}` and `{system_prompt}` filled in.
 
-    `{{` and `}}` are literal braces, as in `str.format`; nothing else of it is allowed, and what is filled in
-    is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it must not
-    be lost; a default one is left out of a template without a place for it.
+    `{{` and `}}` are literal braces, as in `str.format`; nothing else of its syntax is allowed, and what is
+    filled in is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it
+    must not be lost; a default one is omitted if the template has no place for it.
 
     Raises PromptRequired, BadPromptTemplate, PromptTemplateError.
     """
-    if (length := _longest(template, prompt, system_prompt)) > _MOST_CHARACTERS:
-        reason = f"filled in, it could have {length} characters; at most {_MOST_CHARACTERS} are accepted"
+    if (length := _longest(template, prompt, system_prompt)) > _MAX_CHARACTERS:
+        reason = f"filled in, it could have {length} characters; at most {_MAX_CHARACTERS} are accepted"
         raise PromptTemplateError(reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     filled = []
@@ -52,6 +52,6 @@ def fill_template(
 
 
 def _longest(template: str, prompt: str, system_prompt: str) -> int:
-    """At most so many characters come of it: a short template may repeat a long prompt."""
+    """The most characters that can result: a short template may repeat a long prompt."""
     fields = (("{prompt}", prompt), ("{system_prompt}", system_prompt))
     return len(template) + sum(template.count(field) * len(value) for field, value in fields)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
-    """Text to token ids and back. Threads may share one.
+    """Text to token ids and back. Thread-safe.
 
     `end_ids` are the tokens that end a text: those of generation_config.json, else the `eos_token` of
-    tokenizer_config.json, else those of config.json; empty when none of them says.
+    tokenizer_config.json, else those of config.json; empty when none of them has any.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class Tokenizer:
         add_bos: bool | None = None,
         end_ids: frozenset[int] = frozenset(),
     ) -> None:
-        """`add_bos` None leaves it to the post-processor of tokenizer.json whether a BOS is put in front."""
-        # Neither is meant for generation: a prompt would be cut or padded in silence.
+        """With `add_bos` None, the post-processor of tokenizer.json decides whether a BOS is put in front."""
+        # Neither is meant for generation: a prompt would be silently cut or padded.
         library_tokenizer.no_truncation()
         library_tokenizer.no_padding()
         self._tokenizer = library_tokenizer
@@ -48,7 +48,8 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read tokenizer.json; also tokenizer_config.json, generation_config.json and config.json if there.
+        """Read tokenizer.json, and tokenizer_config.json, generation_config.json and config.json if they
+        exist.
 
         Raises TritonTokenizerError.
         """
@@ -81,17 +82,16 @@ class Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The tokens of a prompt, with the special ones that the model expects around it.
 
-        A BOS that the text itself begins with (many prompt templates do) is not doubled. A text that holds
-        all its special tokens already, as one from a chat template does, gets none with
-        `add_special_tokens` false.
-        Raises TritonTokenizerError for text that the tokenizer has no tokens for.
+        A BOS with which the text itself begins (many prompt templates do) is not doubled. A text that already
+        holds all its special tokens, like one from a chat template, gets none if `add_special_tokens` is
+        false. Raises TritonTokenizerError for text that the tokenizer has no tokens for.
         """
         with _coded("it cannot encode the prompt"):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return self._with_bos(ids) if add_special_tokens else ids
 
     def encode_all(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
-        """`encode` of each, while other threads of Python go on; slower for a short text by itself.
+        """`encode` of each, while other Python threads run; slower for a single short text.
 
         Raises TritonTokenizerError when one of them cannot be encoded.
         """
@@ -101,7 +101,7 @@ class Tokenizer:
         return [self._with_bos(ids) for ids in tokens] if add_special_tokens else tokens
 
     def _with_bos(self, ids: list[int]) -> list[int]:
-        """With one BOS where the model wants it, and none elsewhere."""
+        """With one BOS if the model wants it, else with none."""
         if self._bos_id is None:
             return ids
         written = ids[1:2] if self._processor_adds_bos else ids[:1]
@@ -113,11 +113,11 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of all these tokens at once, without the special ones."""
+        """The text of all these tokens together, without the special ones."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What one token stands for by itself, perhaps part of a character; a special one by its name."""
+        """The bytes of one token by itself, perhaps part of a character; of a special one, its name."""
         piece = self.pieces[token_id]
         token = self._tokenizer.id_to_token(token_id) or ""
         if piece is not None:
@@ -139,7 +139,7 @@ def _coded(what: str) -> Iterator[None]:
 
 
 class _JsonFile:
-    """One of the optional files beside tokenizer.json; an absent one says nothing."""
+    """One of the optional files beside tokenizer.json; an absent one counts as empty."""
 
     def __init__(self, path: Path) -> None:
         self._name = path.name

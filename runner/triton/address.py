@@ -1,35 +1,35 @@
-"""Where Triton listens, as the settings say it: `host:port`."""
+"""Where Triton listens, in the form of the settings: `host:port`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Self
 
 LOOPBACK = "127.0.0.1"
-# Whoever listens on all addresses also listens on this.
+# What listens on all addresses also listens on this one.
 _HERE = {"0.0.0.0": LOOPBACK, "::": "::1", "": LOOPBACK}
 
 
 class Address(NamedTuple):
-    """One that can be listened on."""
+    """An address to listen on."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `host:port`, in which the host of IPv6 stands in brackets. Raises ValueError."""
+        """From `host:port`, with an IPv6 host in brackets. Raises ValueError."""
         host, colon, port = text.rpartition(":")
         if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-            raise ValueError("it must be host:port, as 127.0.0.1:8001")
+            raise ValueError("it must be host:port, such as 127.0.0.1:8001")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     @property
     def here(self) -> str:
-        """`host:port` by which this machine reaches it."""
+        """`host:port` at which this machine reaches it."""
         host = reached_at(self.host)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def reached_at(host: str) -> str:
-    """The host by which this machine reaches what listens on `host`."""
+    """The host at which this machine reaches what listens on `host`."""
     return _HERE.get(host, host)

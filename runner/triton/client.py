@@ -1,8 +1,8 @@
-"""Requests to the engine, and what comes back, for one event loop.
+"""Requests to the engine, and the answers, for one event loop.
 
 Requests go to Triton over a few kept gRPC streams; tokens, ends and errors come from the bridge over a feed,
-one frame for each engine step (runner/protocol/feed.py). Over gRPC come only the errors of requests that the
-engine never got.
+one frame for each engine step (runner/protocol/feed.py). Only the errors of requests that the engine never
+got come over gRPC.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ log = get_logger()
 _Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more will come
 
 _RECONNECT_SECONDS = 0.05
-_MALFORMED_SECONDS = 5.0  # before another try with a bridge that cannot be understood
+_MALFORMED_SECONDS = 5.0  # before another attempt with a bridge that cannot be understood
 _CLOSE_SECONDS = 1.0
-_STREAMS = 12  # to Triton: gRPC takes the next request of a stream when it has sent the one before
-_LISTENING_SECONDS = 0.005  # between two looks whether Triton listens
+_STREAMS = 12  # to Triton: gRPC accepts the next request of a stream once it has sent the previous one
+_LISTENING_SECONDS = 0.005  # between two checks whether Triton listens
 _CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1)]
 
 
@@ -73,7 +73,7 @@ class _Feed(asyncio.Protocol):
         self._reader = FeedReader()
         self._transport: asyncio.Transport | None = None
         self.ended: asyncio.Future[CogTritonError] = asyncio.get_running_loop().create_future()
-        """What those who wait for something are told."""
+        """Callbacks for those who wait for something."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -91,12 +91,12 @@ class _Feed(asyncio.Protocol):
         self._end(_closed())
 
     def cancel(self, number: int) -> None:
-        """Have a request end."""
+        """Cancel a request."""
         if self._transport is not None:
             self._transport.write(encode_cancel(number))
 
     def close(self) -> None:
-        """Send what is to be sent, and end the connection."""
+        """Send what is waiting, and end the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -107,19 +107,20 @@ class _Feed(asyncio.Protocol):
 
 @dataclass(slots=True)
 class _Connection:
-    """What lasts as long as one Triton."""
+    """What lasts as long as one Triton process."""
 
     feed: _Feed
     number: int = 0  # of the feed
     engine_was_ready: asyncio.Event = field(default_factory=asyncio.Event)
-    requests: _Requests | None = None  # to Triton; None before it takes any
+    requests: _Requests | None = None  # to Triton; None before it accepts any
 
 
 class EngineClient:
-    """The way to the engine of one Triton on this machine. All methods belong to the event loop's thread.
+    """The connection to the engine of one Triton on this machine. Call all methods in the event loop's
+    thread.
 
-    When Triton or the connection goes away, every generation fails at once (E2105), and the client connects
-    anew by itself.
+    When Triton or the connection goes away, every generation fails immediately (TritonUnavailable), and the
+    client reconnects by itself.
     """
 
     def __init__(
@@ -144,11 +145,11 @@ class EngineClient:
         self.declaration: Declaration | None = None
         """Of the engine that is loaded, or was last."""
         self.restarts = 0
-        """How often the engine process was started again since Triton was."""
+        """How often the engine process was started again since Triton started."""
         self.statistics = Statistics()
-        """What the engine is busy with; a second old at most."""
+        """What the engine is doing; at most a second old."""
         self.output_count = 0
-        """Outputs so far, of all requests: it changes as long as the engine generates."""
+        """Outputs of all requests so far: it changes as long as the engine generates."""
 
     @classmethod
     async def connect(
@@ -160,10 +161,10 @@ class EngineClient:
         model: str = MODEL_NAME,
         promised: Sequence[str] = (),
     ) -> Self:
-        """Begin to connect; `wait_ready` waits until the engine is there.
+        """Start connecting; `wait_ready` waits until the engine is ready.
 
-        `response_timeout`: seconds without an output after which a generation fails with E2101.
-        `promised`: other addresses of this Triton, which takes requests once all of them are open.
+        `response_timeout`: seconds without an output after which a generation fails with TritonTimeout.
+        `promised`: other addresses of this Triton, which accepts requests once all of them are open.
         """
         client = cls(grpc_address, feed_path, response_timeout, model, promised)
         client._tasks = [
@@ -174,7 +175,7 @@ class EngineClient:
 
     @property
     def state(self) -> EngineState:
-        """STARTING also while there is no Triton, or one that takes no requests yet."""
+        """STARTING also while there is no Triton, or one that does not accept requests yet."""
         takes_requests = self._connection is not None and self._connection.requests is not None
         return self._engine_state if takes_requests else EngineState.STARTING
 
@@ -188,7 +189,7 @@ class EngineClient:
         await self._ready.wait()
 
     def generate(self, request: Request) -> Generation:
-        """Send a request; iterate the result for its outputs. Returns at once; `request_id` is not used."""
+        """Send a request; iterate the result for its outputs. Never waits; `request_id` is not used."""
         loop = asyncio.get_running_loop()
         number = self._last_id = self._last_id + 1
         connection = self._connection
@@ -226,7 +227,7 @@ class EngineClient:
     async def _connect_once(self) -> CogTritonError:
         """Connect, and serve the connection until it ends. Raises OSError when nobody listens."""
         loop = asyncio.get_running_loop()
-        # The first frames may come before this returns: under uvloop they do.
+        # The first frames may arrive before this returns: under uvloop they do.
         connection = self._connection = _Connection(feed := _Feed(self._take))
         try:
             await loop.create_unix_connection(lambda: feed, str(self._feed_path))
@@ -248,7 +249,7 @@ class EngineClient:
         return error
 
     async def _stream_requests(self, connection: _Connection) -> None:
-        """Hand requests to Triton as they come; returns when a gRPC stream ends, and so the others."""
+        """Hand requests to Triton as they arrive; returns when a gRPC stream ends, ending the others too."""
         await connection.engine_was_ready.wait()
         for address in (self._grpc_address, *self._promised):
             await _listens(address)
@@ -276,7 +277,7 @@ class EngineClient:
         except grpc.aio.AioRpcError as error:
             log.warning("a stream of requests to Triton ended", error=error.details())
 
-    # ---- what comes
+    # ---- what arrives
 
     def _take(self, message: Message) -> None:
         match message:
@@ -307,7 +308,7 @@ class EngineClient:
             self._connection.engine_was_ready.set()
 
     def _refused(self, response: service_pb2.ModelStreamInferResponse) -> None:
-        """Triton or the bridge has refused a request: nothing comes of it over the feed."""
+        """Triton or the bridge has refused a request: the feed will not mention it."""
         if not response.error_message:
             return
         error = from_text(response.error_message) or TritonUnknownError(reason=response.error_message)
@@ -384,9 +385,9 @@ async def _taken(requests: _Requests) -> AsyncIterator[service_pb2.ModelInferReq
 
 
 async def _end_stream(streaming: asyncio.Task[None], requests: _Requests | None) -> None:
-    """End the gRPC streams, and only in need by breaking them off.
+    """End the gRPC streams, breaking them off only if necessary.
 
-    Triton's server crashes now and then when a client does (triton-inference-server/server#7368, #8034).
+    Triton's server sometimes crashes when a client does that (triton-inference-server/server#7368, #8034).
     """
     if requests is not None:
         requests.put_nowait(None)

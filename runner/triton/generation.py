@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Generation:
-    """An asynchronous iterator of outputs: each time all that wait, in order; one task reads it.
+    """An asynchronous iterator of outputs: each time all that are waiting, in order; one task reads it.
 
     Iterating raises the coded error with which the request ended, after the outputs before it, once.
     `finish_reason` is set at the end. After `cancel` the iteration just ends.
@@ -32,11 +32,11 @@ class Generation:
         self._error: CogTritonError | None = None
         self.finish_reason = FinishReason.NOT_FINISHED
         self.last_output_at = now
-        """When something came last, or the request was sent."""
+        """When something last arrived, or the request was sent."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come; outputs may wait to be read."""
+        """Whether nothing more will come; outputs may still wait to be read."""
         return self._ended
 
     def __aiter__(self) -> Self:
@@ -53,8 +53,8 @@ class Generation:
             outputs, self._outputs = self._outputs, []
             return outputs
         if self._error is not None:
-            # Several generations may end with the same. Its traceback leads here: what is here must not lead
-            # to it, or only a collection frees them.
+            # Several generations may end with the same error. Its traceback refers to this frame: if the
+            # frame referred to it, only a collection would free them.
             error, self._error = self._error.with_traceback(None), None
             try:
                 raise error
@@ -63,13 +63,13 @@ class Generation:
         raise StopAsyncIteration
 
     def cancel(self) -> None:
-        """Stop the engine's work on this request; what waits can still be read. May be called twice."""
+        """Stop the engine's work on this request; waiting outputs can still be read. May be called twice."""
         if not self._ended:
             self._end(FinishReason.CANCELLED)
             self._cancel()
 
     def take(self, output: Output, now: float) -> bool:
-        """An output has come; whether it was the last. For the client."""
+        """Take an output that has arrived; return whether it was the last. For the client."""
         self.last_output_at = now
         if output.error is not None:
             self.fail(output.error)

@@ -1,6 +1,6 @@
-"""Triton's protobuf messages, without the clients that tritonclient imports beside them.
+"""Triton's protobuf messages, without the clients that tritonclient imports with them.
 
-Those need numpy: of all that a runner imports at its start it would take longest, and nothing of it is used.
+Those need numpy: of everything a runner imports at its start it would take longest, and none of it is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Triton's model repository: `tensorrt_llm` takes and gives tokens, `ensemble` text.
+"""Triton's model repository: `tensorrt_llm` for tokens, `ensemble` for text.
 
-For an engine of vLLM, a model for clients of Triton's vLLM backend stands beside them. The engine bridge
-serves all, from one engine process.
+For a vLLM engine, there is also a model for clients of Triton's vLLM backend. The engine bridge serves them
+all, from one engine process.
 
 The configuration is a protobuf message printed as text, as Triton reads it (model_config.proto).
 """
@@ -70,9 +70,9 @@ def write_model_repository(
 ) -> None:
     """Write, for each model, `directory`/NAME/config.pbtxt and its version folder.
 
-    Unless they are to be `decoupled`, the models of TensorRT-LLM's contract give one answer to a request, and
-    decoupled ones stand beside them, under the name that `decoupled_name` gives. `backend_model` is the name
-    of one more, with the tensors of Triton's vLLM backend, which is always decoupled.
+    Unless they are `decoupled`, the models of TensorRT-LLM's contract give one answer to a request, and
+    decoupled ones are added, under the name from `decoupled_name`. `backend_model` is the name of one more,
+    with the tensors of Triton's vLLM backend, which is always decoupled.
     """
     models = [
         (base, name, streams)
@@ -88,7 +88,7 @@ def write_model_repository(
 
 
 def decoupled_name(name: str, *, decoupled: bool) -> str:
-    """What the decoupled model is called in a repository written with `decoupled`."""
+    """The name of the decoupled model in a repository written with `decoupled`."""
     return name if decoupled else f"{name}_decoupled"
 
 
@@ -100,7 +100,7 @@ def configuration(
     config = model_config.ModelConfig(
         name=name or base,
         backend=BACKEND,
-        # Triton groups nothing: each prompt is a request of its own, and the engine batches.
+        # Triton does not batch: each prompt is a request of its own, and the engine batches.
         max_batch_size=1 if model.batched else 0,
         model_transaction_policy=model_config.ModelTransactionPolicy(decoupled=decoupled),
         instance_group=[

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from shared.layout import Layout
 
 _STOP_GRACE_SECONDS = 5
-# A thread that is behind by some 250 events loses those that follow: more threads are behind by less.
+# A thread that is some 250 events behind loses those that follow: with more threads, each is less behind.
 _HTTP_THREADS = 64
-# What lets a client write files, or have memory of this machine read: for nobody.
+# What would let a client write files, or have this machine's memory read: open to nobody.
 _CLOSED = "shared-memory,trace,logging"
 
 
 def tritonserver_command(
     layout: Layout, model_repository: Path, *, grpc: Address, metrics: Address, http: Address | None
 ) -> list[str]:
-    """How a tritonserver is started, without `http` with its HTTP closed. Raises PartNotInstalled."""
+    """How to start a tritonserver; without `http`, its HTTP is closed. Raises PartNotInstalled."""
     return [
         str(layout.tritonserver),
         f"--model-repository={model_repository}",
@@ -33,7 +33,7 @@ def tritonserver_command(
         f"--metrics-port={metrics.port}",
         f"--metrics-address={metrics.host}",
         "--allow-gpu-metrics=false",
-        # All that goes through Triton is on the CPU, where this would be memory that nobody uses.
+        # All data in Triton is on the CPU: this would reserve memory that nobody uses.
         "--pinned-memory-pool-byte-size=0",
         "--log-info=false",
         f"--exit-timeout-secs={_STOP_GRACE_SECONDS}",
@@ -41,7 +41,7 @@ def tritonserver_command(
 
 
 def is_harmless(line: str) -> bool:
-    """Whether Triton says with this line of its log only that the machine has no GPU, which it needs not."""
+    """Whether this line of Triton's log only says that the machine has no GPU, which Triton does not need."""
     return "CudaDriverHelper has not been initialized" in line
 
 
@@ -58,7 +58,7 @@ def http_arguments(address: Address | None) -> list[str]:
 
 
 def _nobodys_key() -> str:
-    """A header and its value, which are told to nobody."""
+    """A header and its value, which nobody is told."""
     return f"{secrets.token_hex(16)}={secrets.token_hex(16)}"
 
 

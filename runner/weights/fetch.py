@@ -1,4 +1,4 @@
-"""Find or fetch an engine: from a URL, an engine.tar (also compressed), or a directory."""
+"""Find or fetch an engine: from a URL, an engine.tar (even compressed), or a directory."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def fetch_weights(
     """The unpacked engine of `source`: an http(s) or file URL, or the path of an engine.tar or a directory.
 
     A directory is used in place. Everything else is unpacked below `cache_dir` as it arrives, once: the same
-    URL, or the unchanged file, is found there again. `check` gets the manifest (None for an engine of the
-    time before manifests) and raises to refuse it. `progress` gets the bytes read so far, and their number
-    where it is known.
+    URL, or the unchanged file, is found there again. `check` gets the manifest (None for an engine from
+    before manifests) and raises to refuse it. `progress` gets the bytes read so far, and their total if
+    known.
 
     Raises WeightsUnreachable (not reachable), WeightsNotFound (nothing there), WeightsNotStored (cannot be
-    stored), and the E41xx of `extract_archive`.
+    stored), and what `extract_archive` raises.
     """
     try:
         path = local_path(source)
@@ -59,7 +59,7 @@ def fetch_weights(
 def _unpacked(
     key: str, archive: AbstractContextManager[Arriving], cache_dir: Path, check: Check, max_bytes: int
 ) -> EngineDirectory:
-    """The engine that is kept under `key`; the archive is opened only when there is none yet."""
+    """The engine that is kept under `key`; the archive is opened only if there is none yet."""
     destination = cache_dir / sha256(key.encode()).hexdigest()
     if not destination.is_dir():
         try:
@@ -73,7 +73,8 @@ def _unpacked(
                 extract_archive(stream, destination, check=check_all, max_bytes=max_bytes)
             return EngineDirectory(destination)
         except WeightsNotStored:
-            # Directories appear here only whole: another process has unpacked the same engine meanwhile.
+            # Directories appear here only when complete: another process has unpacked the same engine
+            # meanwhile.
             if not destination.is_dir():
                 raise
     directory = EngineDirectory(destination)
@@ -82,7 +83,7 @@ def _unpacked(
 
 
 def _check_room(destination: Path, needed: int) -> None:
-    """Raises WeightsNotStored unless so many bytes are free there."""
+    """Raises WeightsNotStored unless that many bytes are free there."""
     place = next(parent for parent in destination.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(place).free
     if needed > free:

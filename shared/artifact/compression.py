@@ -1,4 +1,4 @@
-"""Compressed archives: told by their first bytes, whatever their names are, and read as what is in them."""
+"""Compressed archives: recognised by their first bytes, whatever their names, and read as their contents."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 _GZIP = b"\x1f\x8b"  # RFC 1952, 2.3.1
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
-_MAX_RATIO = 100  # weights are hardly ever made half as small
-_ANY_RATIO = 64 << 20  # bytes that may come out of however few
+_MAX_RATIO = 100  # weights hardly ever shrink to half
+_ANY_RATIO = 64 << 20  # bytes that may come out of any input, however small
 _MAX_WINDOW_LOG = 27  # 128 MiB of memory: what `zstd --long` and `--ultra` need
 
 
 def decompressed(stream: Readable) -> Readable:
     """What is in `stream` when that is gzip or Zstandard data, else the same bytes.
 
-    Reading raises EngineArchiveMalformed for damaged data, EngineArchiveTooLarge when far more comes out than
-    went in.
+    Reading raises EngineArchiveMalformed for damaged data, and EngineArchiveTooLarge when far more comes out
+    than went in.
     """
     head = b""
     while len(head) < len(_ZSTANDARD) and (more := stream.read(len(_ZSTANDARD) - len(head))):
@@ -70,7 +70,7 @@ class _Compressed(RawIOBase):
 
 
 class _Decompressed:
-    """What comes out of it, as long as that is not too much."""
+    """What comes out of it, up to a limit."""
 
     def __init__(self, compressed: _Compressed, contents: GzipFile | ZstdFile, form: str) -> None:
         self._compressed = compressed

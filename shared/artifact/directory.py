@@ -24,7 +24,7 @@ class EngineDirectory:
     """Where the parts of an unpacked engine are. Raises ModelRepositoryNotServed and WeightsNotFound when
     there is no engine at `path`.
 
-    Archives of the time before manifests are flat: all their files lie in one directory.
+    Archives from before manifests are flat: all their files are in one directory.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class EngineDirectory:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """What the builder said of it; None for one of the time before manifests. Raises
+        """What the builder said about it; None for one from before manifests. Raises
         EngineArchiveMalformed, EngineArchiveVersion.
         """
         try:
@@ -46,13 +46,13 @@ class EngineDirectory:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The object in config.json. Raises EngineArchiveMalformed when it is none."""
+        """The object in config.json. Raises EngineArchiveMalformed when it is not one."""
         try:
             config = json.loads((self.path / CONFIG).read_bytes())
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
-            raise EngineArchiveMalformed(reason=f"{CONFIG} in it is not JSON object")
+            raise EngineArchiveMalformed(reason=f"{CONFIG} in it is not a JSON object")
         return config
 
     @property
@@ -63,7 +63,7 @@ class EngineDirectory:
 
     @property
     def tokenizer_files(self) -> Path:
-        """The directory of the tokenizer's files; those of an old engine lie beside its own."""
+        """The directory of the tokenizer's files; those of an old engine are beside its own."""
         folder = self.path / "tokenizer"
         return folder if folder.is_dir() else self.path
 

@@ -86,10 +86,10 @@ class EngineFacts(_Part):
 
 
 class Manifest(EngineFacts):
-    """The facts, and every file of the archive but manifest.json itself, in the order they stand there."""
+    """The facts, and every file of the archive but manifest.json itself, in their order there."""
 
     config_digest: Sha256
-    """Of config.json in the archive: what tells two builds apart, without a look at their files."""
+    """Of config.json in the archive: tells two builds apart without looking at their files."""
     files: tuple[FileEntry, ...]
 
     @property
@@ -105,7 +105,7 @@ class Manifest(EngineFacts):
     def from_bytes(cls, text: bytes) -> Manifest:
         """Read manifest.json.
 
-        Raises EngineArchiveVersion for another format version, EngineArchiveMalformed for what is no
+        Raises EngineArchiveVersion for another format version, EngineArchiveMalformed for what is not a
         manifest, EngineArchiveCorrupt for one that contradicts itself.
         """
         try:
@@ -123,4 +123,4 @@ class Manifest(EngineFacts):
 
 
 Check = Callable[[Manifest | None], None]
-"""Raises a coded error to refuse an engine; gets None for one of the time before manifests."""
+"""Raises a coded error to refuse an engine; gets None for one from before manifests."""

@@ -30,9 +30,9 @@ _MAX_LINK = 1024  # bytes, as of names
 
 
 def read_manifest(stream: Readable) -> Manifest | None:
-    """The manifest of an archive, from its first bytes; None for an archive of the time before manifests.
+    """The manifest of an archive, from its first bytes; None for an archive from before manifests.
 
-    Raises EngineArchiveMalformed for what is no engine archive, EngineArchiveVersion for a later format.
+    Raises EngineArchiveMalformed for what is not an engine archive, EngineArchiveVersion for a later format.
     """
     manifest, _, _ = _begin(TarStream(decompressed(stream)))
     return manifest
@@ -41,9 +41,9 @@ def read_manifest(stream: Readable) -> Manifest | None:
 def extract_archive(stream: Readable, destination: Path, *, check: Check, max_bytes: int) -> Manifest | None:
     """Unpack an archive into `destination`, which must not exist; return its manifest.
 
-    `check` gets the manifest (None for an archive of the time before manifests) before anything is written,
-    and raises to refuse the engine. At most `max_bytes` are written. Raises EngineArchiveMalformed (not
-    whole, or no archive), EngineArchiveUnsafe (unsafe entry), EngineArchiveVersion (later format),
+    `check` gets the manifest (None for an archive from before manifests) before anything is written, and
+    raises to refuse the engine. At most `max_bytes` are written. Raises EngineArchiveMalformed (incomplete,
+    or not an archive), EngineArchiveUnsafe (unsafe entry), EngineArchiveVersion (later format),
     EngineArchiveCorrupt (not what its manifest says), EngineArchiveTooLarge (too large), WeightsNotStored
     (cannot be stored), and what `stream` raises; then nothing is left behind.
     """
@@ -67,7 +67,7 @@ def extract_archive(stream: Readable, destination: Path, *, check: Check, max_by
 
 
 def _begin(archive: TarStream) -> tuple[Manifest | None, bytes, TarInfo | None]:
-    """The manifest and its text, or the first entry of an archive that has none."""
+    """The manifest and its text, or the first entry of an archive without one."""
     first = archive.next()
     if first is None:
         raise EngineArchiveMalformed(reason="it is empty")
@@ -75,18 +75,18 @@ def _begin(archive: TarStream) -> tuple[Manifest | None, bytes, TarInfo | None]:
         return None, b"", first
     if first.size > _MAX_MANIFEST:
         raise EngineArchiveMalformed(reason=f"{MANIFEST} in it has {first.size} bytes")
-    # Each piece holds until the next one is asked for.
+    # Each piece is valid until the next one is asked for.
     text = b"".join(map(bytes, archive.contents()))
     return Manifest.from_bytes(text), text, None
 
 
 def _name(entry: TarInfo) -> str:
-    """`tar -C engine -c .` writes the names with `./` before them."""
+    """`tar -C engine -c .` puts `./` before the names."""
     return entry.name.removeprefix("./")
 
 
 class _Unpacking:
-    """One archive on its way into `directory`, a new one that nobody else knows."""
+    """One archive on its way into `directory`, a new one that nobody else uses."""
 
     def __init__(
         self, archive: TarStream, directory: Path, store: Store, manifest: Manifest | None, max_bytes: int
@@ -118,14 +118,14 @@ class _Unpacking:
             target = entry.linkname
             if not target.isprintable() or not 0 < len(target.encode()) <= _MAX_LINK:
                 raise EngineArchiveUnsafe(
-                    member=name, reason="is a link to something that is no name of a file"
+                    member=name, reason="is a link to something that is not a file name"
                 )
             self._links[name] = target
         else:
             self._link(name, entry.linkname.removeprefix("./"))
 
     def finish(self) -> None:
-        """Check that the archive was whole; what it says about links is done last, so that nothing is ever
+        """Check that the archive was complete. Its links are made last, so that nothing is ever
         written through one.
         """
         if self._expected:
@@ -145,7 +145,7 @@ class _Unpacking:
         if entry.isreg():
             return None
         if entry.isdir() or entry.issym() or entry.islnk():
-            return None if self._expected is None else "is no file"
+            return None if self._expected is None else "is not a file"
         return "is neither a file nor a directory"
 
     def _add_file(self, name: str) -> None:
@@ -183,7 +183,9 @@ class _Unpacking:
 
     def _link(self, name: str, target: str) -> None:
         if target == name or target in self._links or target not in self._files:
-            raise EngineArchiveUnsafe(member=name, reason="is a link to what is not in the archive before it")
+            raise EngineArchiveUnsafe(
+                member=name, reason="links to something that is not in the archive before it"
+            )
         os.link(self._directory / target, self._directory / name)
 
     def _leads_inside(self, name: str) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_ABANDONED_SECONDS = 600  # no download waits as long as that for more data
+_ABANDONED_SECONDS = 600  # no download waits that long for more data
 
 
 class Store:
@@ -52,7 +52,7 @@ class Store:
 
 @contextmanager
 def appearing(destination: Path) -> Iterator[Path]:
-    """A directory that becomes `destination` when the block ends well, and is gone when it does not."""
+    """A directory that becomes `destination` when the block succeeds, and is removed when it fails."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     _sweep(destination.parent)
     partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
@@ -76,11 +76,11 @@ def sync(path: Path) -> None:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what processes that were killed left here: nothing in it was written to for a long time."""
+    """Remove what killed processes left here: nothing in it has been written to for a long time."""
     for partial in parent.glob(".*.partial"):
         try:
             newest = max(path.lstat().st_mtime for path in (partial, *partial.rglob("*")))
-        except FileNotFoundError:  # its owner has finished meanwhile
+        except FileNotFoundError:  # its owner has finished in the meantime
             continue
         if newest < time.time() - _ABANDONED_SECONDS:
             shutil.rmtree(partial, ignore_errors=True)

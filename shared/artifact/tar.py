@@ -1,7 +1,7 @@
 """A strict reader of tar streams.
 
 `tarfile` decodes the headers, but its own loop takes a damaged header for the end of the archive, does not
-miss the end mark of one that was cut, and reads extended headers of any length into memory.
+notice that a truncated one lacks its end mark, and reads extended headers of any length into memory.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NOT_TAR = {
 
 
 class Readable(Protocol):
-    """A binary stream; need not be seekable."""
+    """A binary stream; it need not be seekable."""
 
     def read(self, size: int, /) -> bytes | memoryview:
-        """Up to `size` bytes, which hold until the next call; none at the end."""
+        """Up to `size` bytes, valid until the next call; none at the end."""
 
 
 class TarStream:
-    """The entries of a tar, front to back. Everything wrong with its form raises EngineArchiveMalformed."""
+    """The entries of a tar, front to back. Anything wrong with its form raises EngineArchiveMalformed."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class TarStream:
         self._padding = 0
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next entry, with its full name; None behind the last one, when the stream has ended too.
+        """The next entry, with its full name; None after the last one, once the stream has ended too.
 
         Raises EngineArchiveTooLarge for too many entries.
         """
@@ -118,7 +118,7 @@ class TarStream:
         return body
 
     def _end(self) -> None:
-        """Behind the first of the two zero blocks that end a tar: nothing but zeros may follow."""
+        """After the first of the two zero blocks that end a tar: nothing but zeros may follow."""
         if self._exactly(_BLOCK) != _ZEROS:
             raise EngineArchiveMalformed(reason="it has a gap")
         filled = 0

@@ -1,4 +1,4 @@
-"""Write engine.tar: deterministic, each file read once and written once, and whole or not at all."""
+"""Write engine.tar: deterministically, each file read once and written once, complete or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNKNOWN = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """A file to pack: its name in the archive, and where its contents are, or what they are."""
+    """A file to pack: its name in the archive, and its contents or where they are."""
 
     name: str
     source: Path | bytes
@@ -62,11 +62,12 @@ def write_archive(
     files: Iterable[PackedFile],
     progress: Callable[[int], None] = lambda _so_far: None,
 ) -> Manifest:
-    """Pack `files` in the order of their names, behind a manifest of them; `output` appears when it is whole.
+    """Pack `files` in the order of their names, behind a manifest of them; `output` appears when it is
+    complete.
 
-    `progress` is told how many bytes of the files are packed so far. Raises NotEnoughSpace when the disk is
-    full, and PackageFailed when the archive cannot be written, a name is not fit for it, or a file changes
-    its size meanwhile.
+    `progress` gets the number of bytes packed so far. Raises NotEnoughSpace when the disk is full, and
+    PackageFailed when the archive cannot be written, a name is not allowed in it, or a file changes its size
+    meanwhile.
     """
     packed = 0
 
@@ -81,7 +82,7 @@ def write_archive(
         sizes = [file.size() for file in ordered]
         free = _room(output, sum(sizes))
         with _appearing(output) as archive:
-            # The manifest needs the digests, and they are known last: its place is kept by zeros.
+            # The manifest needs the digests, which are known last: zeros hold its place.
             place = _manifest(facts, ordered, sizes, [_UNKNOWN] * len(ordered)).to_bytes()
             archive.write(header(MANIFEST, len(place)))
             start = archive.tell()
@@ -111,7 +112,7 @@ def header(name: str, size: int) -> bytes:
 
 
 def _room(output: Path, size: int) -> int:
-    """The free bytes where `output` is to be. Raises NotEnoughSpace when they are fewer than `size`."""
+    """The free bytes where `output` will be. Raises NotEnoughSpace when they are fewer than `size`."""
     place = output.parent
     free = shutil.disk_usage(place).free
     if free < size:
@@ -178,7 +179,7 @@ def _naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def _appearing(output: Path) -> Iterator[BinaryIO]:
-    """A file that becomes `output` when the block ends well, and is gone when it does not."""
+    """A file that becomes `output` when the block succeeds, and is removed when it fails."""
     partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:

@@ -14,8 +14,8 @@ _SETUP = PROJECT_ROOT / "ci/setup.py"
 def make_parts() -> None:
     """Make Triton, the bridge and the engines' environments at COG_TRITON_HOME, unless they are there.
 
-    Nothing is made in an image of ours, which has no ci/. What fails is in the log; what is missing then is
-    E4000 for whoever needs it.
+    Nothing is made in an image of ours, which has no ci/. What fails is in the log; what is then missing
+    raises PartNotInstalled where it is needed.
     """
     if os.environ.get("COG_TRITON_HOME") and _SETUP.is_file():
         subprocess.run([sys.executable, _SETUP, "--parts"], stdin=subprocess.DEVNULL, check=False)

@@ -12,7 +12,7 @@ from shared.layout import PROJECT_ROOT
 
 BACKLOG = 4096
 """How many connections may wait to be accepted."""
-# A runner has its server watched over, and drained before it ends.
+# A runner's server is supervised, and drained before it ends.
 SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
 
@@ -37,7 +37,7 @@ def server_environment(port: int, concurrency: int | None = None) -> dict[str, s
     }
     if concurrency is not None:
         environment["MAX_PREDICTIONS"] = str(concurrency)
-        # Cog gives a place back some time after the answer.
+        # Cog frees a place some time after the answer.
         environment["COG_MAX_CONCURRENCY"] = str(-(-concurrency * 5 // 4))
     return environment
 
@@ -51,8 +51,8 @@ def free_port() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises PortInUse when the port is taken, SettingInvalid when one cannot
-    listen.
+    """A socket that listens there. Raises PortInUse when the port is taken, SettingInvalid when nothing can
+    listen there.
     """
     listener = _bound(host, port)
     listener.listen(BACKLOG)

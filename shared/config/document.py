@@ -1,4 +1,4 @@
-"""YAML text to plain JSON data, with the place of every value, and refusals instead of surprises."""
+"""YAML text to plain JSON data, with the place of every value; what could surprise is refused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_VALUES = 10_000
-"""Most values in a config, an alias counted as all that it stands for."""
+"""The most values in a config; an alias counts as everything it stands for."""
 
 _MAX_BITS = 1024  # what Python refuses to print is far above that
 
 MAX_DEPTH = 32
-"""Most levels of nesting."""
+"""The most levels of nesting."""
 
 Place = tuple[str | int, ...]
-"""Where a value stands: `("instantiate", "stop_sequences", 0)`."""
+"""Where a value is: `("instantiate", "stop_sequences", 0)`."""
 
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
@@ -31,7 +31,7 @@ _MERGE = _TAG + "merge"
 
 
 class Position(NamedTuple):
-    """Where something stands in the text, both counted from 1."""
+    """Where something is in the text, both counted from 1."""
 
     line: int
     column: int
@@ -39,13 +39,13 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The data of a config, and where each key, or item of a list, stands."""
+    """The data of a config, and where each key, or list item, is."""
 
     data: dict[str, Any]
     positions: Mapping[Place, Position]
 
     def position(self, place: Place) -> Position:
-        """Of `place`, or of the nearest mapping or list around it that is there."""
+        """The position of `place`, or of the nearest mapping or list around it that exists."""
         while place not in self.positions:
             place = place[:-1]
         return self.positions[place]
@@ -77,7 +77,7 @@ def parse(text: str, source: str) -> Document:
             position=error.second,
         ) from None
     except RecursionError:
-        raise ConfigNotYaml(source=source, reason="it is nested too deep") from None
+        raise ConfigNotYaml(source=source, reason="it is nested too deeply") from None
     except yaml.MarkedYAMLError as error:
         position = _position(error.problem_mark) if error.problem_mark else Position(1, 1)
         reason = ": ".join(part for part in (f"line {position.line}", error.context, error.problem) if part)
@@ -111,7 +111,7 @@ class _Loader(yaml.SafeLoader):
         self.composed = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Stop early at a text of too many values: PyYAML takes its time."""
+        """Stop early at a text with too many values: PyYAML is slow."""
         self.composed += 1
         node = super().compose_node(parent, index)
         if node is not None and self.composed > 2 * MAX_VALUES:  # keys are nodes too
@@ -119,7 +119,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuse keys that are not text, or stand twice."""
+        """Refuse keys that are not text, or appear twice."""
         mapping = super().compose_mapping_node(anchor)
         seen: dict[str, Position] = {}
         for key, _ in mapping.value:
@@ -136,7 +136,7 @@ class _Loader(yaml.SafeLoader):
         try:
             value = super().construct_object(node, deep=deep)
             if isinstance(value, str):
-                # JSON escapes a character beyond U+FFFF as two halves; one half alone is no character.
+                # JSON escapes a character beyond U+FFFF as two halves; one half alone is not a character.
                 value = value.encode("utf-16", "surrogatepass").decode("utf-16")
         except (ValueError, LookupError) as error:
             raise _refusal(node, f"this is not a valid {node.tag.removeprefix(_TAG)}") from error
@@ -147,7 +147,7 @@ class _Loader(yaml.SafeLoader):
         return value
 
 
-# YAML 1.1 wants a dot and a sign in `1e-05`; JSON, and whoever writes it, does not.
+# YAML 1.1 wants a dot and a sign in `1e-05`; JSON, and people who write it, do not.
 _Loader.add_implicit_resolver(
     _TAG + "float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$", re.ASCII), list("-+0123456789")
 )

@@ -29,13 +29,13 @@ AnyConfig = BuildConfig | CogTRTLLMConfig | OfficialConfig
 _Config = TypeVar("_Config", bound=Section)
 
 MAX_PROBLEMS = 20
-"""Most problems that one error names."""
+"""The most problems that one error names."""
 
 
 def load_config(text: str, source: str) -> AnyConfig:
     """Read and check a build config; `source` is how errors name it. The caller limits the size of `text`.
 
-    Raises `ConfigNotYaml`, `ConfigDuplicateKey`, and `ConfigInvalid`, which names all problems at once.
+    Raises `ConfigNotYaml`, `ConfigDuplicateKey`, and `ConfigInvalid`, which names all problems together.
     """
     document = parse(text, source)
     config, found = validate(document)
@@ -90,7 +90,7 @@ def dump_config(config: AnyConfig) -> dict[str, JsonValue]:
     return config.model_dump(mode="json")
 
 
-# The old builder took the token from here. It is not used, and written nowhere.
+# The old builder took the token from here. It is neither used nor written anywhere.
 _IGNORED: frozenset[Place] = frozenset({("hf_token",)})
 
 

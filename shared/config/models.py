@@ -24,7 +24,7 @@ from .vllm import GPUS, arguments_schema, quantization_schema, speculative_schem
 
 
 class Section(BaseModel):
-    """A mapping in the config: unknown keys and silent conversions are refused."""
+    """A mapping in the config: unknown keys and implicit conversions are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -50,7 +50,7 @@ def _source(value: str) -> str:
 
 
 Line = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
-# A signed URL is read whole, and written without its signature.
+# A signed URL is read with its signature, and written without it.
 Source = Annotated[Line, AfterValidator(_source), PlainSerializer(public_address)]
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
 Texts = Annotated[
@@ -62,7 +62,7 @@ SequenceLength = Annotated[int, Field(ge=2, le=1 << 24)]
 
 
 class ServerArguments(Section):
-    """What one model of Triton's model repository is given."""
+    """The arguments of one model in Triton's model repository."""
 
     args: dict[str, Scalar] = Field({}, description="Arguments by name, as in the model's config.pbtxt.")
 
@@ -111,12 +111,12 @@ class EngineConfig(Section):
     @classmethod
     def _has_revisions(cls, revision: str | None, info: ValidationInfo) -> str | None:
         if revision is not None and "://" in (info.data.get("model") or ""):
-            raise ValueError("must be left out: only models on the hub have revisions, and model is a URL")
+            raise ValueError("must be omitted: only models on the hub have revisions, and model is a URL")
         return revision
 
 
 _MODEL = "Name of a model on the Hugging Face hub, http(s) URL of a tar, or path of a folder."
-_TOTAL = "Most tokens of prompt and output together;"
+_TOTAL = "The most tokens of prompt and output together;"
 
 
 class CTranslate2Config(EngineConfig):
@@ -129,7 +129,7 @@ class CTranslate2Config(EngineConfig):
         description="Type of the weights in the engine; int8 is smaller and faster, and less exact.",
     )
     parallel_requests: Parallelism | None = Field(
-        None, description="How many requests generate at once; not set: the number of CPU cores."
+        None, description="How many requests generate at the same time; not set: the number of CPU cores."
     )
     threads_per_request: Parallelism = Field(1, description="CPU threads that work on one request.")
     max_seq_len: SequenceLength | None = Field(
@@ -143,7 +143,7 @@ class MockConfig(EngineConfig):
 
     engine: Literal["mock"] = Field(description="What generates the tokens.")
     model: Source | None = Field(
-        None, description=f"{_MODEL} Only its tokenizer is used; not set: one that counts is made."
+        None, description=f"{_MODEL} Only its tokenizer is used; not set: one with numbered tokens is made."
     )
     tokens_per_second: float = Field(
         100.0, gt=0, le=1e6, allow_inf_nan=False, description="Tokens a second for each request."
@@ -160,9 +160,9 @@ class MockConfig(EngineConfig):
         "instead of `tokens_per_second`; 0: each request has its own clock.",
     )
     max_batch_size: BatchSize | None = Field(
-        None, description="Most requests at the same time: more wait. Not set: any number."
+        None, description="The most requests at the same time; others wait. Not set: any number."
     )
-    max_seq_len: SequenceLength = Field(4096, description="Most tokens of prompt and output together.")
+    max_seq_len: SequenceLength = Field(4096, description="The most tokens of prompt and output together.")
 
 
 class TensorRTLLMConfig(EngineConfig):
@@ -177,16 +177,16 @@ class TensorRTLLMConfig(EngineConfig):
     quantization: Literal["fp8", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"] | None = (
         Field(None, description="`qformat` of TensorRT-LLM's quantize.py; not set: not quantized.")
     )
-    max_batch_size: BatchSize = Field(2048, description="Most requests in one engine step.")
+    max_batch_size: BatchSize = Field(2048, description="The most requests in one engine step.")
     max_input_len: SequenceLength | None = Field(
-        None, description="Most tokens of a prompt; not set: `max_seq_len`."
+        None, description="The most tokens of a prompt; not set: `max_seq_len`."
     )
     max_seq_len: SequenceLength | None = Field(
         None,
         description=f"{_TOTAL} not set: `max_position_embeddings` of the model.",
     )
     max_num_tokens: SequenceLength = Field(
-        8192, description="Most tokens of all requests in one engine step."
+        8192, description="The most tokens of all requests in one engine step."
     )
     tensor_parallel_size: Parallelism = Field(1, description="GPUs that share each layer.")
     pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")

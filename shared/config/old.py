@@ -28,19 +28,19 @@ class ToolSection(Section):
         None, description="`python` (the default when there is a `script`) or `trtllm-build`."
     )
     script: Line | None = Field(
-        None, description="A script of the example; one that is gone is mapped to its successor."
+        None, description="A script of the example; one that no longer exists is mapped to its successor."
     )
-    output_dir: Line = Field(description="Where the step's files lie, in the work directory.")
+    output_dir: Line = Field(description="Where the step's files are, in the work directory.")
     args: dict[Line, Annotated[ArgumentValue | tuple[ArgumentValue, ...], BeforeValidator(_plain)]] = Field(
         {},
-        description="Arguments by name. One without a value is a flag; `false` leaves it out.",
+        description="Arguments by name. One without a value is a flag; `false` omits it.",
     )
 
 
 class CogTRTLLMConfig(Section):
     """The form of cog-trt-llm: each step of the build with the arguments of its tool."""
 
-    engine: Literal["tensorrt_llm"] = Field("tensorrt_llm", description="May be left away.")
+    engine: Literal["tensorrt_llm"] = Field("tensorrt_llm", description="May be omitted.")
     model_id: Line = Field(description="Name of a model on the Hugging Face hub, or path of a folder.")
     revision: Line | None = Field(
         None, description="Branch, tag or commit of the model; not set: its default branch."
@@ -49,20 +49,20 @@ class CogTRTLLMConfig(Section):
         None, description="http(s) URL of a tar with the model, used instead of the hub."
     )
     weight_format: Literal["safetensors", "bin", "pt"] | None = Field(
-        None, description="The form of the weights that is taken first; `pt` means safetensors."
+        None, description="The preferred form of the weights; `pt` means safetensors."
     )
     example_name: Line | None = Field(
         None, description="The folder of TensorRT-LLM's examples that holds the scripts, for example `llama`."
     )
     convert_to_ft: ToolSection | None = Field(
-        None, description="Makes a TensorRT-LLM checkpoint of the model."
+        None, description="Makes a TensorRT-LLM checkpoint from the model."
     )
     quantize: ToolSection | None = Field(
-        None, description="Makes a quantized TensorRT-LLM checkpoint of the model."
+        None, description="Makes a quantized TensorRT-LLM checkpoint from the model."
     )
-    build: ToolSection = Field(description="Makes the engine of the checkpoint.")
+    build: ToolSection = Field(description="Makes the engine from the checkpoint.")
     instantiate: Instantiate | None = Field(None, description="How a runner serves the engine.")
-    merge: bool | None = Field(None, exclude=True, description="Means nothing: an old builder wrote it.")
+    merge: bool | None = Field(None, exclude=True, description="Has no effect: an old builder wrote it.")
     hf_token: str | None = Field(
         None, exclude=True, repr=False, description="Ignored: send it to the builder as an input."
     )
@@ -79,9 +79,9 @@ class BuiltConfig(Section):
     """Where the build config of an official model is."""
 
     config: Line = Field(
-        description="Path or http(s) URL; a path counts from the folder of this file, or from one above it."
+        description="Path or http(s) URL; a path starts at the folder of this file, or at one above it."
     )
-    version: Line | None = Field(None, description="The builder's version that it was written for.")
+    version: Line | None = Field(None, description="The version of the builder that it was written for.")
 
 
 class OfficialConfig(Section):

@@ -51,7 +51,7 @@ class Problem:
 
 
 def in_engine(document: Document, engines: Sequence[str]) -> Problem:
-    """Say that the key `engine` names none of `engines`."""
+    """Say that the key `engine` is not one of `engines`."""
     if "engine" not in document.data:
         choices = f"one of {', '.join(engines)}"
         return Problem(
@@ -65,12 +65,12 @@ def in_keys(document: Document, ignored: frozenset[Place] = frozenset()) -> Iter
     """Name the keys that hold secrets: a config is copied into engine.tar."""
     for place in document.positions:
         if place and place not in ignored and names_secret(str(place[-1])):
-            short = "a secret must not stand in a config, send it as an input"
+            short = "a secret must not be in a config, send it as an input"
             yield Problem(place, ConfigHoldsSecret(key=dotted(place), short=short))
 
 
 def in_values(error: ValidationError, kind: type[BaseModel], document: Document) -> Iterator[Problem]:
-    """Everything that pydantic found in a config of `kind`, in the order of lines."""
+    """Everything that pydantic found wrong with a config of `kind`, ordered by line."""
     details = error.errors(include_url=False)
     for detail in sorted(details, key=lambda one: document.positions.get(one["loc"], (0, 0))):
         if not names_secret(str(detail["loc"][-1])):
@@ -112,7 +112,7 @@ def not_among(choices: Sequence[str], value: object) -> str:
 
 
 def but_is(value: object) -> str:
-    """`, not 'x'`; nothing where that would be long."""
+    """`, not 'x'`; nothing if that would be long."""
     if isinstance(value, dict | list):
         return f", not a {'mapping' if isinstance(value, dict) else 'list'}"
     shown = "null" if value is None else repr(value)
@@ -120,7 +120,7 @@ def but_is(value: object) -> str:
 
 
 def nearest(word: object, words: Sequence[str]) -> str | None:
-    """The one of `words` that `word` most likely stands for."""
+    """The one of `words` that `word` most likely means."""
     found = get_close_matches(word[:80], words, n=1) if isinstance(word, str) else []
     return found[0] if found else None
 
@@ -135,7 +135,7 @@ def _did_you_mean(word: str | None) -> str:
 
 
 def _section(kind: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """The model of the mapping at `place`; every step there is a field that holds a model, or None."""
+    """The model of the mapping at `place`; every step on the way is a field that holds a model, or None."""
     for key in place:
         annotation = kind.model_fields[str(key)].annotation
         members = [one for one in (annotation, *get_args(annotation)) if isinstance(one, type)]

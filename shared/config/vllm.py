@@ -8,7 +8,7 @@ from shared.vllm_arguments import SPECULATIVE, table
 
 
 class Gpu(NamedTuple):
-    """`memory`: bytes that CUDA reports as the total, `sm`: compute capability, 90 for 9.0."""
+    """`memory`: bytes that CUDA reports as the total; `sm`: compute capability, 90 for 9.0."""
 
     memory: int
     sm: int

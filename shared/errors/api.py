@@ -1,4 +1,4 @@
-"""E13xx: what is wrong with a call of the HTTP APIs, before its prediction is looked at."""
+"""E13xx: what is wrong with a call of the HTTP APIs, before its prediction is examined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class RequestInvalid(CogTritonError):
     code = "E1300"
     fixed_by = FixedBy.USER
     message = "The request cannot be used: {reason}."
-    remedy = "Fix what is named there."
+    remedy = "Correct it and send it again."
 
 
 class ParameterUnknown(CogTritonError):
@@ -29,7 +29,7 @@ class ParameterNotSupported(CogTritonError):
 class ModelNotServed(CogTritonError):
     code = "E1303"
     fixed_by = FixedBy.USER
-    message = 'The model "{model}" does not exist here; what is served is "{served}".'
+    message = 'The model "{model}" does not exist here; this runner serves "{served}".'
     remedy = "Send that name; the operator may set SERVED_MODEL_NAME, or ACCEPT_ANY_MODEL."
 
 
@@ -43,8 +43,8 @@ class ApiKeyInvalid(CogTritonError):
 class KeyLimitReached(CogTritonError):
     code = "E1305"
     fixed_by = FixedBy.USER
-    message = "With this request, your key would have {count} {what} in progress; it may have {limit}."
-    remedy = "Try again when some have ended."
+    message = "With this request, your key would have {count} {what} in progress; its limit is {limit}."
+    remedy = "Try again when some have finished."
 
 
 class PathUnknown(CogTritonError):
@@ -57,5 +57,5 @@ class PathUnknown(CogTritonError):
 class MethodNotAllowed(CogTritonError):
     code = "E1307"
     fixed_by = FixedBy.USER
-    message = "{path} does not take {method}."
+    message = "{path} does not accept {method}."
     remedy = "Use {allowed}."

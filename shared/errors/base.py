@@ -23,8 +23,8 @@ class State(StrEnum):
 class FixedBy(StrEnum):
     """Who can do something about it."""
 
-    USER = "user"  # whoever sent the prediction
-    OPERATOR = "operator"  # whoever runs the image or writes the config
+    USER = "user"  # the sender of the prediction
+    OPERATOR = "operator"  # the person who runs the image or writes the config
     ENGINE = "engine"  # the engine; trying again may help
     US = "us"  # a bug in cog-triton
 
@@ -65,7 +65,7 @@ class CogTritonError(Exception):
 
     @classmethod
     def name(cls) -> str:
-        """The short name that stands after the code."""
+        """The short name that follows the code."""
         return cls.__name__
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class CogTritonError(Exception):
         return self.text
 
     def for_log(self) -> str:
-        """What may be logged: the error of a user may quote what was sent."""
+        """What may be logged: a user's error may quote what was sent."""
         return self.code if self.fixed_by is FixedBy.USER else self.text
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -82,7 +82,7 @@ class CogTritonError(Exception):
 
 
 def from_text(text: str) -> CogTritonError | None:
-    """The coded error inside `text`, as another process of ours wrote it, or None where there is none.
+    """The coded error inside `text`, as another process of ours wrote it, or None if there is none.
 
     Its details are texts; there are none where they cannot be told apart.
     """

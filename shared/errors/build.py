@@ -9,7 +9,7 @@ class ConfigUnreachable(CogTritonError):
     code = "E3000"
     fixed_by = FixedBy.OPERATOR
     message = "The config {source} cannot be read: {reason}."
-    remedy = "Check the path or the address, and that this machine reaches it."
+    remedy = "Check the path or the address, and that this machine can reach it."
 
 
 class ConfigTooLarge(CogTritonError):
@@ -23,13 +23,13 @@ class ConfigNotYaml(CogTritonError):
     code = "E3002"
     fixed_by = FixedBy.OPERATOR
     message = "The config {source} is not valid YAML: {reason}."
-    remedy = "Fix it there."
+    remedy = "Correct the YAML."
 
 
 class ConfigDuplicateKey(CogTritonError):
     code = "E3003"
     fixed_by = FixedBy.OPERATOR
-    message = "The key {key!r} appears twice in the config {source}, in lines {first} and {second}."
+    message = "The key {key!r} appears twice in the config {source}, on lines {first} and {second}."
     remedy = "Keep one of them."
 
 
@@ -61,8 +61,8 @@ class ModelGated(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "Access to the model {model!r} is restricted."
     remedy = (
-        "Accept its terms on the hub, and give a token of that account: HF_TOKEN (command line) or the input"
-        " hf_token (API)."
+        "Accept its terms on the hub, and provide a token of that account: HF_TOKEN (command line) or the"
+        " input hf_token (API)."
     )
 
 
@@ -77,14 +77,14 @@ class DownloadFailed(CogTritonError):
     code = "E3103"
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
-    remedy = "Check the network, then build again: what has arrived is kept."
+    remedy = "Check the network, then build again: what has been downloaded is kept."
 
 
 class ModelFilesMissing(CogTritonError):
     code = "E3104"
     fixed_by = FixedBy.OPERATOR
     message = "The model {model!r} has no {missing}."
-    remedy = "Use a checkpoint in safetensors, with the files of its tokenizer."
+    remedy = "Use a checkpoint in safetensors format, with its tokenizer's files."
 
 
 class NotEnoughSpace(CogTritonError):
@@ -92,22 +92,22 @@ class NotEnoughSpace(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
     remedy = (
-        "Free space there, or name a larger disk: TMPDIR (what is built), HF_HOME (models), -o (the archive)."
+        "Free space there, or use a larger disk: TMPDIR (what is built), HF_HOME (models), -o (the archive)."
     )
 
 
 class ModelCorrupt(CogTritonError):
     code = "E3106"
     fixed_by = FixedBy.OPERATOR
-    message = "{file} of the model {model!r} did not arrive as the hub has it: {reason}."
-    remedy = "Build again: it was removed and will be downloaded anew. If it happens again, check the disk."
+    message = "{file} of the model {model!r} differs from the hub's copy: {reason}."
+    remedy = "Build again: it was removed and will be downloaded again. If this recurs, check the disk."
 
 
 class ModelFolderUnusable(CogTritonError):
     code = "E3107"
     fixed_by = FixedBy.OPERATOR
     message = "The model folder {path!r} cannot be used: {reason}."
-    remedy = "Check the path; a relative one counts from the folder of the config."
+    remedy = "Check the path; a relative one starts at the folder of the config."
 
 
 class UnsupportedArchitecture(CogTritonError):
@@ -128,7 +128,7 @@ class ConversionFailed(CogTritonError):
     code = "E3202"
     fixed_by = FixedBy.US
     message = 'The step "{step}" failed: {reason}.'
-    remedy = "See the log of the step."
+    remedy = "Check the step's log."
 
 
 class HostMemoryExhausted(CogTritonError):
@@ -148,7 +148,7 @@ class GpuMemoryExhausted(CogTritonError):
 class NotSupportedOnGpu(CogTritonError):
     code = "E3205"
     fixed_by = FixedBy.OPERATOR
-    message = "{argument}: {value} is not supported on GPUs of SM {sm}."
+    message = "{argument}: {value} is not supported on GPUs with SM {sm}."
     remedy = "Omit that argument, or build on another kind of GPU."
 
 
@@ -170,21 +170,21 @@ class EngineEnvironmentBroken(CogTritonError):
     code = "E3208"
     fixed_by = FixedBy.OPERATOR
     message = "The environment of TensorRT-LLM does not work: {reason}."
-    remedy = "Use the builder image as it is, with what it pins."
+    remedy = "Use the builder image unchanged, with the versions that it pins."
 
 
 class EngineVersionMismatch(CogTritonError):
     code = "E3209"
     fixed_by = FixedBy.OPERATOR
-    message = 'The step "{step}" met a file that another version wrote: {reason}.'
-    remedy = "Let every step run in one build, and omit timing caches and checkpoints of other versions."
+    message = 'The step "{step}" read a file that another version wrote: {reason}.'
+    remedy = "Run every step in one build, without timing caches and checkpoints of other versions."
 
 
 class TokenizerNotConverted(CogTritonError):
     code = "E3210"
     fixed_by = FixedBy.OPERATOR
     message = "The model has no tokenizer.json, and none can be made from its tokenizer: {reason}."
-    remedy = "Use a model that has one, or add it to a copy of the model."
+    remedy = "Use a model that has one, or add one to a copy of the model."
 
 
 class PackageFailed(CogTritonError):
@@ -197,8 +197,8 @@ class PackageFailed(CogTritonError):
 class OutputRefused(CogTritonError):
     code = "E3302"
     fixed_by = FixedBy.OPERATOR
-    message = "The output cannot be {path}: {reason}."
-    remedy = "Name another file, or remove what is there."
+    message = "The output cannot be written to {path}: {reason}."
+    remedy = "Choose another file, or remove what is there."
 
 
 class ModelImageFailed(CogTritonError):

@@ -23,7 +23,7 @@ class ConfigValueInvalid(CogTritonError):
     code = "E3008"
     fixed_by = FixedBy.OPERATOR
     message = "The value of {key} {problem}."
-    remedy = "See docs/config.md for what it takes."
+    remedy = "See docs/config.md for its values."
 
 
 class ConfigHoldsSecret(CogTritonError):
@@ -57,21 +57,21 @@ class ArgumentInvalid(CogTritonError):
 class ArgumentRemoved(CogTritonError):
     code = "E3013"
     fixed_by = FixedBy.OPERATOR
-    message = "{tool} has no argument --{argument} any more."
+    message = "{tool} no longer has an argument --{argument}."
     remedy = "Remove it: {reason}."
 
 
 class ArgumentReplaced(CogTritonError):
     code = "E3014"
     fixed_by = FixedBy.OPERATOR
-    message = "--{argument} of {tool} is of an older release; the build uses {instead} in its place."
+    message = "--{argument} of {tool} is from an older release; the build uses {instead} in its place."
     remedy = "Write that in the config."
 
 
 class ArgumentDropped(CogTritonError):
     code = "E3015"
     fixed_by = FixedBy.OPERATOR
-    message = "--{argument} of {tool} is of an older release and has no successor; the build leaves it out."
+    message = "--{argument} of {tool} is from an older release and has no successor; the build leaves it out."
     remedy = "Remove it: {reason}."
 
 
@@ -120,15 +120,15 @@ class ScriptUnknown(CogTritonError):
 class ScriptReplaced(CogTritonError):
     code = "E3022"
     fixed_by = FixedBy.OPERATOR
-    message = "TensorRT-LLM 1.2.1 has no {script!r} any more; the build runs {instead} in its place."
-    remedy = "Write the step for that."
+    message = "TensorRT-LLM 1.2.1 no longer has {script!r}; the build runs {instead} in its place."
+    remedy = "Rewrite the step for that script."
 
 
 class PathOutsideWorkDir(CogTritonError):
     code = "E3023"
     fixed_by = FixedBy.OPERATOR
-    message = "{key} is {path!r}, which leaves the work directory."
-    remedy = "Write a relative path without `..`; /src stands for the work directory too."
+    message = "{key} is {path!r}, which is outside the work directory."
+    remedy = "Write a relative path without `..`; /src means the work directory too."
 
 
 class OutputTaken(CogTritonError):
@@ -169,14 +169,14 @@ class PromptCapped(CogTritonError):
 class RanksExceedGpus(CogTritonError):
     code = "E3029"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine has {ranks} ranks and needs as many GPUs; here there are {gpus}."
+    message = "The engine has {ranks} ranks and needs as many GPUs; this machine has {gpus}."
     remedy = "Lower the tensor or pipeline parallel size, or run it on a machine with {ranks} GPUs."
 
 
 class MachineTooSmall(CogTritonError):
     code = "E3030"
     fixed_by = FixedBy.OPERATOR
-    message = "The build takes about {needed} of {what}; here there are {present}."
+    message = "The build takes about {needed} of {what}; this machine has {present}."
     remedy = "{fix}."
 
 
@@ -204,7 +204,7 @@ class EngineArgumentRefused(CogTritonError):
 class EngineArgumentRemoved(CogTritonError):
     code = "E3034"
     fixed_by = FixedBy.OPERATOR
-    message = "vLLM {version} has no engine argument {argument} any more; it is left out."
+    message = "vLLM {version} no longer has the engine argument {argument}; it is left out."
     remedy = "{instead}."
 
 
@@ -212,14 +212,14 @@ class ModelTooLargeForGpu(CogTritonError):
     code = "E3035"
     fixed_by = FixedBy.OPERATOR
     message = "The weights take about {weights} of each GPU; one {gpu} has {usable} for them and the cache."
-    remedy = "Raise tensor_parallel_size, or take a larger GPU or a checkpoint that is quantized."
+    remedy = "Raise tensor_parallel_size, or use a larger GPU or a quantized checkpoint."
 
 
 class ContextTooLongForGpu(CogTritonError):
     code = "E3036"
     fixed_by = FixedBy.OPERATOR
     message = "The KV cache of {gpus} has room for about {feasible} tokens; one sequence may have {wanted}."
-    remedy = "Set max_model_len to {feasible} or less, or take more or larger GPUs, or kv_cache_dtype: fp8."
+    remedy = "Set max_model_len to {feasible} or less, or use more or larger GPUs, or kv_cache_dtype: fp8."
 
 
 class ParallelismDoesNotDivide(CogTritonError):

@@ -1,4 +1,4 @@
-"""E132x: what is wrong with a request over HTTP, before its prediction is looked at."""
+"""E132x: what is wrong with a request over HTTP, before its prediction is examined."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class BodyNotRead(CogTritonError):
     code = "E1321"
     fixed_by = FixedBy.USER
     message = "The body cannot be read: {reason}."
-    remedy = "Send an object as JSON, with `Content-Type: application/json`."
+    remedy = "Send a JSON object, with `Content-Type: application/json`."
 
 
 class InputInvalid(CogTritonError):
     code = "E1322"
     fixed_by = FixedBy.USER
     message = "{where}: {reason}."
-    remedy = "See /openapi.json for what is taken."
+    remedy = "See /openapi.json for the inputs."
 
 
 class PredictionIdInvalid(CogTritonError):
@@ -37,7 +37,7 @@ class PredictionNotFound(CogTritonError):
     code = "E1324"
     fixed_by = FixedBy.USER
     message = "There is no such prediction."
-    remedy = "Look for it while it runs, or soon after when it was sent with `Prefer: respond-async`."
+    remedy = "Look it up while it runs, or soon afterwards if it was sent with `Prefer: respond-async`."
 
 
 class PredictionIdTaken(CogTritonError):
@@ -51,7 +51,7 @@ class AddressRefused(CogTritonError):
     code = "E1326"
     fixed_by = FixedBy.USER
     message = "Nothing is sent to {address}: {reason}."
-    remedy = "Name a public http or https address; the operator may allow others in {setting}."
+    remedy = "Use a public http or https address; the operator may allow others in {setting}."
 
 
 class TooManyConnections(CogTritonError):
@@ -79,7 +79,7 @@ class UploadFailed(CogTritonError):
     code = "E1330"
     fixed_by = FixedBy.USER
     message = "The output cannot be sent to {address}: {reason}."
-    remedy = "Name an address that takes it with PUT."
+    remedy = "Use an address that accepts PUT."
 
 
 class RequestMalformed(CogTritonError):

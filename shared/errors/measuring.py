@@ -15,7 +15,7 @@ class ServerNotMeasured(CogTritonError):
 class MeasurementInvalid(CogTritonError):
     code = "E4301"
     fixed_by = FixedBy.OPERATOR
-    message = "{measurement} cannot be planned with: {reason}."
+    message = "{measurement} cannot be used for planning: {reason}."
     remedy = (
         "Measure one runner: `cog-triton perf http://HOST:5000 --concurrency 1,4,16,64 --json > one.json`."
     )

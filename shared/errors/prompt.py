@@ -1,4 +1,4 @@
-"""E1xxx: what the sender of a prediction can mend."""
+"""E1xxx: what the sender of a prediction can fix."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ChatTemplateMissing(CogTritonError):
     code = "E1006"
     fixed_by = FixedBy.USER
     message = "Messages were sent, but the model of this engine has no chat template."
-    remedy = "Send a prompt, with a prompt_template if need be."
+    remedy = "Send a prompt, with a prompt_template if it needs one."
 
 
 class PreparationTimedOut(CogTritonError):
@@ -94,7 +94,7 @@ class InvalidArgument(CogTritonError):
 class StructuredOutputInvalid(CogTritonError):
     code = "E1105"
     fixed_by = FixedBy.USER
-    message = "The text cannot be held to that structure: {reason}."
+    message = "The output cannot be constrained to that structure: {reason}."
     remedy = "Send a simpler JSON schema, regular expression, list of choices or grammar."
 
 

@@ -9,7 +9,7 @@ class TritonUnknownError(CogTritonError):
     code = "E2100"
     fixed_by = FixedBy.US
     message = "Triton answered with an error that has no code: {reason}."
-    remedy = "Check the log of the runner for the request."
+    remedy = "Check the runner's log for this request."
 
 
 class TritonTimeout(CogTritonError):
@@ -37,15 +37,15 @@ class TritonMalformedJSON(CogTritonError):
 class TritonMalformedEvent(CogTritonError):
     code = "E2104"
     fixed_by = FixedBy.US
-    message = "Triton sent a response that breaks the tensor contract: {reason}."
-    remedy = "Check that the runner, the bridge and the model repository are of one version."
+    message = "Triton sent a response that violates the tensor contract: {reason}."
+    remedy = "Check that the runner, the bridge and the model repository have the same version."
 
 
 class TritonUnavailable(CogTritonError):
     code = "E2105"
     fixed_by = FixedBy.ENGINE
     message = "Triton is unavailable: {reason}."
-    remedy = "Try again in a few seconds; the runner restarts it by itself."
+    remedy = "Try again in a few seconds; the runner is restarting it."
 
 
 class Overloaded(CogTritonError):
@@ -59,7 +59,7 @@ class PredictionFailed(CogTritonError):
     code = "E2107"
     fixed_by = FixedBy.USER
     message = "Cog refused or failed the prediction: {reason}."
-    remedy = "Fix what is named there."
+    remedy = "Fix that, then send it again."
 
 
 class ShuttingDown(CogTritonError):
@@ -93,14 +93,14 @@ class EngineNotReady(CogTritonError):
 class EngineGaveUp(CogTritonError):
     code = "E2402"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine process died {restarts} times and is not restarted."
+    message = "The engine process died {restarts} times and will not be restarted."
     remedy = "Check the log for why it dies, then restart the runner."
 
 
 class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
-    message = "The request breaks the tensor contract: {reason}."
+    message = "The request violates the tensor contract: {reason}."
     remedy = "See docs/triton.md for the tensors of the models."
 
 
@@ -141,13 +141,13 @@ class HostsMissing(CogTritonError):
     code = "E2408"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "The engine is for more GPUs than its hosts have: {reason}."
-    remedy = "Run `cog-triton join` on further hosts, or check that they reach HOSTS_ADDRESS."
+    message = "The engine needs more GPUs than its hosts have: {reason}."
+    remedy = "Run `cog-triton join` on more hosts, or check that they reach HOSTS_ADDRESS."
 
 
 class HostLost(CogTritonError):
     code = "E2409"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "The host {host}, which serves a part of the engine, is lost: {reason}."
-    remedy = "The engine is started again as soon as hosts with GPUs enough have joined."
+    message = "The host {host}, which serves part of the engine, was lost: {reason}."
+    remedy = "The engine starts again as soon as hosts with enough GPUs have joined."

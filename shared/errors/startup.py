@@ -44,13 +44,13 @@ class RunDirectoryUnusable(CogTritonError):
     code = "E4007"
     fixed_by = FixedBy.OPERATOR
     message = "There is no place for the runner's sockets and small files: {reason}."
-    remedy = "Set TMPDIR to a directory that can be written to, or mount a tmpfs at /tmp."
+    remedy = "Set TMPDIR to a writable directory, or mount a tmpfs at /tmp."
 
 
 class ServerDiedTooOften(CogTritonError):
     code = "E4008"
     fixed_by = FixedBy.OPERATOR
-    message = "The HTTP server died {times} times within five minutes, and is not restarted."
+    message = "The HTTP server died {times} times within five minutes and will not be restarted."
     remedy = "Check the log above for why it dies; it may have run out of memory."
 
 
@@ -102,7 +102,9 @@ class WeightsTooLargeForGpu(CogTritonError):
     code = "E4017"
     fixed_by = FixedBy.OPERATOR
     message = "GPU {index}, a {gpu}, has {free} MiB free; the weights alone take {needed} MiB of each GPU."
-    remedy = "End what else uses the GPU (nvidia-smi), or use more or larger GPUs, or a quantized checkpoint."
+    remedy = (
+        "End other processes on the GPU (nvidia-smi), or use more or larger GPUs, or a quantized checkpoint."
+    )
 
 
 class MemoryTooSmall(CogTritonError):
@@ -146,7 +148,7 @@ class EngineKindMismatch(CogTritonError):
 class EngineArchiveCorrupt(CogTritonError):
     code = "E4104"
     fixed_by = FixedBy.OPERATOR
-    message = "{file} in the engine archive is not what the manifest says: {reason}."
+    message = "{file} in the engine archive does not match the manifest: {reason}."
     remedy = "Download or build the archive again."
 
 
@@ -154,7 +156,7 @@ class EngineArchiveTooLarge(CogTritonError):
     code = "E4105"
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive unpacks to more than {limit}."
-    remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it is as large as that."
+    remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it really is that large."
 
 
 class VllmRepositoryInvalid(CogTritonError):
@@ -168,16 +170,16 @@ class ModelRepositoryNotServed(CogTritonError):
     code = "E4106"
     fixed_by = FixedBy.OPERATOR
     message = (
-        "{path} is a model repository for Triton, and its backends ({backends}) are not here: those of"
-        " NVIDIA's inflight_batcher_llm are in no package."
+        "{path} is a model repository for Triton whose backends ({backends}) are not installed: no package"
+        " has those of NVIDIA's inflight_batcher_llm."
     )
-    remedy = "Name {engine} instead; `cog-triton model-repository` writes a repository for it."
+    remedy = "Use {engine} instead; `cog-triton model-repository` writes a repository for it."
 
 
 class NothingCompiled(CogTritonError):
     code = "E4108"
     fixed_by = FixedBy.OPERATOR
-    message = "{cache} holds nothing that vLLM has compiled for {engine}."
+    message = "{cache} has nothing that vLLM compiled for {engine}."
     remedy = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again."
 
 
@@ -185,14 +187,14 @@ class WeightsUnreachable(CogTritonError):
     code = "E4200"
     fixed_by = FixedBy.OPERATOR
     message = "The engine {source} cannot be read: {reason}."
-    remedy = "Check the path or the address, and that this machine reaches it."
+    remedy = "Check the path or the address, and that this machine can reach it."
 
 
 class WeightsNotFound(CogTritonError):
     code = "E4201"
     fixed_by = FixedBy.OPERATOR
     message = "There is no engine at {source}."
-    remedy = "Name the URL or path of an engine.tar, or a directory that holds one unpacked."
+    remedy = "Give the URL or path of an engine.tar, or a directory that holds an unpacked one."
 
 
 class WeightsNotSet(CogTritonError):

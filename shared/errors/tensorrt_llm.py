@@ -1,4 +1,4 @@
-"""E25xx: what TensorRT-LLM's executor refuses or fails at."""
+"""E25xx: what TensorRT-LLM's executor refuses, or where it fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TensorRTLLMError(CogTritonError):
 class ExecutorQueueFull(CogTritonError):
     code = "E2501"
     fixed_by = FixedBy.USER
-    message = "TensorRT-LLM's queue is full: {limit} requests wait."
+    message = "TensorRT-LLM's queue is full: {limit} requests are waiting."
     remedy = "Try again later."
 
 
@@ -40,7 +40,7 @@ class RanksMismatch(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine does not fit the processes and GPUs that it is spread over: {reason}."
-    remedy = "Run it with as many GPUs as it was built for, and leave WORLD_SIZE unset or set it to that."
+    remedy = "Run it with as many GPUs as it was built for; leave WORLD_SIZE unset or set it to that number."
 
 
 class ServerParameterInvalid(CogTritonError):
@@ -64,6 +64,6 @@ class GpuMemoryTooSmall(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The GPU has too little free memory for this engine: {reason}."
     remedy = (
-        "Use a larger GPU, end what else uses it, or set kv_cache_free_gpu_mem_fraction or"
+        "Use a larger GPU, end other processes that use it, or set kv_cache_free_gpu_mem_fraction or"
         " max_attention_window_size."
     )

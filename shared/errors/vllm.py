@@ -1,4 +1,4 @@
-"""E22xx: what vLLM refuses or fails at."""
+"""E22xx: what vLLM refuses, or where it fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class VllmArgumentInvalid(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine arguments are refused by vLLM: {reason}."
-    remedy = "Correct `engine_args` of the config."
+    remedy = "Correct `engine_args` in the config."
 
 
 class VllmModelNotSupported(CogTritonError):

@@ -1,4 +1,4 @@
-"""Reading over HTTP, for builder, runner and command line: what a server may take stands in `limits`."""
+"""Reading over HTTP, for builder, runner and command line; `limits` says how long a server may take."""
 
 from .failures import TooSlow, Unreachable
 from .pace import paced

@@ -39,7 +39,7 @@ class Client:
 
     def __init__(self, url: str, *, connections: int = 1, attempts: int = 1) -> None:
         first = _parsed(url)
-        self._first = self._location = first.url  # and where redirects led to
+        self._first = self._location = first.url  # and where redirects led
         self._origin = _origin(first)
         self._authorization = make_headers(basic_auth=unquote(first.auth)) if first.auth else {}
         self._connections = connections
@@ -64,8 +64,8 @@ class Client:
         return self._retrying(ask, *args, **kwargs)
 
     def get(self, headers: dict[str, str]) -> BaseHTTPResponse:
-        """The answer, with status 200 or 206 (or 416), of one attempt. After a failure redirects are followed
-        from the first URL again: where they led to may have been signed for a short time only.
+        """The answer, with status 200 or 206 (or 416), of one attempt. After a failure, redirects are
+        followed from the first URL again: where they led may have been signed for a short time only.
         """
         began_at = self._location
         try:
@@ -99,7 +99,7 @@ class Client:
         if _origin(url) == self._origin:
             headers |= self._authorization
         key = (str(url.scheme), str(url.host))
-        # Where threads meet here for the first time, all of them get the same.
+        # Threads that meet here for the first time all get the same one.
         pools = self._pools.get(key) or self._pools.setdefault(key, connections_to(*key, self._connections))
         return pools.request(
             "GET",
@@ -140,7 +140,7 @@ def _redirected(url: str, target: str) -> str:
         location = urljoin(url, target)
         scheme = _parsed(location).scheme
     except ValueError:  # LocationParseError is one too
-        raise Refused("it redirects to what is not a valid http:// or https:// URL") from None
+        raise Refused("it redirects to something that is not a valid http:// or https:// URL") from None
     if url.startswith("https:") and scheme == "http":
         raise Refused("it redirects from https:// to http://, where anybody could change it")
     return location
@@ -151,7 +151,7 @@ def _origin(url: Url) -> tuple[str | None, str | None, int]:
 
 
 def _named(status: int) -> str:
-    """The server's own words could be any."""
+    """The server's own words could be anything."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -27,7 +27,7 @@ logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 def connections_to(scheme: str, host: str, count: int) -> urllib3.PoolManager:
-    """Keeps so many connections open."""
+    """Keeps that many connections open."""
     proxies = getproxies()
     proxy = proxies.get(scheme, proxies.get("all"))
     if not proxy or proxy_bypass(host):
@@ -42,10 +42,10 @@ def connections_to(scheme: str, host: str, count: int) -> urllib3.PoolManager:
 
 @contextmanager
 def in_time(end: Callable[[], object]) -> Iterator[None]:
-    """Call `end`, which ends a connection, when this lasts too long, and raise TimeoutError then.
+    """When this lasts too long, call `end`, which ends a connection, and raise TimeoutError.
 
-    The time-out of a socket begins anew with each byte: headers, and what stands between the chunks of a
-    body, could be dripped for days, within one call of http.client.
+    A socket's time-out starts again with each byte: headers, and what is between the chunks of a body, could
+    be dripped for days within one call of http.client.
     """
     late = threading.Event()
 
@@ -67,7 +67,7 @@ def in_time(end: Callable[[], object]) -> Iterator[None]:
 
 class _Connection(connection.HTTPConnection):
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as urllib3's own
-        # Not `self.sock.shutdown`: a TLS socket would go on in plain text.
+        # Not `self.sock.shutdown`: a TLS socket would continue in plain text.
         with in_time(partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR)):
             return super().getresponse()
 

@@ -57,7 +57,7 @@ def is_passing(error: BaseException) -> bool:
 def _reason(error: exceptions.HTTPError) -> str:
     match error:
         case exceptions.ProxySchemeUnknown():
-            return "the proxy that the environment names is not one of http:// and https://"
+            return "the proxy in the environment is neither http:// nor https://"
         case exceptions.LocationValueError():
             return "it is not a valid URL"
         case exceptions.NewConnectionError():

@@ -1,4 +1,4 @@
-"""What a server may take, for everything that reads over HTTP."""
+"""How long a server may take, for everything that reads over HTTP."""
 
 import tenacity
 
@@ -8,10 +8,10 @@ SILENCE_SECONDS = 30
 ANSWER_SECONDS = 30
 """From a request to the end of the answer's headers, however they come."""
 SLOWEST = 1000
-"""Bytes per second of a body, over `PACE_SECONDS` of waiting; a slower connection is given up."""
+"""Bytes per second of a body, over `PACE_SECONDS` of waiting; a slower connection is abandoned."""
 PACE_SECONDS = 30
 REDIRECTS = 10
 ATTEMPTS = 5
-"""In a row that bring nothing, where a file is large enough to be worth them."""
+"""Attempts in a row that bring nothing, for a file that is large enough to be worth them."""
 WAIT = tenacity.wait_exponential_jitter(multiplier=0.5, max=8)
 """Seconds between two of them."""

@@ -1,4 +1,4 @@
-"""How fast a body has to come."""
+"""How fast a body must arrive."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def paced(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks, which arrive while they are waited for. Raises `TooSlow` when they do not come fast enough;
-    what they are used for may take its time.
+    """The chunks, which arrive while they are waited for. Raises `TooSlow` when they do not arrive fast
+    enough; their consumer may take its time.
     """
     waited, received = 0.0, 0
     while True:

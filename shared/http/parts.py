@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from .remote import Remote
 
 FIRST = 1 << 20
-"""Bytes of the part that is fetched alone: enough for a manifest, by which an engine may be refused."""
+"""Bytes of the part that is fetched alone: enough for a manifest, because of which an engine may be refused.
+"""
 PART = 6 << 20
 CONNECTIONS = 16  # object stores give each of them some 50 to 100 MB/s
 WINDOW = CONNECTIONS + 4
@@ -47,8 +48,8 @@ class _Part:
 
 
 def in_order(remote: Remote, size: int) -> Generator[memoryview]:
-    """The `size` bytes of the file, in pieces that hold until the next one is asked for; closes `remote`
-    behind them. Raises what `remote.fill` raises.
+    """The `size` bytes of the file, in pieces that are valid until the next one is asked for; closes `remote`
+    after them. Raises what `remote.fill` raises.
     """
     # A server may say any size.
     ends = pairwise(chain((0,), range(FIRST, size, PART), (size,)))

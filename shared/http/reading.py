@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Progress = Callable[[int, int | None], None]
-"""Gets the bytes that have arrived so far, and how many there will be where that is known."""
+"""Gets how many bytes have arrived so far, and how many there will be, if known."""
 
 
 class Arriving:
-    """A readable stream of the chunks, which tells `progress` what has been read.
+    """A readable stream of the chunks, which reports to `progress` what has been read.
 
-    `size` is how many bytes there will be, where that is known.
+    `size` is how many bytes there will be, if known.
     """
 
     def __init__(self, chunks: Iterator[bytes | memoryview], size: int | None, progress: Progress) -> None:
@@ -48,7 +48,7 @@ class Arriving:
 
 @contextmanager
 def download(url: str, progress: Progress, *, attempts: int = limits.ATTEMPTS) -> Iterator[Arriving]:
-    """The body of `url`, over many connections where the server has ranges. Raises `Unreachable`, as does
+    """The body of `url`, over many connections if the server supports ranges. Raises `Unreachable`, as does
     reading it.
     """
     with translated(), closing(Remote(url, connections=CONNECTIONS, attempts=attempts)) as remote:
@@ -58,12 +58,12 @@ def download(url: str, progress: Progress, *, attempts: int = limits.ATTEMPTS) -
 
 
 def read(url: str, limit: int, seconds: float) -> bytes:
-    """The first `limit` bytes of a small file, which has so many seconds. Raises `Unreachable`."""
+    """The first `limit` bytes of a small file, which has `seconds` to arrive. Raises `Unreachable`."""
     deadline = time.monotonic() + seconds
     content = bytearray()
     with translated(), closing(Client(url)) as client, client.get({}) as response:
         if response.status != 200:
-            raise Refused("only a part of it came")
+            raise Refused("only a part of it arrived")
         for chunk in body(response):
             content += chunk
             if time.monotonic() > deadline:

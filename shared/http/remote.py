@@ -25,7 +25,7 @@ _LENGTH = re.compile(r"\d{1,18}", re.ASCII)
 class Remote:
     """The file at `url`, as it is now: when it changes later, that is an error.
 
-    What fails is tried several times, from where it was cut; then urllib3's HTTPError is raised.
+    What fails is tried several times, from where it broke off; then urllib3's HTTPError is raised.
     """
 
     def __init__(self, url: str, *, connections: int, attempts: int) -> None:
@@ -33,7 +33,7 @@ class Remote:
         self._open: set[BaseHTTPResponse] = set()
         self._validator: tuple[str, str] | None = None
         first = self._client.attempt(self._client.get, {"Range": "bytes=0-0"})
-        if first.status == 416:  # it is empty, or its server cannot do this
+        if first.status == 416:  # it is empty, or its server has no ranges
             first.close()
             first = self._client.attempt(self._client.get, {})
         self.has_ranges = first.status == 206
@@ -55,12 +55,12 @@ class Remote:
         self._client.close()
 
     def whole(self) -> Generator[bytes]:
-        """The file from a server that has no ranges; once."""
+        """The file from a server without ranges; once."""
         with self._open.pop() as response:
             yield from body(response)
 
     def fill(self, view: memoryview, start: int, arrived: Callable[[int], None]) -> None:
-        """Fill `view` with the bytes from `start` on; `arrived` gets how many more there are, each time."""
+        """Fill `view` with the bytes from `start` on; `arrived` gets how many more there are each time."""
         done = 0
         while done < len(view):
             done += self._client.attempt(self._fill_some, view[done:], start + done, arrived)
@@ -80,7 +80,7 @@ class Remote:
                     if done == len(view):
                         break
         except TooSlow:
-            # If a little counted, a drip would never be given up.
+            # If a little counted, a drip would never be abandoned.
             if not told:
                 raise
             done = told
@@ -88,7 +88,7 @@ class Remote:
             if not done or self._client.closed.is_set():
                 raise
         if not done:
-            raise Refused("nothing came", passing=True)
+            raise Refused("nothing arrived", passing=True)
         if done > told:
             arrived(done - told)
         return done
@@ -96,21 +96,21 @@ class Remote:
     @contextmanager
     def _range(self, start: int, stop: int) -> Iterator[BaseHTTPResponse]:
         headers = {"Range": f"bytes={start}-{stop - 1}"}
-        # A weak one must not stand there (RFC 9110, 13.1.5); it is compared all the same.
+        # A weak one must not be sent there (RFC 9110, 13.1.5); it is compared all the same.
         if self._validator and not self._validator[1].startswith("W/"):
             headers["If-Range"] = self._validator[1]
         with self._client.get(headers) as response:
             self._open.add(response)
             try:
                 if self._client.closed.is_set():
-                    raise Refused("it is not wanted any more")
+                    raise Refused("it is no longer wanted")
                 if response.status != 206 or _validator(response) != self._validator:
                     raise Refused("it changed while it was being fetched")
                 first, last, size = _content_range(response)
                 if size != self.size:
                     raise Refused("it changed while it was being fetched")
                 if first != start or last >= stop:
-                    raise Refused("other bytes came than were asked for", passing=True)
+                    raise Refused("the bytes that arrived are not those asked for", passing=True)
                 yield response
             finally:
                 self._open.discard(response)
@@ -124,7 +124,7 @@ def _validator(response: BaseHTTPResponse) -> tuple[str, str] | None:
 
 
 def _content_range(response: BaseHTTPResponse) -> tuple[int, int, int]:
-    """The first and the last byte that come, and how many there are (RFC 9110, 14.4)."""
+    """The first and the last byte that arrive, and how many there are (RFC 9110, 14.4)."""
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not found:
         raise Refused("the server does not say which bytes it sends")

@@ -1,4 +1,4 @@
-// Numbers by chance that a seed repeats.
+// Random numbers that a seed reproduces.
 #pragma once
 
 #include <stdbool.h>

@@ -37,7 +37,7 @@ static size_t size_of_data(const uint8_t *data, size_t left, int finish, int ext
 }
 
 static void take_output(struct client *client, uint64_t number, int finish, const uint8_t *data, uint32_t count) {
-  if (number >= MOST_NUMBERS) wrong("a feed has an output for a request that it never had");
+  if (number >= MAX_NUMBERS) wrong("a feed has an output for a request that it never had");
   if (client->ends[number] > 0) wrong("a feed has an output after the end of its request");
   if (finish == ERROR_FINISH || finish % TEXT_FINISH != NOT_FINISHED) client->ends[number]++;
   if (!client->honest || finish == ERROR_FINISH) return;
@@ -82,7 +82,7 @@ static void take_frame(struct client *client, int type, const uint8_t *body, siz
       if (version != PROTOCOL_VERSION || client->feed == 0) wrong("a feed has no number");
       break;
     case FEED_ENGINE:
-      if (size < 5 || body[0] > STATE_GIVEN_UP) wrong("a feed is told of no engine");
+      if (size < 5 || body[0] > STATE_GIVEN_UP) wrong("a feed gets an unknown state of the engine");
       break;
     case FEED_STATISTICS:
       if (size != 4 * (1 + STATISTICS_COUNT)) wrong("a feed has statistics of %zu bytes", size);

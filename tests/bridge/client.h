@@ -7,15 +7,15 @@
 #include "buffer.h"
 #include "chance.h"
 
-enum { MOST_NUMBERS = 64 };  // its requests are called 0 to MOST_NUMBERS - 1
+enum { MAX_NUMBERS = 64 };  // its requests are called 0 to MAX_NUMBERS - 1
 
 struct client {
   int socket;      // -1: closed
   uint64_t feed;   // 0: the bridge has not said it yet
   bool honest;     // the tokens of each request are 0, 1, 2, ...
   struct buffer in;
-  uint32_t tokens[MOST_NUMBERS];
-  uint32_t ends[MOST_NUMBERS];
+  uint32_t tokens[MAX_NUMBERS];
+  uint32_t ends[MAX_NUMBERS];
 };
 
 // Connects to the bridge. False when nobody listens there.

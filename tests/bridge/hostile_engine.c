@@ -12,12 +12,12 @@
 #include "frames.h"
 #include "triton_stand_in.h"
 
-enum { SOCKET = 3, MOST_STREAMS = 256 };
+enum { SOCKET = 3, MAX_STREAMS = 256 };
 
 struct state {
   struct chance chance;
   struct buffer in;
-  struct stream streams[MOST_STREAMS];
+  struct stream streams[MAX_STREAMS];
   uint32_t count;
 };
 
@@ -70,7 +70,7 @@ static void take_frames(struct state *state) {
     if (frame[4] == FRAME_SHUTDOWN) exit(0);
     if (frame[4] == FRAME_REQUEST && !frames_is_request(frame, 4 + (size_t)length)) wrong("a REQUEST cannot be read");
     memcpy(&id, frame + 5, 8);
-    if (frame[4] == FRAME_REQUEST && state->count < MOST_STREAMS) {
+    if (frame[4] == FRAME_REQUEST && state->count < MAX_STREAMS) {
       state->streams[state->count++] = (struct stream){.id = id, .interface = frame[13]};
     } else if (frame[4] == FRAME_CANCEL && length == 9) {
       for (uint32_t i = 0; i < state->count; i++) state->streams[i].ended |= state->streams[i].id == id;

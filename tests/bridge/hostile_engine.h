@@ -9,7 +9,7 @@ enum behaviour {
   DIES,
   NEVER_READY,
   TAKES_NOTHING,
-  LETS_GO,  // closes its socket, and goes on
+  LETS_GO,  // closes its socket, and continues
   LEAVES_A_CHILD,  // ends, and the child keeps the socket open
   BEHAVIOURS,
 };

@@ -15,7 +15,7 @@
 #include "hostile_engine.h"
 #include "triton_stand_in.h"
 
-enum { MODELS = 3, MOST_REQUESTS = 40, CLIENTS = 2, SUBMITTERS = 2 };
+enum { MODELS = 3, MAX_REQUESTS = 40, CLIENTS = 2, SUBMITTERS = 2 };
 
 #define PATIENCE (60 * SECOND)  // in which every request must have ended
 
@@ -35,7 +35,7 @@ struct life {
   int interfaces[MODELS];
   bool decoupled[MODELS];
   unsigned model_count;
-  struct account accounts[MOST_REQUESTS];
+  struct account accounts[MAX_REQUESTS];
   struct member clients[CLIENTS], submitters[SUBMITTERS];
   atomic_bool over;
 };
@@ -52,7 +52,7 @@ static void *client_thread(void *argument) {
     while (open && !self->life->over) {
       open = client_read(&self->client, chance_one_in(chance, 10) ? 1 << 16 : 64);
       self->feed = self->client.feed;
-      if (chance_one_in(chance, 50)) client_cancel(&self->client, chance_below(chance, MOST_REQUESTS));
+      if (chance_one_in(chance, 50)) client_cancel(&self->client, chance_below(chance, MAX_REQUESTS));
       if (chance_one_in(chance, 400)) client_send_garbage(&self->client, chance);
       if (chance_one_in(chance, 400)) break;
       usleep(chance_below(chance, 300));
@@ -81,7 +81,7 @@ static void submit(struct member *self, struct account *account, unsigned number
 static void *submitter_thread(void *argument) {
   struct member *self = argument;
   struct chance *chance = &self->chance;
-  unsigned end = self->first + chance_below(chance, MOST_REQUESTS / SUBMITTERS + 1);
+  unsigned end = self->first + chance_below(chance, MAX_REQUESTS / SUBMITTERS + 1);
   for (unsigned number = self->first; number < end; number++) {
     submit(self, &self->life->accounts[number], number);
     if (chance_one_in(chance, 4)) self->life->accounts[self->first].cancelled = true;
@@ -117,7 +117,7 @@ static bool load(struct life *life, struct chance *chance, unsigned long long se
 
 static void wait_for_ends(struct life *life) {
   uint64_t until = now_ns() + PATIENCE;
-  for (unsigned i = 0; i < MOST_REQUESTS; i++) {
+  for (unsigned i = 0; i < MAX_REQUESTS; i++) {
     while (life->accounts[i].made && life->accounts[i].releases == 0) {
       if (now_ns() > until) wrong("request %u does not end", i);
       usleep(500);
@@ -145,12 +145,12 @@ static void live(unsigned long long seed, const char *path) {
   if (life->model_count > 0) {
     for (unsigned i = 0; i < CLIENTS; i++) start(&life->clients[i], life, &chance, path, client_thread);
     for (unsigned i = 0; i < SUBMITTERS; i++) {
-      life->submitters[i].first = i * (MOST_REQUESTS / SUBMITTERS);
+      life->submitters[i].first = i * (MAX_REQUESTS / SUBMITTERS);
       start(&life->submitters[i], life, &chance, path, submitter_thread);
     }
     for (unsigned i = 0; i < SUBMITTERS; i++) pthread_join(life->submitters[i].thread, NULL);
     // As Triton does it: a model is unloaded when its requests have ended. Nobody waits for those of a hostile engine.
-    for (unsigned i = 0; !life->honest && i < MOST_REQUESTS; i++) life->accounts[i].cancelled = true;
+    for (unsigned i = 0; !life->honest && i < MAX_REQUESTS; i++) life->accounts[i].cancelled = true;
     wait_for_ends(life);
     life->over = true;
     for (unsigned i = 0; i < CLIENTS; i++) pthread_join(life->clients[i].thread, NULL);
@@ -158,7 +158,7 @@ static void live(unsigned long long seed, const char *path) {
   for (unsigned i = 0; i < life->model_count; i++) {
     if (TRITONBACKEND_ModelFinalize(&life->models[i]) != NULL) wrong("a model is not unloaded");
   }
-  for (unsigned i = 0; i < MOST_REQUESTS; i++) triton_check(&life->accounts[i]);
+  for (unsigned i = 0; i < MAX_REQUESTS; i++) triton_check(&life->accounts[i]);
   free(life);
 }
 

@@ -1,4 +1,4 @@
-// The way of the engine's steps to Triton and to feeds, without threads or processes: `steps SEED ROUNDS`.
+// The path of the engine's steps to Triton and to feeds, without threads or processes: `steps SEED ROUNDS`.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,16 +16,16 @@
 #include "settings.h"
 #include "triton_stand_in.h"
 
-enum { MOST_REQUESTS = 20, MOST_CLIENTS = 3, STEPS = 30 };
+enum { MAX_REQUESTS = 20, MAX_CLIENTS = 3, STEPS = 30 };
 
 struct round {
   struct chance chance;
   bool honest;
   struct delivery delivery;
   struct buffer to_engine;
-  struct client clients[MOST_CLIENTS];
-  struct account accounts[MOST_REQUESTS];
-  struct stream streams[MOST_REQUESTS];
+  struct client clients[MAX_CLIENTS];
+  struct account accounts[MAX_REQUESTS];
+  struct stream streams[MAX_REQUESTS];
   uint32_t requests, admitted;
 };
 
@@ -42,7 +42,7 @@ static void accept_without_files(struct feeds *feeds) {
 }
 
 static void open_clients(struct round *round, const char *path) {
-  for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
+  for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     struct client *client = &round->clients[i];
     if (!client_open(client, path, round->honest)) wrong("a feed cannot be opened");
     if (chance_one_in(&round->chance, 50)) accept_without_files(&round->delivery.feeds);
@@ -63,7 +63,7 @@ static void add_request(struct round *round, uint32_t fault_one_in) {
   account->decoupled = interface == INTERFACE_VLLM || !chance_one_in(chance, 4);  // as the model repository has it
   account->honest = round->honest && interface == INTERFACE_TOKENS;
   if (chance_one_in(chance, 2)) {
-    const struct client *client = &round->clients[chance_below(chance, MOST_CLIENTS)];
+    const struct client *client = &round->clients[chance_below(chance, MAX_CLIENTS)];
     account->feed = chance_one_in(chance, 20) ? 4711 : client->feed;
     account->feed_request = number;
   }
@@ -77,10 +77,10 @@ static void add_request(struct round *round, uint32_t fault_one_in) {
 
 static void act_of_clients(struct round *round) {
   struct chance *chance = &round->chance;
-  for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
+  for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     struct client *client = &round->clients[i];
     if (!chance_one_in(chance, 3)) client_read(client, chance_one_in(chance, 2) ? 1 << 16 : 7);
-    if (chance_one_in(chance, 10)) client_cancel(client, chance_below(chance, MOST_REQUESTS));
+    if (chance_one_in(chance, 10)) client_cancel(client, chance_below(chance, MAX_REQUESTS));
     if (chance_one_in(chance, 100)) client_send_garbage(client, chance);
     if (chance_one_in(chance, 100)) client_close(client);
   }
@@ -93,7 +93,7 @@ static void play(struct round *round, uint32_t fault_one_in) {
   struct chance *chance = &round->chance;
   bool readable = true;
   for (uint32_t step = 0; readable && step < STEPS; step++) {
-    while (round->requests < MOST_REQUESTS && chance_one_in(chance, 2)) add_request(round, fault_one_in);
+    while (round->requests < MAX_REQUESTS && chance_one_in(chance, 2)) add_request(round, fault_one_in);
     struct buffer body = {0};
     frames_step(&body, chance, round->streams, round->admitted);
     if (!round->honest && chance_one_in(chance, 6)) frames_spoil(&body, chance);
@@ -129,11 +129,11 @@ static void run(uint64_t seed, const char *path) {
   play(round, seed % 3 == 1 ? 40 : 0);
   delivery_fail_all(&round->delivery, "E2400 EngineProcessDied: by chance");
   if (chance_one_in(&round->chance, 2)) delivery_send_feeds(&round->delivery);
-  for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
+  for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     if (chance_one_in(&round->chance, 3)) client_close(&round->clients[i]);
   }
   feeds_close_all(&round->delivery.feeds);
-  for (uint32_t i = 0; i < MOST_CLIENTS; i++) {
+  for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     while (client_read(&round->clients[i], 1 << 16)) continue;
     client_close(&round->clients[i]);
   }
@@ -156,7 +156,7 @@ static void read_settings(struct chance *chance) {
   free(exact);
 }
 
-// A process that dies once in a while is always started again; one that dies at once is given up.
+// A process that dies once in a while is always started again; one that dies immediately is abandoned.
 static void count_restarts(void) {
   struct restarts restarts = {0};
   uint64_t pause, last = 0;

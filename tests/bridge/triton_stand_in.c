@@ -7,7 +7,7 @@
 
 #include "constants.h"
 
-enum { MOST_PARTS = 3, MOST_INPUTS = 6, MOST_OUTPUTS = 5, MOST_PARAMETERS = 4, LONGEST_NAME = 300 };
+enum { MAX_PARTS = 3, MAX_INPUTS = 6, MAX_OUTPUTS = 5, MAX_PARAMETERS = 4, LONGEST_NAME = 300 };
 
 struct TRITONSERVER_Error {
   char text[512];
@@ -23,8 +23,8 @@ struct TRITONBACKEND_Input {
   TRITONSERVER_DataType datatype;
   int64_t *shape;
   uint32_t rank, parts;
-  uint8_t *data[MOST_PARTS];
-  uint64_t sizes[MOST_PARTS];
+  uint8_t *data[MAX_PARTS];
+  uint64_t sizes[MAX_PARTS];
   TRITONSERVER_MemoryType memory;
 };
 
@@ -43,9 +43,9 @@ struct TRITONBACKEND_Request {
   struct account *account;
   char *id;
   uint32_t inputs, outputs, parameters;
-  TRITONBACKEND_Input *input[MOST_INPUTS];
-  char *output[MOST_OUTPUTS];
-  struct parameter parameter[MOST_PARAMETERS];
+  TRITONBACKEND_Input *input[MAX_INPUTS];
+  char *output[MAX_OUTPUTS];
+  struct parameter parameter[MAX_PARAMETERS];
 };
 
 struct TRITONBACKEND_ResponseFactory {
@@ -62,7 +62,7 @@ struct TRITONBACKEND_Output {
 struct TRITONBACKEND_Response {
   struct account *account;
   uint32_t outputs;
-  TRITONBACKEND_Output output[MOST_OUTPUTS + 1];
+  TRITONBACKEND_Output output[MAX_OUTPUTS + 1];
 };
 
 void wrong(const char *format, ...) {
@@ -100,7 +100,7 @@ static TRITONBACKEND_Input *new_input(struct chance *chance) {
   input->datatype = TRITONSERVER_TYPE_INT32;
   input->rank = chance_one_in(chance, 60) ? 256 : chance_below(chance, 4);
   input->shape = filled(input->rank * sizeof *input->shape);
-  input->parts = chance_below(chance, MOST_PARTS + 1);
+  input->parts = chance_below(chance, MAX_PARTS + 1);
   for (uint32_t i = 0; i < input->parts; i++) {
     input->sizes[i] = chance_one_in(chance, 30) ? 100000 : chance_below(chance, 40);
     input->data[i] = filled(input->sizes[i]);
@@ -121,9 +121,9 @@ TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *acc
   size_t id = chance_one_in(chance, 100) ? 70000 : chance_below(chance, 50);
   request->id = filled(id + 1);
   request->id[id] = '\0';
-  request->inputs = chance_below(chance, MOST_INPUTS + 1);
+  request->inputs = chance_below(chance, MAX_INPUTS + 1);
   for (uint32_t i = 0; i < request->inputs; i++) request->input[i] = new_input(chance);
-  while (request->outputs < MOST_OUTPUTS && !chance_one_in(chance, 20)) {
+  while (request->outputs < MAX_OUTPUTS && !chance_one_in(chance, 20)) {
     request->output[request->outputs] = name_of(chance, outputs[request->outputs]);
     request->outputs++;
   }
@@ -135,7 +135,7 @@ TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *acc
     add_parameter(request, strdup(FEED_REQUEST_PARAMETER), TRITONSERVER_PARAMETER_INT, (int64_t)account->feed_request);
   }
   static const TRITONSERVER_ParameterType types[] = {0, 1, 2, 3, 9};
-  while (request->parameters < MOST_PARAMETERS && chance_one_in(chance, 3)) {
+  while (request->parameters < MAX_PARAMETERS && chance_one_in(chance, 3)) {
     TRITONSERVER_ParameterType type = types[chance_below(chance, chance_one_in(chance, 10) ? 5 : 4)];
     add_parameter(request, name_of(chance, "temperature"), type, type == TRITONSERVER_PARAMETER_STRING ? 0x747865 : 1);
   }
@@ -310,7 +310,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
   for (uint32_t i = 0; i < request->parameters; i++) free(request->parameter[i].name);
   free(request->id);
   free(request);
-  account->releases++;  // whoever waits for it reads the account next
+  account->releases++;  // a thread that waits for it reads the account next
   return failed;
 }
 
@@ -397,7 +397,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *respons
   FAULT(response->account);
   (void)datatype;
   for (uint32_t i = 0; i < rank; i++) (void)*(const volatile int64_t *)&shape[i];
-  if (response->outputs > MOST_OUTPUTS || strlen(name) >= LONGEST_NAME) {
+  if (response->outputs > MAX_OUTPUTS || strlen(name) >= LONGEST_NAME) {
     return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "too many outputs");
   }
   *output = &response->output[response->outputs++];

@@ -1,4 +1,5 @@
-"""Day one of somebody who comes from the original cog-triton: what they type, line by line, and what has to come of it.
+"""Day one of somebody who comes from the original cog-triton: what they type, line by line, and what must
+come of it.
 
 The files are in the order in which one would type them, and so are the tests in a file: each goes on in the terminal
 where the one before left off (`user` lasts for a file), so run a whole file:
@@ -47,7 +48,7 @@ def user_hub():
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory, user_hub):
-    """Whoever sits at the terminal, in the folder of their clone."""
+    """The person at the terminal, in the folder of their clone."""
     home = tmp_path_factory.mktemp("home")
     clone = clone_repository(home / "cog-triton")
     variables = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "HF_ENDPOINT": user_hub.url}

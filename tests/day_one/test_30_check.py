@@ -63,7 +63,7 @@ instantiate:
 
 
 def test_a_build_config_counts_from_the_address_of_the_config_that_names_it(user):
-    """As those of official models do, which lie in a repository that is read over HTTP."""
+    """As those of official models do, which are in a repository that is read over HTTP."""
     user.write("site/models/llama/config.yaml", OFFICIAL)
     user.write("site/models/llama/build_config.yaml", "engine: mock\n")
     user.variables["SITE"] = f"localhost:{free_port()}"

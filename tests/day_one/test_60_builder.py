@@ -31,7 +31,7 @@ def uploads():
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(user, user_hub, uploads, tmp_path_factory):
-    """A machine that TensorRT-LLM is on, and the quick start's model on the hub, for who has a token."""
+    """A machine with TensorRT-LLM, and the quick start's model on the hub, for those with a token."""
     home = tmp_path_factory.mktemp("installed")
     install(home)
     (home / "tokenizer-converter").symlink_to(PROJECT_ROOT / ".build/tokenizer-converter")

@@ -1,4 +1,4 @@
-"""A tool of TensorRT-LLM that fails is told in one line, by what went wrong and not by the program's source.
+"""A failing tool of TensorRT-LLM is reported in one line, with what went wrong and not the program's source.
 
 Stand-ins of the tools raise as those do; see tests/support/tensorrt_llm.
 """

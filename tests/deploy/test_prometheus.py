@@ -19,7 +19,7 @@ DASHBOARD = ROOT / "deploy/grafana/cog-triton.json"
 
 
 def promtool(*arguments: str | Path, stdin: str = "") -> str:
-    """What it says; it has to be content."""
+    """What it says; it must be content."""
     done = subprocess.run(
         ["promtool", *arguments],
         input=stdin,

@@ -1,6 +1,6 @@
 """The commands on a page of the docs, and what the page says about running them.
 
-Every command that a reader is to type stands in a block of its own kind:
+Every command for a reader to type is in a block of its own kind:
 
     ```console
     $ make demo
@@ -42,7 +42,7 @@ _TYPED = re.compile(
 
 
 class PageProblem(Exception):
-    """A block that is written in another way than the docs' blocks are; says where, and how to mend it."""
+    """A block that is not written as the docs' blocks are; says where, and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Block:
 
 
 def blocks(page: str, text: str) -> list[Block]:
-    """The fenced blocks of a page. Raises PageProblem for a command that stands anywhere else."""
+    """The fenced blocks of a page. Raises PageProblem for a command anywhere else."""
     found: list[Block] = []
     opened: tuple[int, str, str] | None = None
     said: list[str] = []

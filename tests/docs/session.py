@@ -1,9 +1,9 @@
 """Type the commands of one page: `python -m tests.docs.session PAGE`, in the copy of the repository.
 
-In namespaces of its own: ports are free, nothing but loopback is reached, and whatever was started ends with it. What
-the pages take from elsewhere has stand-ins: the hub serves the demo's model, registries are on
-loopback, Replicate is tests/support/replicate.py, `docker` is podman with a store of its own, and `nix` has this machine's toolchain where it would fetch
-nixpkgs from GitHub.
+In namespaces of its own: ports are free, nothing but loopback is reached, and everything that was started
+ends with it. What the pages take from elsewhere has stand-ins: the hub serves the demo's model, registries
+are on loopback, Replicate is tests/support/replicate.py, `docker` is podman with a store of its own, and
+`nix` has this machine's toolchain where it would fetch nixpkgs from GitHub.
 """
 
 from __future__ import annotations

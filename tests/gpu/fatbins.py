@@ -109,7 +109,7 @@ class Image:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def references(self) -> dict[int, int]:
-        """Where in memory addresses of device code stand, and which: in relocations, and what they relocate."""
+        """Where in memory addresses of device code are, and which: in relocations, and what they relocate."""
         found = {}
         for table, size in self.relocations:
             words = memoryview(bytes(self.read(table, table + size))).cast("Q")
@@ -123,7 +123,7 @@ class Image:
         return int.from_bytes(self.read(address, address + 8), "little")
 
     def containers(self) -> dict[int, list[Code]]:
-        """By address, in order. Raises ValueError when something else than zeros lies between them."""
+        """By address, in order. Raises ValueError when anything but zeros is between them."""
         found = {}
         for name, address, size in self.sections:
             content = memoryview(self.read(address, address + size))
@@ -165,7 +165,7 @@ class Image:
 
 
 def _stored(content: memoryview) -> Iterator[tuple[int, list[Code]]]:
-    """Containers that lie anywhere: where, and what is in them."""
+    """Containers anywhere: where they are, and what is in them."""
     end = 0
     for match in _CONTAINER.finditer(content):
         start = match.start()
@@ -204,7 +204,7 @@ def _entries(content: memoryview):
 
 
 def expected(container: list[Code], sm: int) -> list[Code]:
-    """What has to be left for `sm`: said differently than the pruner says it, from the same rule."""
+    """What must be left for `sm`: from the same rule as the pruner's, expressed differently."""
     if any(code.kind not in {1, 2} for code in container):
         return container
     for exact in (True, False):

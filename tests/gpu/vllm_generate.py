@@ -52,7 +52,7 @@ MODEL = {
 
 
 async def generate(model: Path) -> dict:
-    """All requests at once; their tokens, and the rate."""
+    """All requests together; their tokens, and the rate."""
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM

@@ -53,7 +53,7 @@ class Namespace(NamedTuple):
             os.close(outside)
 
     def cut(self) -> None:
-        """Take its network away, as when its cable is pulled: nobody is told."""
+        """Take its network away, as when its cable is pulled: nobody is notified."""
         ip("-n", self.name, "link", "set", self.link, "down")
 
     def mend(self) -> None:

@@ -128,7 +128,7 @@ class TwoHosts:
             list(text)
         assert time.monotonic() - lost < LOST_WITHIN
         reason = (
-            f"E2409 HostLost: The host {self.second.address}, which serves a part of the engine, is lost: "
+            f"E2409 HostLost: The host {self.second.address}, which serves part of the engine, was lost: "
         )
         assert reason in str(failed.value)
         assert self.status() == "UNHEALTHY"

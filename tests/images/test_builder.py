@@ -56,7 +56,7 @@ def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_p
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm"])
 def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
-    """TensorRT-LLM's tools are the tests' stand-in, in the place of those of the image."""
+    """TensorRT-LLM's tools are the tests' stand-ins, in place of the image's."""
     directory = shared_directory(tmp_path_factory, "environment")
     installed = Path("/opt/cog-triton/engines")
     numpy = installed / "ctranslate2/lib/python3.13/site-packages"

@@ -31,7 +31,7 @@ shift
 case $verb in login) set -- --tls-verify=false "$@" ;; esac
 exec /usr/bin/skopeo "$verb" "$@"
 """
-# There is no formatter here: that it is asked for in the right way is all that is tested.
+# There is no formatter here: the test only shows that it is called correctly.
 NIXFMT = """ "mkdir -p $out/bin; printf '#!/bin/sh\\ntest $# -gt 3' > $out/bin/nixfmt; chmod 755 $out/bin/nixfmt";"""
 INSTEAD = {
     ".ci/run": "test -x .ci/run",  # is what runs this

@@ -23,7 +23,7 @@ MOCK_RATE = 100
 
 
 def counted(tokens: int) -> str:
-    """The text of so many tokens of the mock."""
+    """The text of that many tokens of the mock."""
     return " ".join(str(number % 10_000) for number in range(tokens))
 
 

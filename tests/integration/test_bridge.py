@@ -71,7 +71,7 @@ def test_tokens_that_come_slowly_come_one_by_one(serve):
             assert_whole([answer], 20)
             return [len(piece) for piece in answer.pieces]
 
-        # A machine that stands still for 50 ms merges two; a bridge that holds tokens back does so each time.
+        # A machine that stalls for 50 ms merges two; a bridge that holds tokens back does so each time.
         assert any(sizes() == [1] * 20 for _ in range(20))
 
 

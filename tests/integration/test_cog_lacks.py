@@ -119,7 +119,7 @@ def test_an_asynchronous_generator_is_collected_before_anything_is_sent(tmp_path
 
 def test_a_server_whose_worker_died_says_nothing_of_it(tmp_path):
     """Else `CogServer.wait_until_broken` of runner/cog/server.py need not look for a worker: see its place there."""
-    # It reads first: Cog does notice a worker that is gone before it could be written to.
+    # It reads first: Cog does notice a worker that ends before it could be written to.
     (tmp_path / "python").write_text("#!/bin/sh\nhead -c 1 >/dev/null\ntouch ended\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
     port = free_port()

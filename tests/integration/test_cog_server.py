@@ -1,4 +1,4 @@
-"""A worker of Cog's own server that never gets ready is noticed, told with a code, and not left behind."""
+"""A worker of Cog's own server that never gets ready is noticed, reported with a code, and not left behind."""
 
 from __future__ import annotations
 

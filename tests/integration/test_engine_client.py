@@ -49,7 +49,7 @@ async def outcome(
 
 
 async def under_load(client, tokens: int) -> list[asyncio.Task]:
-    """Requests for so many tokens, of which each has got some."""
+    """Requests for that many tokens, each of which has got some."""
     taken: list[list[int]] = [[] for _ in range(STREAMS)]
     running = [asyncio.create_task(outcome(client, tokens, it)) for it in taken]
     await until(lambda: all(taken))

@@ -18,7 +18,7 @@ from tests.support.triton import triton
 FIRST_ID = 1 << 20  # which the bridge gives the first request
 LATER_ID = 2 << 20
 
-# Says that it is ready; once it has got something, says what stands in its directory.
+# Says that it is ready; once it has got something, says what is in its directory.
 ENGINE = """\
 import socket, sys
 directory = sys.argv[sys.argv.index("--engine-dir") + 1]

@@ -1,4 +1,4 @@
-"""What dies comes back, and whoever waited is told."""
+"""What dies comes back, and those who waited are told."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_hung_engine_shows_and_so_does_its_recovery(server):
 
 
 def test_a_front_that_dies_leaves_the_engine_loaded_and_its_streams_cancelled(server):
-    """What the dead front had sent for is no more worked on."""
+    """What the dead front had asked for is no longer worked on."""
     engine = pid_of(server.mark, "runner.engines.process")
     stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
     assert next(stream) == "0"

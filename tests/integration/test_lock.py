@@ -158,8 +158,8 @@ def remove_archive(folder: Path) -> None:
     [
         (remove_page, "/nvidia/tensorrt-llm/ answers 404"),
         (remove_file, f"/nvidia/tensorrt-llm/ no longer lists {WHEEL}"),
-        (remove_fragment, f"/nvidia/tensorrt-llm/ names no sha256 for {WHEEL}"),
-        (replace_file, f"/pytorch/torch/ names another sha256 for {LOCAL} than the lock"),
+        (remove_fragment, f"/nvidia/tensorrt-llm/ has no sha256 for {WHEEL}"),
+        (replace_file, f"/pytorch/torch/ has a different sha256 for {LOCAL} from the lock's"),
         (remove_archive, "/archive/v1%2B2.tar.gz answers 404"),
     ],
 )
@@ -218,7 +218,7 @@ def test_without_the_default_index_the_wheel_locks_stay_as_they_were(checkout, d
     shutil.rmtree(default_index / "brick")
 
     assert main([], checkout) == 1
-    assert "The index did not tell the files of runner.txt: " in capsys.readouterr().err
+    assert "The index did not list the files of runner.txt: " in capsys.readouterr().err
     assert not (checkout / "nix/locks/wheels").exists()
 
 

@@ -15,7 +15,7 @@ from tests.support.aiperf import program
 from tests.support.waiting import wait_for
 
 KEY, OTHER_KEY = "sk-first", "sk-second"
-MOST_REQUESTS = 70
+MAX_REQUESTS = 70
 HI = [{"role": "user", "content": "1 2 3"}]
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 
@@ -37,7 +37,7 @@ def server(engine, tmp_path_factory):
     environment = {
         "COG_WEIGHTS": str(engine),
         "API_KEYS": f"first {KEY},{OTHER_KEY}",
-        "KEY_MAX_REQUESTS": str(MOST_REQUESTS),
+        "KEY_MAX_REQUESTS": str(MAX_REQUESTS),
         "SERVED_MODEL_NAME": "org/counter",
     }
     with cog_server("runner", directory / "log", **environment) as server:
@@ -199,9 +199,9 @@ def test_many_streams_at_once_and_those_that_are_given_up(server):
 
 def test_a_key_may_have_so_much_at_once_and_another_is_not_kept_out(server, client):
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=OTHER_KEY, max_retries=0) as other:
-        with complete(client, n=MOST_REQUESTS, max_tokens=100_000, stream=True) as stream:
+        with complete(client, n=MAX_REQUESTS, max_tokens=100_000, stream=True) as stream:
             begun = set()
-            while len(begun) < MOST_REQUESTS:
+            while len(begun) < MAX_REQUESTS:
                 begun.add(next(stream).choices[0].index)
             with pytest.raises(openai.RateLimitError) as raised:
                 complete(client, max_tokens=1)

@@ -109,7 +109,7 @@ class TestFaults:
         assert step["failures"]["stalled"]["said"] == "nothing came for 1 s"
 
     def test_a_server_that_does_not_keep_up_with_a_rate(self):
-        """Open loop: arrivals go on, and each one's wait counts from when it was to be sent."""
+        """Open loop: arrivals continue, and each one's wait counts from when it was due."""
         with server(most_running=4) as url:
             # Four places of 0.4 s each: 10 a second; twice that comes.
             result = perf(
@@ -284,7 +284,7 @@ def steady_runner(mock_archive, tmp_path_factory):
 
 
 def compare_with_aiperf(runner, endpoint, directory):
-    """By how much of aiperf's figure ours differs."""
+    """How far our figure differs from aiperf's, as a share of it."""
     requests, concurrency, tokens = 16, 4, 40
     arguments = {
         "--model": "mock",

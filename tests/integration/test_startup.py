@@ -112,7 +112,7 @@ def test_a_port_that_is_none(start):
 
 
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`cog-triton serve`, which has to end by itself."""
+    """`cog-triton serve`, which must end by itself."""
     command = [sys.executable, "-c", "from cli.main import main; main()", "serve", *arguments]
     return subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=60, check=False)
 
@@ -165,7 +165,7 @@ def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path)
 
 
 def drained(terminal: int) -> None:
-    """Read what nobody looks at, so that whoever writes it does not wait."""
+    """Read what nobody looks at, so that its writer does not wait."""
     with contextlib.suppress(OSError):
         while os.read(terminal, 1 << 12):
             pass

@@ -1,4 +1,4 @@
-"""What a supervisor does for Triton and for whoever serves HTTP; here a front of a few lines does."""
+"""What a supervisor does for Triton and for the HTTP server, here a front of a few lines."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class TestOneAnswer:
         assert texts == [counted(30)] * 16
 
     def test_a_failure_is_the_answer(self, client, api):
-        """In the middle of it: what was generated until then is no answer."""
+        """In the middle of it: what was generated until then is not an answer."""
         asked = tensors(api, "tensorrt_llm")
         asked[0].set_data_from_numpy(np.array([[7, ERROR_ID, 9]], dtype=np.int32))
         with pytest.raises(InferenceServerException) as failed:

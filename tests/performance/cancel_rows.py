@@ -66,7 +66,7 @@ class Victim:
 
 
 def until(failed: Callable[[], int], count: int, started: float) -> float:
-    """Seconds from `started` until Triton has counted so many requests that ended without success."""
+    """Seconds from `started` until Triton has counted that many requests that ended without success."""
     while failed() < count:
         if time.monotonic() > started + 10:
             raise AssertionError("Triton does not count a cancelled request")

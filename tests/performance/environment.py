@@ -30,6 +30,6 @@ def bench_python() -> Path:
 
 
 def site_packages() -> Path:
-    """Where its packages lie."""
+    """Where its packages are."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return bench_python().parent.parent / "lib" / name / "site-packages"

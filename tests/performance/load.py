@@ -60,7 +60,7 @@ def _unwind(number: int, _frame: object) -> None:
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """What is started within runs on so many cores; all that there are, where they are fewer."""
+    """What is started within runs on that many cores, or on all if there are fewer."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(all_of_them)[-count:])
     try:
@@ -78,7 +78,7 @@ class Served:
     mark: str = ""
     """Of a runner: what tests/support/processes.py finds all its processes by."""
     beside: int | None = None
-    """Another process that serves with it, and is not below it."""
+    """Another process that serves with it, and is not its descendant."""
 
     def cpu_seconds(self) -> float:
         """What all its processes have used."""
@@ -240,7 +240,7 @@ class Streams:
     """Tokens that a stream has."""
 
     def first_token(self, share: float) -> float:
-        """The time (ms) within which so large a share of the streams had its first token."""
+        """The time (ms) within which that share of the streams had its first token."""
         return 1000 * _quantile(self.time_to_first_token, share)
 
     def rates(self) -> list[float]:
@@ -276,7 +276,7 @@ def load(
     body: object = None,
     seconds: float = 120,
 ) -> Streams:
-    """Have so many streams at once, each of so many tokens."""
+    """Run that many streams at the same time, each of that many tokens."""
     address = urlsplit(server.url)
     if body is None:
         body = {"input": {"prompt": "x", "max_tokens": tokens}}

@@ -48,9 +48,9 @@ def rows() -> list[Row]:
 
 
 def _idle(directory: Path) -> float:
-    """Bytes for each of so many streams that have no token yet."""
+    """Bytes for each of that many streams that have no token yet."""
     with runner(directory, tokens_per_second=0.01) as server:
-        load(server, IDLE, 1)  # what is made once for so many is there
+        load(server, IDLE, 1)  # what is made once for that many exists
         before = memory(server.pid)
         waiting = threading.Thread(target=load, args=(server, IDLE, 5), kwargs={"seconds": 10}, daemon=True)
         waiting.start()

@@ -1,4 +1,5 @@
-"""How many times the original this is: its algorithm, written anew, with the same mock engine in the same run.
+"""How many times faster than the original this is: its algorithm, rewritten, with the same mock engine in the
+same run.
 
 The original has Cog's server, a predictor that reads server-sent events from Triton's HTTP endpoint and decodes the
 whole sequence for each token, and in Triton an ensemble with a model in Python before the engine and one behind it

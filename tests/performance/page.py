@@ -1,6 +1,6 @@
 """docs/performance.md: what was measured, a section for each group of rows, below the words written by hand.
 
-Only the sections of the groups that were measured are written anew; each says when it was, and where.
+Only the sections of the groups that were measured are rewritten; each says when and where that was.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _title(group: str) -> str:
 
 
 def section(about: str, found: Sequence[Row | Chart], where: str) -> str:
-    """What stands below the title: what it is, the table, the figures, and where it was measured."""
+    """What is below the title: what it is, the table, the figures, and where it was measured."""
     parts = [about]
     rows = [row for row in found if isinstance(row, Row)]
     lines = ["| figure | measured | bound | |", "|---|---|---|---|"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """A figure and what it has to be; without a bound it is only shown.
+    """A figure and its bound; without a bound it is only shown.
 
     One that cannot be measured here has no value, but the `command` that measures it elsewhere.
     """

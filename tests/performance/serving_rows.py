@@ -112,14 +112,14 @@ def _shares(runs: list[Streams]) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a token costs, of so many whole streams."""
+    """The cost of a token, over that many complete streams."""
 
     microseconds: float
     streams: int
 
     @property
     def told(self) -> str:
-        """The number of streams, where some were refused: those that are left cost more each."""
+        """The number of streams, if some were refused: the remaining ones cost more each."""
         return "" if self.streams == STREAMS else f" ({self.streams} streams: it refused the others)"
 
 
@@ -168,7 +168,7 @@ def _many_streams(directory: Path) -> tuple[list[Streams], Streams]:
 
 
 def _bare_burst(directory: Path) -> list[Streams]:
-    """What the machine needs for as many connections at once, and the first events on them."""
+    """What the machine needs for that many simultaneous connections, and the first events on them."""
     with bare_server(directory, H200_RATE, H200_RATE) as server:
         load(server, STREAMS, H200_RATE)
         return [load(server, scaled(512), H200_RATE) for _ in range(3)]

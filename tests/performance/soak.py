@@ -42,7 +42,7 @@ MEMORY_GROWTH = 1.05
 PEAK, PEAK_SECONDS = (
     0.6,
     30,
-)  # so many are served at one instant within so long: some are on their way in or out
+)  # this many are served at one instant within this long: some are on their way in or out
 MORE_DESCRIPTORS = 16  # of all processes together: connections that are kept
 FRONT, TRITON, ENGINE = "runner.front", "bin/tritonserver", "runner.engines.process"
 ROUND_SECONDS = 300  # a front that dies six times in five minutes ends the runner, as it should
@@ -50,7 +50,7 @@ ROUND_SECONDS = 300  # a front that dies six times in five minutes ends the runn
 
 @dataclass(frozen=True)
 class Fault:
-    """These are killed, and those stopped for so many seconds."""
+    """The processes to kill, and those to stop for that many seconds."""
 
     kill: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Fault:
 
     @property
     def allowed(self) -> float:
-        """Seconds until predictions have to work again, from the end of it."""
+        """Seconds until predictions must work again, from the end of it."""
         return RECOVERY_SECONDS + (HUNG_SECONDS if self.seconds > HUNG_SECONDS else 0)
 
 
@@ -116,7 +116,7 @@ class Soak:
             await asyncio.sleep(choice.uniform(2, 6))
 
     async def burst(self) -> None:
-        """All clients at once: what a process needs for so many, it has after that."""
+        """All clients together: what a process needs for that many, it has after that."""
         self.clients.wanted = max(SIZES)
         deadline = time.monotonic() + PEAK_SECONDS
         while (running := (await self.gauges())[_RUNNING]) < PEAK * max(SIZES):
@@ -210,7 +210,7 @@ class Soak:
             self.faults.append(f"memory grew by {growth['bytes']}")
 
     def judge(self) -> None:
-        """Whoever was not disturbed ended well."""
+        """Undisturbed predictions succeeded."""
         for attempt in self.clients.attempts:
             disturbed = any(
                 began <= attempt.ended and attempt.began <= ended for began, ended in self.disturbed

@@ -51,7 +51,7 @@ def make_archive(directory: Path) -> Path:
 
 @contextmanager
 def serving(archive: Path, rate: float | None):
-    """The URL of a server in a process of its own, with so many bytes per second and connection."""
+    """The URL of a server in a process of its own, with that many bytes per second and connection."""
     command = [sys.executable, "-m", "tests.support.files", str(archive), *([str(rate)] if rate else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -1,4 +1,4 @@
-"""The Llama architecture in plain numpy and float32: what greedy text of every engine is compared with.
+"""The Llama architecture in plain numpy and float32: the greedy text of every engine is compared with it.
 
 Written from the architecture's definition (RMSNorm, rotary embeddings in the `rotate_half` layout, grouped-query
 attention, SwiGLU) and from the meaning of the fields of a Hugging Face config.json. It covers `llama`, `mistral`
@@ -60,7 +60,7 @@ class Reference:
         return output
 
     def margins(self, input_token_ids: Sequence[int], output_token_ids: Sequence[int]) -> Floats:
-        """By how much the best logit beats the second at each choice that gave `output_token_ids`."""
+        """How far the best logit is ahead of the second at each choice that gave `output_token_ids`."""
         choices = self.logits([*input_token_ids, *output_token_ids[:-1]])[len(input_token_ids) - 1 :]
         ranked: Floats = np.sort(choices, axis=-1)
         return ranked[:, -1] - ranked[:, -2]
@@ -136,7 +136,8 @@ def rope_frequencies(config: dict[str, Any], head_dim: int) -> Floats:
         case "linear":
             frequencies /= scaling["factor"]
         case "llama3":
-            # Waves that turn often within the original context stay, slow ones are stretched; a ramp lies between.
+            # Waves that turn often within the original context stay, slow ones are stretched; a ramp is
+            # between.
             turns = scaling["original_max_position_embeddings"] * frequencies / (2 * np.pi)
             low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
             kept = np.clip((turns - low) / (high - low), 0, 1)

@@ -19,7 +19,7 @@ MADE = PLACE / "made"
 
 
 def program() -> Path:
-    """The command; its environment is made at the first call, and anew when the lock changes."""
+    """The command; its environment is made at the first call, and again when the lock changes."""
     recipe = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if not MADE.is_file() or MADE.read_text() != recipe:
         venv.create(PLACE, clear=True, with_pip=True, symlinks=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
-    """Debian's, with its profile in `folder`. What its console was told has to be read: `get_log("browser")`."""
+    """Debian's, with its profile in `folder`. The content of its console must be read: `get_log("browser")`."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
     # Root has no sandbox, and containers little of /dev/shm.

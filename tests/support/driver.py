@@ -1,4 +1,4 @@
-"""A driver that tells of two GPUs, on a machine without."""
+"""A driver that reports two GPUs, on a machine without any."""
 
 from __future__ import annotations
 

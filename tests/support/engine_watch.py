@@ -1,4 +1,4 @@
-"""What the bridge says of its engine to whoever has a feed."""
+"""What the bridge says about its engine over a feed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineWatch:
         return self._figures.statistics
 
     def wait_in_flight(self, number: int, seconds: float = 20) -> None:
-        """Wait until the engine has so many requests for longer than figures may be old."""
+        """Wait until the engine has had that many requests for longer than figures may be old."""
         deadline, since = time.monotonic() + seconds, None
         while since is None or time.monotonic() - since < _SETTLED_SECONDS:
             self._read()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from runner.protocol.engine import MOST_TOKENS, Declaration, FinishReason, Limits, Output, Statistics
+from runner.protocol.engine import MAX_TOKENS, Declaration, FinishReason, Limits, Output, Statistics
 from runner.protocol.feed import EngineState
 from runner.triton.generation import Generation
 from shared.errors import EngineInternalError, EngineNotReady, TritonUnavailable
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
 EVERYTHING = Declaration(
-    "mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"seed", "top_k", "top_p"}), seeds=True
+    "mock", Limits(MAX_TOKENS, MAX_TOKENS - 1), frozenset({"seed", "top_k", "top_p"}), seeds=True
 )
 
 
 class FakeEngineClient:
-    """What runner/triton/client.py's EngineClient is to those who use it. One per event loop."""
+    """Behaves like runner/triton/client.py's EngineClient to its users. One per event loop."""
 
     def __init__(self, *, step_seconds: float = 0.001, declaration: Declaration = EVERYTHING) -> None:
         self.state = EngineState.READY
@@ -50,7 +50,7 @@ class FakeEngineClient:
         """It is from the beginning."""
 
     def generate(self, request: Request) -> Generation:
-        """As the real one: returns at once; iterate the result."""
+        """As the real one: returns immediately; iterate the result."""
         self.requests.append(request)
         loop = asyncio.get_running_loop()
         number = self._count = self._count + 1

@@ -29,7 +29,7 @@ class FileServer(LoopbackServer):
         self.has_ranges = has_ranges
         self.headers = {"ETag": '"1"'}
         self.ranges: list[tuple[int, int] | None] = []  # that were asked for: first and last byte
-        self.cuts: list[int] = []  # answers with bodies are cut after so many bytes, one after the other
+        self.cuts: list[int] = []  # answers with bodies are cut after that many bytes, one after another
         self.sent = 0  # bytes of bodies
         self.url += "/engine.tar"
 

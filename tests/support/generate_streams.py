@@ -1,4 +1,4 @@
-"""Many requests at once to Triton's HTTP endpoint `generate_stream`, from one thread."""
+"""Many simultaneous requests to Triton's HTTP endpoint `generate_stream`, from one thread."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Repository:
     directory: Path
     token: str | None = None  # private: unknown to everyone who does not send it
-    gated: bool = False  # known to all, but its files only for who sends the token
+    gated: bool = False  # known to all, but its files only for those who send the token
     revisions: dict[str, str] = field(default_factory=dict)  # branches and tags, beside main
 
     @property

@@ -1,4 +1,6 @@
-"""Many predictions at once over server-sent events, from one thread, cheap enough not to disturb what it measures."""
+"""Many simultaneous predictions over server-sent events, from one thread, cheap enough not to disturb what it
+measures.
+"""
 
 from __future__ import annotations
 

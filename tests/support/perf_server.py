@@ -1,4 +1,4 @@
-"""A server of event streams at a constant rate, with faults that are known: what `cog-triton perf` has to name.
+"""A server of event streams at a constant rate, with known faults, which `cog-triton perf` must find.
 
     python -m tests.support.perf_server PORT '{"rate": 25, "stalled_every": 50}'
 

@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_gone(mark: str, seconds: float = 15) -> dict[int, str]:
-    """What is left of the marked processes after at most so many seconds."""
+    """What is left of the marked processes after at most that many seconds."""
     deadline = time.monotonic() + seconds
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)

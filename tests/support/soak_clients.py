@@ -14,12 +14,12 @@ from shared.errors import FixedBy, from_text
 
 LONGEST = 100
 STALL_SECONDS = 60
-_MOST_AT_ONCE = 1000
+_MAX_AT_ONCE = 1000
 _KINDS = {"whole": 80, "leaves": 10, "cancelled": 5, "stopped": 4, "bad": 1}
 
 
 def counted(tokens: int) -> str:
-    """The text of so many tokens of the mock."""
+    """The text of that many tokens of the mock."""
     return " ".join(str(number) for number in range(tokens))
 
 
@@ -52,9 +52,9 @@ class Clients:
         return len(self._running)
 
     async def keep(self) -> None:
-        """Have so many clients run as are wanted, for ever."""
+        """Keep as many clients running as are wanted, for ever."""
         while True:
-            for number in range(len(self._running), min(self.wanted, _MOST_AT_ONCE)):
+            for number in range(len(self._running), min(self.wanted, _MAX_AT_ONCE)):
                 task = asyncio.create_task(self._one(number))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
@@ -102,7 +102,7 @@ class Clients:
     async def _ask(
         self, inputs: dict[str, object], name: str, leave_after: int | None, *, cancel: bool
     ) -> bytes:
-        """The answer to a prediction; after so many chunks leave it, or cancel it by a call."""
+        """The answer to a prediction; after that many chunks leave it, or cancel it with a call."""
         reader, writer = await asyncio.open_connection(*self._address)
         try:
             body = json.dumps({"id": name, "input": inputs}).encode()

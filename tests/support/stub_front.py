@@ -1,4 +1,4 @@
-"""A front of a few lines: it speaks with its supervisor, and answers every GET with what it was told.
+"""A front of a few lines: it talks to its supervisor, and answers every GET with what it was told.
 
     python -m tests.support.stub_front --control PATH --listen-fd FD
 

@@ -76,7 +76,7 @@ class Started:
         return self._process.poll() is None
 
     def stop(self) -> int:
-        """Ctrl-C, as SIGTERM for what is no terminal's; its exit status."""
+        """Ctrl-C, like SIGTERM for what has no terminal; returns the exit status."""
         if self.runs():
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -124,7 +124,7 @@ class Terminal:
         return path
 
     def types(self, command: str, *, typed: str = "", status: int = 0) -> Answer:
-        """Type a command and wait for its end, which has to be of this exit status.
+        """Type a command and wait for its end, which must have this exit status.
 
         `typed`: what is typed then, or piped into it. Raises AssertionError with what it said.
         """

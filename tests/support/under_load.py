@@ -134,7 +134,7 @@ async def _numbers(port: int) -> tuple[int, int]:
 
 
 async def kill(port: int, pid: int, body: dict[str, Any], count: int) -> dict[str, Any]:
-    """Kill a process under load; what its streams are told, and when there is service again."""
+    """Kill a process under load: what its streams are told, and when service is back."""
     memory = gpu_memory()
     streams = await _streams(port, body, count)
     os.kill(pid, signal.SIGKILL)
@@ -167,7 +167,7 @@ async def kill(port: int, pid: int, body: dict[str, Any], count: int) -> dict[st
 
 
 def gpu_memory() -> int:
-    """MiB in use on the first GPU; 0 where there is none."""
+    """MiB in use on the first GPU; 0 if there is none."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
     if shutil.which(command[0]) is None:
         return 0

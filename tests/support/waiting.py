@@ -22,7 +22,7 @@ def wait_for(condition: Callable[[], T], seconds: float = 30) -> T:
 
 
 async def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """The same in an event loop, which goes on meanwhile."""
+    """The same in an event loop, which keeps running meanwhile."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"

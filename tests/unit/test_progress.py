@@ -14,7 +14,7 @@ class Clock:
 
 
 def plain(seconds):
-    """What a step shows that says every one of `seconds` (since its start) how far it is."""
+    """What a step shows that reports its progress at each of `seconds` (since its start)."""
     stream, clock = io.StringIO(), Clock()
     with PlainProgress(stream, clock).step("download") as show:
         for clock.now in seconds:

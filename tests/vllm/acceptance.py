@@ -1,4 +1,4 @@
-"""`cog-triton acceptance` with the real vLLM, on a machine whose driver tells of two GPUs."""
+"""`cog-triton acceptance` with the real vLLM, on a machine whose driver reports two GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_AT_FAULT = "streaming"
 
 
 class Accepted(NamedTuple):
-    """What the command said in its runs: as documents, and as a page."""
+    """The command's output in its runs: as documents, and as a page."""
 
     status: int
     report: dict

@@ -7,7 +7,7 @@ import random
 from shared.layout import PROJECT_ROOT
 
 MODEL = PROJECT_ROOT / "demo/model"
-MOST_AT_ONCE = 64
+MAX_AT_ONCE = 64
 ARGUMENTS = {
     "enforce_eager": True,
     "kv_cache_memory_bytes": 256 << 20,
@@ -16,7 +16,7 @@ ARGUMENTS = {
     "max_cpu_loras": 2,
     "max_lora_rank": 8,
     "scheduling_policy": "priority",
-    "max_num_seqs": MOST_AT_ONCE,
+    "max_num_seqs": MAX_AT_ONCE,
 }
 MAX_SEQ_LEN = 256
 VOCABULARY = 1024

@@ -1,4 +1,5 @@
-"""Random structures that a text can be held to, each with what it holds for: JSON schemas, expressions, choices.
+"""Random structures that can constrain a text, each with a check of what satisfies it: JSON schemas,
+expressions, choices.
 
 All of them bound how much can be written, so that a model that writes anything comes to an end.
 """

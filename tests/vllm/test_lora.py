@@ -10,7 +10,7 @@ import pytest
 from runner.protocol.engine import FinishReason
 from runner.protocol.frames import StepFrame
 from tests.vllm.lora import write_adapter
-from tests.vllm.model import GREEDY_TOKENS, MOST_AT_ONCE, PROMPTS, VOCABULARY
+from tests.vllm.model import GREEDY_TOKENS, MAX_AT_ONCE, PROMPTS, VOCABULARY
 from tests.vllm.test_engine import IDS, ask, gathered, outputs
 
 
@@ -117,7 +117,7 @@ def test_what_is_kept_of_a_prompt_is_for_its_salt_alone(engine):
 def test_of_those_who_wait_the_one_of_the_lower_priority_comes_first(engine):
     """More wait than run at once, and the last that comes has the lowest priority."""
     driver = engine[1]
-    crowd = [ask([5] * 200, 50, priority=5) for _ in range(MOST_AT_ONCE * 3)]
+    crowd = [ask([5] * 200, 50, priority=5) for _ in range(MAX_AT_ONCE * 3)]
     urgent = ask([5] * 200, 50, priority=0)
     for request in (*crowd, urgent):
         driver.submit(request)
@@ -128,4 +128,4 @@ def test_of_those_who_wait_the_one_of_the_lower_priority_comes_first(engine):
             now = [o.request_id for o in frame.outputs if o.finish_reason is not FinishReason.NOT_FINISHED]
             ended += now
             waiting -= set(now)
-    assert ended.index(urgent.request_id) < len(crowd) - MOST_AT_ONCE
+    assert ended.index(urgent.request_id) < len(crowd) - MAX_AT_ONCE

@@ -1,7 +1,7 @@
 """What the C sources of the engine bridge share with Python modules, as a header.
 
-The texts of errors and the types of frames stand in one place, and a module that changes nothing of them
-compiles nothing anew.
+The texts of errors and the types of frames are in one place, and a module change that does not affect them
+recompiles nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The OpenAPI document that Cog's server reads from `.cog/openapi_schema.json`.
 
 `cog build` makes it with its Go program; our images are not made by `cog build`, so it is made here from the
-signature of `run`. Without it the server refuses event streams and drops the inputs that it does not know.
-The form is that of Cog 0.23 (OpenAPI 3.0.2 with `x-order` and `x-cog-*` keys; architecture/02-schema.md in
-Cog's repository).
+signature of `run`. Without it, the server refuses event streams and drops unknown inputs. The form is that of
+Cog 0.23 (OpenAPI 3.0.2 with `x-order` and `x-cog-*` keys; architecture/02-schema.md in Cog's repository).
 """
 
 from __future__ import annotations

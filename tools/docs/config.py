@@ -50,47 +50,47 @@ INTRO = f"""\
 
 Made from `shared/config` by `make docs`; do not edit.
 
-One YAML file says which model becomes which engine. The key `engine` decides which other keys there are. An
-unknown key, a key that appears twice, and a value of another type are errors that name the line; all problems
-are reported at once. Secrets have no place here: send them to the builder as inputs.
+One YAML file says which model becomes which engine. The key `engine` decides which other keys exist. An
+unknown key, a key that appears twice, and a value of the wrong type are errors that give the line; all
+problems are reported together. Secrets do not belong here: send them to the builder as inputs.
 
-An editor that knows the YAML language server completes and checks keys when the file begins with this line
+An editor with the YAML language server completes and checks keys when the file begins with this line
 (with the path or URL of [config.schema.json](config.schema.json)):
 
     {SCHEMA_LINE}
 A model is the name of one on the hub, or a folder. What begins with `/`, `./` or `../` is a path; anything
-else is one too when there is such a folder. A relative path counts from the folder of the config, in
-`make demo MODEL=...` from where you are. A config from an `http:` or `data:` URL is in no folder: its paths
-are absolute.
+else is one too if there is such a folder. A relative path starts at the folder of the config, in
+`make demo MODEL=...` at the current folder. A config from an `http:` or `data:` URL is not in a folder: its
+paths must be absolute.
 
-A model needs a `tokenizer.json`, or what one can be made from: `tokenizer.model`, or `vocab.json` and
+A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and
 `merges.txt`. The build makes it with transformers, and ends with E3210 unless both forms agree on a corpus of
 many languages and on texts from the whole vocabulary. Code that comes with a model is not run.
 
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
-[CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read as they are.
+[CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
 
-`cog-triton check config.yaml` says all that is wrong with a config, with the place and what to do, before
-anything is fetched; of a model on the hub it asks for the list of its files. A build begins with the same
-check. It knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what they only may not know is
-a warning, and the build goes on.
+`cog-triton check config.yaml` reports everything wrong with a config, with the place and what to do, before
+anything is fetched; for a model on the hub, it asks for the list of its files. A build begins with the same
+check. It knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from
+those is a warning, and the build continues.
 """
 
 OLD_FORM = """
-Every path counts from the work directory of the build; `/src` is another name for it, and
+Every path starts at the work directory of the build; `/src` is another name for it, and
 `/src/models/<model_id>` is the model. Scripts and arguments of older releases are replaced by those of 1.2.1,
-with a warning that names both. A step reads what an earlier one wrote; where none makes the
-checkpoint that `build` reads, a conversion is added.
+with a warning that gives both. A step reads what an earlier one wrote; if none makes the checkpoint that
+`build` reads, a conversion is added.
 """
 
 OF_MOCK = """
-Where no `model` is set, a prompt may say how it is answered, in these words among others:
+If no `model` is set, a prompt may say how it is answered, with these words among others:
 
 | in a prompt | means, for this request |
 |---|---|
-| `<tokens_per_second> 50` | so many tokens a second; 0: as fast as they are taken |
-| `<time_to_first_token_ms> 300` | so many milliseconds to its first token |
-| `<error>` | it fails when half of its tokens have come (E2405) |
+| `<tokens_per_second> 50` | that many tokens a second; 0: as fast as they are read |
+| `<time_to_first_token_ms> 300` | that many milliseconds to its first token |
+| `<error>` | it fails after half of its tokens (E2405) |
 | `<crash>` | the engine process dies after its first token |
 | `<hang>` | no token ever comes |
 """
@@ -99,15 +99,15 @@ Where no `model` is set, a prompt may say how it is answered, in these words amo
 ARGUMENTS = """\
 ### engine_args
 
-The engine arguments of vLLM {version} that may be set, from its own sources by `make vllm-arguments`. What is
-not among them the runner decides, or code would be run that the config names: {code} can be set only where
+The engine arguments of vLLM {version} that may be set, taken from its own sources by `make vllm-arguments`.
+Others are either decided by the runner, or would run code that the config names: {code} can be set only if
 the operator of builder and runner has set `ALLOW_MODEL_CODE=1`.
 """
 
 SPECULATIVE = """\
 ### speculative_config
 
-With `model` and its `revision`, the model that drafts is fetched as the model is.
+With `model` and its `revision`, the draft model is fetched like the model itself.
 """
 
 
@@ -125,7 +125,7 @@ def page() -> str:
         more = OLD_FORM if old is CogTRTLLMConfig else ""
         table = _table(definitions[old.__name__])
         parts.append(f"## {old.__name__}\n\n{table}{more}\n{_indented(example)}")
-    # Sections in the order in which the tables name them.
+    # Sections in the order in which the tables list them.
     sections = ("ToolSection", "BuiltConfig", "Instantiate", "Server", "ServerArguments")
     parts += [f"## {name}\n\n{_table(definitions[name])}" for name in sections]
     return "\n".join(parts)
@@ -176,7 +176,7 @@ def _table(definition: dict[str, Any]) -> str:
 
 
 def _type(field: dict[str, Any]) -> str:
-    """The type of a JSON Schema node in words; null is left out, for it is the same as not set."""
+    """The type of a JSON Schema node in words; null is omitted, since it is the same as not set."""
     match field:
         case {"anyOf": nodes}:
             return " or ".join(_type(node) for node in nodes if node != {"type": "null"})

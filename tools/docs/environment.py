@@ -7,8 +7,8 @@ from runner.settings import Settings
 INTRO = """\
 # Environment
 
-Made from `runner/settings.py` by `make docs`; the other variables are listed there too. An empty
-variable counts as unset. A value that is not valid fails the set-up with E4002.
+Made from `runner/settings.py` by `make docs`; the other variables are listed there too. An empty variable
+counts as unset. An invalid value fails the set-up with E4002.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
 section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the default.
@@ -20,10 +20,14 @@ section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the 
 OTHERS = {
     "The builder": [
         ("BUILDER_OUTPUT_DIR", "/src", "directory that engine.tar is written to"),
-        ("HF_TOKEN", "", "token for private and gated models; the builder takes its input `hf_token` first"),
+        (
+            "HF_TOKEN",
+            "",
+            "token for private and gated models; the builder's `hf_token` input wins",
+        ),
         ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
         ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
-        ("HF_HUB_OFFLINE", "", "1: use only what is there already"),
+        ("HF_HUB_OFFLINE", "", "1: use only what has been downloaded already"),
     ],
     "Without effect": [
         ("PAD_ID", "", "of the original cog-triton: without beams there is nothing to pad"),

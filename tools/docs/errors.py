@@ -25,11 +25,11 @@ Every error that cog-triton raises on purpose is one line: the code, the name, w
 A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so it is safe to match on; the
 text after the name may be reworded at any time. Words in braces stand for what the error is about.
 
-**State.** *active*: can be met. *reserved*: had a meaning once, is no longer raised, and gets no other one.
-*later*: set aside for a part of cog-triton that is not written yet.
+**State.** *active*: can occur. *reserved*: had a meaning once, is no longer raised, and will never get
+another one. *later*: set aside for a part of cog-triton that is not written yet.
 
-**Who can fix it.** *user*: whoever sent the prediction. *operator*: whoever runs the image or writes the
-config. *engine*: nobody has to; trying again may help. *us*: a bug in cog-triton, please report it.
+**Who can fix it.** *user*: the sender of the prediction. *operator*: the person who runs the image or writes
+the config. *engine*: nobody has to; trying again may help. *us*: a bug in cog-triton, please report it.
 """
 
 HEADER = "| code | name | state | who can fix it | what is wrong | what to do |\n|---|---|---|---|---|---|\n"
@@ -51,7 +51,7 @@ def _row(kind: type[CogTritonError]) -> str:
 
 
 def _text(template: str) -> str:
-    """The template as a reader meets it: `{value!r}` as `{value}`, doubled braces single."""
+    """The template as readers see it: `{value!r}` as `{value}`, doubled braces single."""
     return "".join(
         literal + (f"{{{field}}}" if field else "") for literal, field, _, _ in Formatter().parse(template)
     ).replace("|", "\\|")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def documents() -> dict[str, str]:
-    """All of them: text by path in the checkout."""
+    """All documents: text by path in the checkout."""
     return {
         "docs/config.md": config.page(),
         "docs/config.schema.json": rendered_schema(),
@@ -26,7 +26,7 @@ def documents() -> dict[str, str]:
 
 
 def stale(made: Mapping[str, str]) -> list[str]:
-    """The paths of those of `made` that are missing in the checkout, or differ there."""
+    """The paths of those of `made` that are missing from the checkout, or differ there."""
     return [
         path
         for path, text in made.items()

@@ -11,15 +11,15 @@ _INTRO = """\
 Made from `runner/engines/tensorrt_llm` by `make docs`; do not edit.
 
 The engine process hosts `tensorrt_llm.bindings.executor` of TensorRT-LLM 1.2: requests are batched in flight,
-each step gives the new tokens of every active request. An engine that was built for several GPUs is served by
-as many processes (tp x pp x cp of its config.json), which mpirun starts, one GPU each, on this machine or on
-[several](several-hosts.md); rank 0 leads them. `WORLD_SIZE` is not needed; when it is set, it must be that
-number.
+and each step gives the new tokens of every active request. An engine that was built for several GPUs is
+served by as many processes (tp x pp x cp of its config.json), which mpirun starts, one GPU each, on this
+machine or on [several](several-hosts.md); rank 0 leads them. `WORLD_SIZE` is not needed; if it is set, it
+must be that number.
 
 | of a request | is honoured |
 |---|---|
 | top_k | up to 1024 |
-| top_p, min_p, temperature | yes; a temperature of 0 is the likeliest token |
+| top_p, min_p, temperature | yes; a temperature of 0 means the likeliest token |
 | min_tokens, seed, length_penalty | yes |
 | repetition_penalty, presence_penalty, frequency_penalty | yes |
 | end ids | all of them; none is output |
@@ -27,52 +27,52 @@ number.
 | bad words | yes |
 | max_tokens | up to what the prompt leaves of max_seq_len |
 
-With min_tokens the tokenizer's own EOS cannot be chosen before so many tokens; another end id is until then
-a token like any other. Stop words know no min_tokens, and one of several tokens may begin in the prompt.
+With min_tokens, the tokenizer's own EOS cannot be chosen before that many tokens; until then, any other end
+id is a token like any other. Stop words ignore min_tokens, and one of several tokens may begin in the prompt.
 
-A prompt may have max_seq_len - 1 tokens with chunked context; without, at most max_num_tokens too (engines
-that pad prompts: max_input_len).
+A prompt may have max_seq_len - 1 tokens with chunked context; without it, also at most max_num_tokens
+(engines that pad prompts: max_input_len).
 
-A request that the executor would refuse, or not survive (ids outside of the vocabulary), is refused before
-with a code. After an error of CUDA the engine process is started again. Error texts reach nobody with paths
-or backtraces in them.
+A request that the executor would refuse, or not survive (ids outside the vocabulary), is refused first, with
+a code. After a CUDA error the engine process is started again. No error text with paths or backtraces reaches
+anybody.
 
 ## Parameters
 
-`server.tensorrt_llm.args` in the section `instantiate` of the file that COG_TRITON_CONFIG names, else of the
-config in engine.tar; the names are those of TensorRT-LLM's own model repository. What is empty, null or an
-unfilled placeholder (`${name}`) is not set. A value that is not allowed fails the start with E2505; a name
-that nobody knows is logged with the nearest known one, and ignored.
+`server.tensorrt_llm.args` in the section `instantiate` of the file in COG_TRITON_CONFIG, else of the config
+in engine.tar; the names are those of TensorRT-LLM's own model repository. What is empty, null or an unfilled
+placeholder (`${name}`) is not set. A value that is not allowed fails the start with E2505; an unknown name is
+logged with the nearest known one, and ignored.
 """
 
 _KNOWN = """\
 ## Which models quantize.py takes
 
-The short form makes its checkpoint by quantize.py, whatever the precision. By modelopt 0.37.0 (read in its
-wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which TensorRT-LLM's MODEL_MAP
-has a class with a config, as LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM and Qwen2ForCausalLM;
-else for what modelopt takes for gpt, gemma, llama, mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper.
-Any other one is E3200. Models with a convert_checkpoint.py of their own are built by the older form of the
-config.
+The short form makes its checkpoint with quantize.py, whatever the precision. According to modelopt 0.37.0
+(read in its wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which
+TensorRT-LLM's MODEL_MAP has a class with a config, such as LlamaForCausalLM, MistralForCausalLM,
+MixtralForCausalLM and Qwen2ForCausalLM; else for what modelopt takes for gpt, gemma, llama, mpt,
+recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any other one is E3200. Models with a convert_checkpoint.py
+of their own are built with the older form of the config.
 
 ## Several GPUs
 
-The ranks are numbered by tensor parallelism first. With pipeline parallelism TensorRT-LLM makes a
+The ranks are numbered by tensor parallelism first. With pipeline parallelism, TensorRT-LLM makes a
 communicator of its own in which the stages are reversed: rank 0, which leads, has the last stage, and world
-rank N need not be on GPU N. Do not tell by `nvidia-smi` which stage a rank is. `gpu_device_ids` names the
+rank N need not be on GPU N. So `nvidia-smi` does not show which stage a rank is. `gpu_device_ids` lists the
 GPUs in the order of the stages.
 
 ## How each claim is known
 
-Nothing on this page was seen on a GPU yet. The sources that were read are those next to 1.2.1. "Stand-in"
-means that a stand-in for the library behaves so, and the tests run against it. `cog-triton acceptance`
-(`make acceptance`) holds the real one against these claims on a machine with a GPU; see
-[the first build](tensorrt_llm_images.md).
+Nothing on this page has been seen on a GPU yet. The sources that were read are those next to 1.2.1.
+"Stand-in" means that a stand-in for the library behaves that way, and the tests run against it.
+`cog-triton acceptance` (`make acceptance`) checks the real one against these claims on a machine with a GPU;
+see [the first build](tensorrt_llm_images.md).
 """
-# What no check of the acceptance looks at: the claim, its source, and how else it is known.
+# What no acceptance check covers: the claim, its source, and how else it is known.
 _UNCHECKED = (
     (
-        "a final response always comes, with a finish reason, also after a cancel",
+        "a final response always comes, with a finish reason, even after a cancel",
         "llmRequest.cpp: createResult",
         "stand-in",
     ),
@@ -83,12 +83,12 @@ _UNCHECKED = (
         "stand-in",
     ),
     (
-        "quantize.py takes the architectures named above, and says so of others",
+        "quantize.py takes the architectures named above, and reports others",
         "the wheel of modelopt 0.37.0: torch/export/tensorrt_llm_utils.py",
         "stand-in",
     ),
     (
-        "nothing can be run after an error of CUDA: the engine process is started again",
+        "nothing can be run after a CUDA error: the engine process is started again",
         "executorImpl.cpp: forwardAsync; CUDA's programming guide on sticky errors",
         "stand-in",
     ),
@@ -105,10 +105,10 @@ _UNCHECKED = (
     (
         "top_k above 1024 and a temperature of 0 never reach it",
         "samplingTopKKernels.cu, samplingConfig.cpp",
-        "test of ours",
+        "our own test",
     ),
     (
-        "after an error of a step that is not one of CUDA the executor can be used on",
+        "after an error of a step that is not a CUDA error, the executor can still be used",
         "executorImpl.cpp: forwardAsync, forwardSync",
         "stand-in",
     ),
@@ -118,14 +118,14 @@ _UNCHECKED = (
         "run: Open MPI 5.0 and mpi4py 4.1.2, without TensorRT-LLM",
     ),
     (
-        "with pipeline parallelism the stages of the ranks are reversed, and rank 0 leads from the last one",
+        "with pipeline parallelism, the stages of the ranks are reversed, and rank 0 leads from the last one",
         "executor/executorImpl.cpp: initializeWorkers",
         "stand-in",
     ),
     (
         "gpu_device_ids are those of the ranks of that communicator, stage after stage",
         "runtime/worldConfig.cpp: WorldConfig::mpi",
-        "source alone",
+        "source only",
     ),
     (
         "it opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",
@@ -165,5 +165,5 @@ def _claims() -> str:
         if check.name != "other image"
     ]
     rows += [f"| {claim} | {source} | {known} | no check |" for claim, source, known in _UNCHECKED]
-    lines = ["| claim | source read | known by | on a GPU: to be seen by the check |", "|---|---|---|---|"]
+    lines = ["| claim | source read | known by | on a GPU: shown by the check |", "|---|---|---|---|"]
     return "\n".join([*lines, *rows]) + "\n"

@@ -1,1 +1,1 @@
-"""Holds deploy/ against what it names: the schemas of its resources, and our own code."""
+"""Checks deploy/ against what it refers to: the schemas of its resources, and our own code."""

@@ -1,6 +1,6 @@
 """Check deploy/: `python -m tools.manifests [--crds FOLDER]`; exit status 1 when something does not fit.
 
-FOLDER has CustomResourceDefinitions as YAML files, of those kinds that no package has a schema of.
+FOLDER has CustomResourceDefinitions as YAML files, for the kinds whose schema is in no package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 
 
 def check(deploy: Path, crds: Path | None = None) -> tuple[list[str], set[str]]:
-    """What is wrong below `deploy`, with the folder of each; and the kinds whose schema was not at hand."""
+    """What is wrong below `deploy`, with the folder of each; and the kinds whose schema was not available."""
     definitions = {} if crds is None else definitions_in(crds)
     wrong = [f"compose: {text}" for text in compose.findings(deploy / "compose")]
     unchecked: set[str] = set()
@@ -36,7 +36,7 @@ def check(deploy: Path, crds: Path | None = None) -> tuple[list[str], set[str]]:
 
 
 def main() -> None:
-    """Say what was found."""
+    """Report what was found."""
     parser = argparse.ArgumentParser(prog="python -m tools.manifests", description=__doc__)
     parser.add_argument("--crds", type=Path, metavar="FOLDER")
     wrong, unchecked = check(DEPLOY, parser.parse_args().crds)

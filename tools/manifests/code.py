@@ -1,4 +1,6 @@
-"""Manifests against our own code: environment variables and their values, ports, paths, programs, times."""
+"""Checks manifests against our own code: environment variables and their values, ports, paths, programs,
+times.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ VARIABLES = {str(field.alias): field for field in Settings.model_fields.values()
 OTHER_VARIABLES = {name for name, _, _ in OTHERS["Both"]}
 DEFAULT_PORT = next(default for name, default, _ in OTHERS["Both"] if name == "PORT")
 SECONDS_TO_END = 10.0
-"""What the end of an engine may take once all predictions have ended."""
+"""How long the end of an engine may take once all predictions have ended."""
 _COMPILE_CACHE = "/var/cache/cog-triton/compiled"  # as nix/images.nix sets it
 _OURS = re.compile(r"(^|/)cog-triton-(runner|builder)")
 _FILLED_IN = re.compile(r"\$\(\w+\)")  # by the kubelet
@@ -53,7 +55,7 @@ def settings_findings(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def number(environment: Mapping[str, str], name: str) -> float:
-    """The value of a setting in seconds, or its default; 0 for what is none (a finding of its own)."""
+    """The value of a setting in seconds, or its default; 0 for an invalid one (a finding of its own)."""
     default = VARIABLES[name].default if name in VARIABLES else 0
     try:
         return float(environment.get(name) or default)
@@ -79,7 +81,7 @@ def _router() -> Router:
 
 @dataclass
 class Pod:
-    """A specification of a pod somewhere in a resource, with the containers that run our images."""
+    """A pod specification somewhere in a resource, with the containers that run our images."""
 
     spec: dict[str, Any]
     annotations: dict[str, str]
@@ -134,7 +136,7 @@ class Pod:
 
     def _writable(self, container: dict[str, Any], literal: Mapping[str, str]) -> Iterator[str]:
         if not container.get("securityContext", {}).get("readOnlyRootFilesystem"):
-            yield "its root can be written to"
+            yield "its root file system is writable"
         mounts = [one["mountPath"] for one in container.get("volumeMounts", ())]
         needed = ["/tmp", *([literal["WEIGHTS_CACHE"]] if "WEIGHTS_CACHE" in literal else [])]  # noqa: S108 - of the container
         if "-vllm-" in container["image"]:
@@ -151,7 +153,7 @@ class Pod:
 
 
 def environment(container: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of a container that the runner is to read: not those that others are made of."""
+    """The variables of a container that the runner reads: not those from which others are made."""
     filled_in = set(re.findall(r"\$\((\w+)\)", yaml.safe_dump([dict(container)])))
     return {
         one["name"]: str(one.get("value", ""))
@@ -161,7 +163,7 @@ def environment(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def pods(resource: Resource) -> Iterator[Pod]:
-    """All specifications of pods in it, wherever its kind keeps them."""
+    """All pod specifications in it, wherever its kind keeps them."""
     spec = resource.content.get("spec", {})
     claimed = spec.get("leaderWorkerTemplate", spec).get("volumeClaimTemplates", ())
     claims = {one["metadata"]["name"] for one in claimed}
@@ -180,7 +182,7 @@ def pods(resource: Resource) -> Iterator[Pod]:
 
 
 def references(resources: Sequence[Resource]) -> Iterator[str]:
-    """What one resource says of another: ports by name and number, labels, targets."""
+    """What one resource says about another: ports by name and number, labels, targets."""
     found = [pod for resource in resources for pod in pods(resource)]
     for resource in resources:
         spec = resource.content.get("spec", {})
@@ -204,7 +206,7 @@ def references(resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def _selected(content: dict[str, Any]) -> tuple[dict[str, str], list[Any]]:
-    """The labels that a resource selects by, and the ports that it means there."""
+    """The labels by which a resource selects, and the ports that it refers to there."""
     spec = content["spec"]
     selector = spec.get("selector") or spec.get("podSelector")
     labels = selector.get("matchLabels", selector)

@@ -1,4 +1,4 @@
-"""The Compose files, and the Prometheus beside them, against our code."""
+"""Checks the Compose files, and the Prometheus beside them, against our code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::[-?]([^}]*))?\}")
 
 
 def findings(folder: Path) -> Iterator[str]:
-    """What compose.yaml and prometheus.yaml in `folder` say that is not so."""
+    """What is wrong in compose.yaml and prometheus.yaml in `folder`."""
     services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         if is_ours(_VARIABLE.sub(r"\2", service["image"])):
@@ -41,7 +41,7 @@ def findings(folder: Path) -> Iterator[str]:
         for target in [one for static in job["static_configs"] for one in static["targets"]]:
             host, _, port = target.partition(":")
             if host not in services or port != services[host]["environment"].get("PORT", DEFAULT_PORT):
-                yield f"prometheus.yaml: {target} is no service's port"
+                yield f"prometheus.yaml: {target} is not the port of a service"
 
 
 def _runner(service: dict[str, Any]) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _runner(service: dict[str, Any]) -> Iterator[str]:
         yield f"stop_grace_period: {grace:g} s; DRAIN_SECONDS and its end take {needed:g}"
     asked = re.search(r"http://localhost:(\d+)(/[\w/]+)", " ".join(service["healthcheck"]["test"]))
     if asked is None or asked[1] != port or not is_route(asked[2]):
-        yield "healthcheck: that is no path of the front's"
+        yield "healthcheck: that is not a path of the front"
     mounts = [volume.split(":")[1] for volume in service["volumes"]]
     if not any(environment["WEIGHTS_CACHE"].startswith(f"{mount}/") for mount in mounts):
         yield f"{environment['WEIGHTS_CACHE']} is in no volume"

@@ -1,4 +1,5 @@
-"""An engine on several hosts, as a LeaderWorkerSet: its pods against each other, and what lets them meet.
+"""Checks an engine on several hosts, as a LeaderWorkerSet: its pods against each other, and what connects
+them.
 
 Facts about LeaderWorkerSet: github.com/kubernetes-sigs/lws, version 0.9.
 """
@@ -24,7 +25,7 @@ _TIMES = ("HOSTS_TIMEOUT", "ENGINE_START_TIMEOUT", "SETUP_TIMEOUT")
 
 
 def findings(resources: Sequence[Resource]) -> Iterator[str]:
-    """What the LeaderWorkerSets among them say that keeps their hosts from one another."""
+    """What in the LeaderWorkerSets among them keeps their hosts apart."""
     for resource in resources:
         if resource.content["kind"] != "LeaderWorkerSet":
             continue
@@ -39,7 +40,7 @@ def findings(resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def _ours(template: Mapping[str, Any]) -> dict[str, Any]:
-    """The container with an image of ours; there is one."""
+    """The container with one of our images; there is one."""
     (container,) = [one for one in template["spec"]["containers"] if is_ours(one["image"])]
     return dict(container)
 
@@ -86,14 +87,14 @@ def _volumes(container: Mapping[str, Any], volumes: Sequence[dict[str, Any]]) ->
     named = {one["name"]: one for one in volumes}
     mounted = {one["mountPath"]: named.get(one["name"], {}) for one in container["volumeMounts"]}
     if mounted.get(_SHARED_MEMORY, {}).get("emptyDir", {}).get("medium") != "Memory":
-        yield f"{_SHARED_MEMORY} is no memory"
+        yield f"{_SHARED_MEMORY} is not in memory"
     file = environment(container).get("HOSTS_SECRET_FILE", "")
     if "secret" not in mounted.get(file.rpartition("/")[0], {}):
         yield f"HOSTS_SECRET_FILE: {file or 'none'} is in no Secret"
 
 
 def _network(leader: dict[str, str], worker: dict[str, str], resources: Sequence[Resource]) -> Iterator[str]:
-    """Engines listen on random ports of all hosts."""
+    """Engines listen on random ports on all hosts."""
     policies = [one.content["spec"] for one in resources if one.content["kind"] == "NetworkPolicy"]
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for here in (leader, worker):

@@ -1,7 +1,8 @@
-"""What `kubectl kustomize` makes of the few things that our overlays use: resources, components, and patches.
+"""Does what `kubectl kustomize` does with the few things that our overlays use: resources, components, and
+patches.
 
-A strategic merge puts mappings together key by key, and the items of the lists that Kubernetes keeps by a key
-of theirs (`_KEYS`); other lists are replaced, and null removes (Kubernetes' API conventions).
+A strategic merge joins mappings key by key, and the items of lists that Kubernetes identifies by a key
+(`_KEYS`); other lists are replaced, and null removes (Kubernetes' API conventions).
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Resource(NamedTuple):
 def build(folder: Path) -> list[Resource]:
     """The resources of the kustomization in `folder`, patched.
 
-    Raises ValueError for a field of kustomize's that is not known here, and for a patch that fits nothing.
+    Raises ValueError for a kustomize field that is unknown here, and for a patch that fits nothing.
     """
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     if unknown := set(kustomization) - _USED:
-        raise ValueError(f"{folder}: not known here: {', '.join(sorted(unknown))}")
+        raise ValueError(f"{folder}: unknown here: {', '.join(sorted(unknown))}")
     found: list[Resource] = []
     for name in (*kustomization.get("resources", ()), *kustomization.get("components", ())):
         path = (folder / name).resolve()
@@ -95,7 +96,7 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged_list(old: list[Any], new: list[Any], key: str) -> list[Any]:
-    """What the patch names comes first, in its order, as kustomize has it."""
+    """What the patch has comes first, in its order, as in kustomize."""
     before = {item[key]: item for item in old}
     named = {item[key] for item in new}
     patched = [_merged(before[item[key]], item) if item[key] in before else item for item in new]

@@ -1,4 +1,4 @@
-"""What a container runs of ours, by our own command line."""
+"""Which of our programs a container runs, according to our own command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVER = "runner.lifecycle"
 
 
 def runs_a_server(container: Mapping[str, Any]) -> bool:
-    """Whether it is a runner, which answers HTTP. Raises ValueError for what we do not have."""
+    """Whether it is a runner, which answers HTTP. Raises ValueError for programs that do not exist."""
     words = _words(container)
     if not words:
         return True  # the image's own command
@@ -30,7 +30,7 @@ def runs_a_server(container: Mapping[str, Any]) -> bool:
 
 
 def joins_at(container: Mapping[str, Any]) -> str:
-    """The address that `cog-triton join` is given. Raises ValueError for what it does not take."""
+    """The address that `cog-triton join` gets. Raises ValueError for arguments that it does not accept."""
     words = _words(container)
     commands = get_group(app).commands
     if words[:2] != ["cog-triton", "join"] or "join" not in commands:

@@ -1,7 +1,7 @@
-"""Resources against the schemas of their API versions.
+"""Checks resources against the schemas of their API versions.
 
-Those of Kubernetes itself are in the package `kubernetes-validate`. What a custom resource may hold is said
-by its CustomResourceDefinition, which no package has: `UNCHECKED` are checked only where those are at hand.
+Those of Kubernetes itself are in the package `kubernetes-validate`. The schema of a custom resource is in its
+CustomResourceDefinition, which no package has: `UNCHECKED` are checked only where those are available.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _of_kubernetes(text: str) -> tuple[str, ...]:
 
 
 def _parts_of_kubernetes(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a LeaderWorkerSet holds of Kubernetes' own kinds, as objects of those."""
+    """The parts of a LeaderWorkerSet that are of Kubernetes' own kinds, as objects of those."""
     group = content["spec"].get("leaderWorkerTemplate", {})
     for name in {"leaderTemplate", "workerTemplate"} & set(group):
         yield {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": group[name]}
@@ -86,7 +86,7 @@ def definitions_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _strict(schema: Any) -> Any:
-    """Fields that are not named are refused: the API server would drop them in silence."""
+    """Unknown fields are refused: the API server would silently drop them."""
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
-"""Write shared/vllm_arguments.json anew, and say what has changed.
+"""Rewrite shared/vllm_arguments.json, and print what has changed.
 
     python -m tools.vllm_arguments [WHEEL]
 
-WHEEL is vLLM's wheel, or the folder in which it was unpacked; without it, that of the lock is fetched.
+WHEEL is vLLM's wheel, or the folder in which it was unpacked; without it, the locked one is fetched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def locked_wheel(folder: Path) -> Path:
-    """The wheel that requirements/engine-vllm.txt names, by its hash, fetched into `folder`."""
+    """The wheel in requirements/engine-vllm.txt, with its hash, fetched into `folder`."""
     lock = (PROJECT_ROOT / "requirements/engine-vllm.txt").read_text()
     found = re.search(r"^vllm==(?:.*\\\n)*.*\n", lock, re.MULTILINE)
     assert found is not None
@@ -60,7 +60,7 @@ def locked_wheel(folder: Path) -> Path:
 
 
 def table(sources: Sources) -> dict[str, Any]:
-    """What the file holds."""
+    """The content of the file."""
     fields = sources.fields("EngineArgs")
     specs = {
         name: _spec(sources, name, one) for name, one in fields.items() if name in ALLOWED | CODE | OWN.keys()
@@ -99,7 +99,7 @@ def _without(name: str, spec: Spec) -> Spec:
 
 
 def rendered(made: dict[str, Any]) -> str:
-    """Its text: an argument a line."""
+    """Its text: one argument per line."""
     parts = []
     for key, value in made.items():
         if isinstance(value, dict):
@@ -111,7 +111,7 @@ def rendered(made: dict[str, Any]) -> str:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    """What a change of the version brings, a line each; new arguments are not allowed until policy.py is."""
+    """What a new version changes, one per line; new arguments are not allowed until policy.py allows them."""
     yield f"vLLM {old.get('version', 'none')} -> {new['version']}"
     before, now = _every(old), _every(new)
     for name in sorted(now.keys() - before.keys()):

@@ -1,4 +1,4 @@
-"""Which of vLLM's engine arguments people may set. Whatever is not named here cannot be set."""
+"""Which of vLLM's engine arguments people may set. Anything not listed here cannot be set."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ALLOWED = _names("""
     structured_outputs_config ubatch_size use_fp64_gumbel use_tqdm_on_load watermark
     """)
 
-# They run code that a config names: only where the operator's ALLOW_MODEL_CODE says so.
+# They run code that a config names: only if the operator's ALLOW_MODEL_CODE allows it.
 CODE = _names("""
     additional_config code_revision io_processor_plugin kv_transfer_config logits_processors
     model_class_overrides reasoning_parser_plugin scheduler_cls trust_remote_code worker_cls
@@ -78,7 +78,7 @@ MEMBERS = {
         """),
 }
 
-# Values that would run code, or need what the images do not have.
+# Values that would run code, or need something that the images lack.
 WITHOUT = {
     "attention_backend": frozenset({"CUSTOM"}),
     "attention_config.backend": frozenset({"CUSTOM"}),
@@ -88,7 +88,7 @@ WITHOUT = {
     "speculative_config.method": frozenset({"custom_class", "extract_hidden_states"}),
 }
 
-# Of earlier versions, as people still have them in a model.json, and what took their place.
+# Arguments of earlier versions that people still have in a model.json, and their replacements.
 REMOVED = {
     "cuda_graph_sizes": "cudagraph_capture_sizes",
     "device": None,

@@ -1,4 +1,4 @@
-"""Reads vLLM's sources, without importing them: `EngineArgs`, and what its fields stand for."""
+"""Reads vLLM's sources, without importing them: `EngineArgs`, and what its fields mean."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MODULES = (
     "vllm/model_executor/model_loader/__init__.py",
     "vllm/v1/attention/backends/registry.py",
 )
-# Of fields whose default says nothing: the classes where they get their value.
+# For fields whose default says nothing: the classes where they get their value.
 _LATER = ("CacheConfig", "SchedulerConfig", "ParallelConfig", "LoRAConfig")
 _BOUNDS = {"ge": "minimum", "gt": "above", "le": "maximum", "lt": "below"}
 _SCALARS = ("bool", "int", "float", "str")
 
 Spec = dict[str, Any]
-"""`type` (bool, int, float, str, list, object), and where they are known `choices`, `minimum`, `above`,
+"""`type` (bool, int, float, str, list, object), and, if known, `choices`, `minimum`, `above`,
 `maximum`, `below`, `null` and the `members` of an object."""
 
 
@@ -39,14 +39,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Sources:
-    """The modules that matter, of an unpacked wheel or of the wheel itself."""
+    """The modules that matter, from an unpacked wheel or the wheel itself."""
 
     version: str
     texts: tuple[str, ...] = field(repr=False)
 
     @classmethod
     def read(cls, place: Path) -> Sources:
-        """Of the wheel at `place`, or of a folder in which one was unpacked."""
+        """Read them from the wheel at `place`, or from a folder in which one was unpacked."""
         if place.is_file():
             with ZipFile(place) as wheel:
                 names = [name for name in wheel.namelist() if _matters(name)]
@@ -60,7 +60,7 @@ class Sources:
         return cls(_version(metadata_file.read_bytes()), tuple(path.read_text() for path in files))
 
     def fields(self, name: str) -> dict[str, Field]:
-        """Of a class, by name, without those that are no arguments of its constructor."""
+        """The fields of a class, by name, without those that are not arguments of its constructor."""
         return {
             node.target.id: Field(node.annotation, node.value)
             for node in self._classes[name].body
@@ -91,7 +91,7 @@ class Sources:
 
     @cached_property
     def _aliases(self) -> dict[str, ast.expr]:
-        """`Name = Literal[...]`, also with an annotation."""
+        """`Name = Literal[...]`, with or without an annotation."""
         found: dict[str, ast.expr] = {}
         for node in (node for tree in self._trees for node in tree.body):
             match node:
@@ -181,7 +181,7 @@ def _is_enum(one: ast.ClassDef) -> bool:
 
 
 def _members(enum: ast.ClassDef) -> list[Any]:
-    """Of an enumeration: numbers are written as numbers, all else by name."""
+    """The members of an enumeration: numbers as numbers, everything else by name."""
     numbers = any(name == "IntEnum" for base in enum.bases for name in _names(base))
     return [
         node.value.value if numbers and isinstance(node.value, ast.Constant) else target.id

@@ -51,7 +51,7 @@ class Checkpoint:
         found = tuple(view.get_shape())
         if found != shape:
             raise CheckpointInvalid(
-                reason=f"the tensor {name} has the shape {list(found)}, and by config.json {list(shape)}"
+                reason=f"the tensor {name} has the shape {list(found)}, but config.json implies {list(shape)}"
             )
         if (dtype := view.get_dtype()) not in _FLOAT_TYPES:
             raise CheckpointInvalid(
@@ -59,11 +59,11 @@ class Checkpoint:
             )
 
     def never_required(self) -> list[str]:
-        """The names of the tensors that nobody asked for."""
+        """The names of the tensors that were never required."""
         return sorted(self._tensors.keys() - self._required)
 
     def read(self, names: Iterable[str]) -> NDArray[np.float32]:
-        """The tensors `names`, one below the other (along axis 0), as float32."""
+        """The tensors `names`, concatenated along axis 0, as float32."""
         parts = [self._tensors[name].get_tensor(name).astype(np.float32) for name in names]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -78,7 +78,7 @@ def _weight_files(directory: Path) -> list[Path]:
     names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if "/" in name or name.startswith("."):
-            raise CheckpointInvalid(reason=f"{INDEX} names the file {name!r}, which is not beside it")
+            raise CheckpointInvalid(reason=f"{INDEX} lists the file {name!r}, which is not beside it")
     return [directory / name for name in names]
 
 

@@ -26,14 +26,14 @@ QUANTIZATIONS = ("float32", "int8")
 def convert(model: Path, output: Path, quantization: str, progress: Callable[[int, int], None]) -> None:
     """Write model.bin, config.json and vocabulary.json into the new directory `output`.
 
-    The same input gives the same bytes. `progress` is told the bytes written to model.bin and their total.
-    `output` appears when it is whole. Raises UnsupportedArchitecture and CheckpointInvalid for checkpoints
+    The same input gives the same bytes. `progress` gets the bytes written to model.bin and their total.
+    `output` appears when it is complete. Raises UnsupportedArchitecture and CheckpointInvalid for checkpoints
     that cannot be converted, NotEnoughSpace when the disk is full, ConversionFailed when `output` cannot be
     written.
     """
     checkpoint = Checkpoint(model)
     hyperparameters = read_hyperparameters(checkpoint.config)
-    # Before anything is made for each token and each layer that config.json names.
+    # Before anything is made for each token and layer that config.json declares.
     checkpoint.require("model.embed_tokens.weight", (hyperparameters.vocab_size, hyperparameters.hidden_size))
     last_layer = f"model.layers.{hyperparameters.num_hidden_layers - 1}"
     checkpoint.require(f"{last_layer}.input_layernorm.weight", (hyperparameters.hidden_size,))
@@ -50,7 +50,7 @@ def convert(model: Path, output: Path, quantization: str, progress: Callable[[in
             whole.rename(output)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise NotEnoughSpace(reason="it was full before all of the engine was there") from error
+            raise NotEnoughSpace(reason="it was full before the engine was complete") from error
         raise ConversionFailed(step="convert", reason=error.strerror) from error
 
 

@@ -1,7 +1,7 @@
 """config.json of the supported architectures, checked.
 
 Keys and defaults are those of `LlamaConfig`, `MistralConfig` and `Qwen2Config` in transformers; the rotary
-settings may stand in `rope_theta` and `rope_scaling`, or together in `rope_parameters` as of version 5.
+settings may be in `rope_theta` and `rope_scaling`, or, as of version 5, together in `rope_parameters`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.errors import CheckpointInvalid, UnsupportedArchitecture
 
-# Architecture -> max_position_embeddings where config.json leaves it out.
+# Architecture -> max_position_embeddings if config.json omits it.
 _CONTEXT_LENGTHS = {"LlamaForCausalLM": 2048, "MistralForCausalLM": 131072, "Qwen2ForCausalLM": 32768}
 
 _MISTRAL_SLIDING_WINDOW = 4096
@@ -53,8 +53,8 @@ class Hyperparameters:
 
 
 def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
-    """Raises UnsupportedArchitecture for another architecture, CheckpointInvalid for a variant of it that
-    cannot be converted.
+    """Raises UnsupportedArchitecture for other architectures, CheckpointInvalid for a variant that cannot be
+    converted.
     """
     architecture = _architecture(config)
     _refuse_variants(config)
@@ -67,7 +67,7 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
         )
     head_dim = _count(config, "head_dim", hidden_size // heads)
     if head_dim % 2:
-        raise CheckpointInvalid(reason=f"rotary positions need an even head_dim, and it is {head_dim}")
+        raise CheckpointInvalid(reason=f"rotary positions need an even head_dim, but it is {head_dim}")
     rope = _rope_parameters(config)
     biased = bool(config.get("attention_bias"))
     return Hyperparameters(
@@ -104,7 +104,7 @@ def _refuse_variants(config: dict[str, Any]) -> None:
     if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise CheckpointInvalid(reason=f"the activation {activation!r} is not supported, only 'silu'")
     if config.get("use_sliding_window"):
-        raise CheckpointInvalid(reason="a sliding window in some of the layers is not supported")
+        raise CheckpointInvalid(reason="a sliding window in only some layers is not supported")
 
 
 def _sliding_window(architecture: str, config: dict[str, Any]) -> int | None:
@@ -114,7 +114,7 @@ def _sliding_window(architecture: str, config: dict[str, Any]) -> int | None:
 
 
 def _rope_parameters(config: dict[str, Any]) -> dict[str, Any]:
-    """The rotary settings under their newer names, wherever they stand."""
+    """The rotary settings under their newer names, wherever they are."""
     own: dict[str, Any] = {
         key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config
     }
@@ -126,7 +126,7 @@ def _rope_parameters(config: dict[str, Any]) -> dict[str, Any]:
 
 def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
     if rope.get("partial_rotary_factor", 1) != 1:
-        raise CheckpointInvalid(reason="rotary positions in a part of each head are not supported")
+        raise CheckpointInvalid(reason="rotary positions in only part of each head are not supported")
     match rope.get("rope_type", rope.get("type", "default")):
         case "default":
             return None

@@ -1,6 +1,6 @@
 """The mapping from Llama, Mistral and Qwen2 checkpoints to CTranslate2's decoder.
 
-The three name their tensors alike; they differ in biases and in the sliding window, which stand in
+The three name their tensors alike; they differ in biases and in the sliding window, which are in
 `Hyperparameters`.
 """
 
@@ -28,7 +28,7 @@ def make_model(
 ) -> TransformerDecoderModelSpec:
     """The model, ready to be saved; saving reads its weights.
 
-    Raises CheckpointInvalid where the tensors do not fit `hyperparameters`.
+    Raises CheckpointInvalid if the tensors do not fit `hyperparameters`.
     """
     h = hyperparameters
     spec = _empty_spec(h)
@@ -47,8 +47,8 @@ def make_model(
     # CTranslate2 does not read these two; the engine does.
     spec.config.add_attribute("max_position_embeddings", h.max_position_embeddings)
     spec.config.add_attribute("sliding_window", h.sliding_window)
-    # The engine names its end tokens in every request, and no token is unknown to it. These three must
-    # only be in the vocabulary: CTranslate2 would add them.
+    # The engine passes its end tokens with every request, and knows every token. These three only have to be
+    # in the vocabulary: otherwise CTranslate2 would add them.
     spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = vocabulary[0]
     spec.validate()
     if h.tie_word_embeddings:
@@ -85,7 +85,7 @@ def _empty_spec(h: Hyperparameters) -> TransformerDecoderModelSpec:
 def _set_llama3_scaling(attention: Any, scaling: RopeScaling) -> None:
     attention.rotary_low_freq_factor = np.float32(scaling.low_freq_factor)
     attention.rotary_high_freq_factor = np.float32(scaling.high_freq_factor)
-    # The library reads the factor, but its specification of llama3 forgets it and is closed to new names.
+    # The library reads the factor, but its specification of llama3 lacks it and accepts no new names.
     vars(attention)["rotary_scaling_factor"] = np.float32(scaling.factor)
 
 

@@ -1,6 +1,6 @@
-"""Tensors as CTranslate2's model writer asks for them: shape and type first, bytes when it writes them.
+"""Tensors in the form that CTranslate2's model writer needs: shape and type first, bytes when it writes them.
 
-The writer needs no more of a variable than what is here, so no more than one tensor is in memory at a time.
+The writer needs nothing else of a variable, so only one tensor is in memory at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LazyVariable:
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], NDArray[Any]]
-    written: Callable[[int], None]  # told the number of bytes
+    written: Callable[[int], None]  # gets the number of bytes
 
     def num_bytes(self) -> int:
         """Size in model.bin."""
@@ -41,20 +41,20 @@ class LazyVariable:
 
 
 class Variables:
-    """Makes the variables of one conversion. `progress` is told the bytes written, and of how many."""
+    """Makes the variables of one conversion. `progress` gets the bytes written and their total."""
 
     def __init__(self, checkpoint: Checkpoint, *, int8: bool, progress: Callable[[int, int], None]) -> None:
         self._checkpoint = checkpoint
         self._int8 = int8
         self._progress = progress
         self._written = self._total = 0
-        # A weight and its scales are written one after the other: one slot serves both from one reading.
+        # A weight and its scales are written one after the other: one slot serves both from a single read.
         self._quantized = lru_cache(maxsize=1)(self._quantize)
 
     def linear(self, spec: Any, rows: dict[str, int], columns: int, *, bias: bool = False) -> None:
-        """Let `spec` be the modules named in `rows` (name -> output features), one below the other.
+        """Make `spec` the modules named in `rows` (name -> output features), concatenated.
 
-        Raises CheckpointInvalid for a tensor that is not there or has another shape; so does `norm`.
+        Raises CheckpointInvalid for a tensor that is missing or has another shape; so does `norm`.
         """
         weights = tuple(f"{module}.weight" for module in rows)
         for name, size in zip(weights, rows.values(), strict=True):
@@ -70,7 +70,7 @@ class Variables:
             spec.bias = self._vector(biases)
 
     def norm(self, spec: Any, module: str, size: int) -> None:
-        """Let `spec` be the RMS norm `module`."""
+        """Make `spec` the RMS norm `module`."""
         spec.gamma = self._vector({f"{module}.weight": size})
 
     def _vector(self, sizes: dict[str, int]) -> LazyVariable:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def read_vocabulary(tokenizer_json: Path, size: int) -> list[str]:
-    """The strings of the ids 0 to `size` - 1, as tokenizer.json has them.
+    """The strings of the ids 0 to `size` - 1, from tokenizer.json.
 
-    Embeddings are often padded beyond the tokenizer: such ids, and those that tokenizer.json leaves out or
-    names twice, get a name of their own. Raises CheckpointInvalid when the file cannot be read.
+    Embeddings are often padded beyond the tokenizer: such ids, and those that tokenizer.json omits or lists
+    twice, get a name of their own. Raises CheckpointInvalid when the file cannot be read.
     """
     if not tokenizer_json.is_file():
         raise CheckpointInvalid(reason=f"it has no {tokenizer_json.name}")

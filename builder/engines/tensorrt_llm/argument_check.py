@@ -1,4 +1,4 @@
-"""Each argument of a call against the table of its tool."""
+"""Check each argument of a call against the table of its tool."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WORDS = {"int": "a whole number", "float": "a number", "str": "text"}
 
 
 def check_arguments(call: Call, findings: Findings) -> None:
-    """Report what the tool would refuse; what the tables may only not know of is a warning."""
+    """Report what the tool would refuse; what may merely be missing from the tables is a warning."""
     for name, given in list(call.arguments.items()):
         known = call.table.find(name)
         if known is None:
             close = nearest(name.replace("-", "_"), call.table.names())
-            hint = f": --{close} is the nearest that is known" if close else ""
+            hint = f": --{close} is the nearest known one" if close else ""
             findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=hint))
             continue
         if known.deprecated and given.value is not False:
@@ -38,7 +38,7 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
     value, place = given
     if known.type == "flag":
         if value is not None and not isinstance(value, bool):
-            _invalid(call, known, given, value, "nothing after it, or false to leave it out", findings)
+            _invalid(call, known, given, value, "nothing after it, or false to omit it", findings)
         return
     switch = _SWITCH.issubset(known.choices)
     if value is False and not switch:
@@ -71,7 +71,7 @@ def _check_one(call: Call, known: Argument, given: Given, value: Value, findings
         return
     if known.choices and text not in known.choices:
         if text in known.uncertain_choices:
-            hint = f": {text} is known from some versions only"
+            hint = f": {text} is only known from some versions"
             error = ArgumentUnknown(tool=call.tool, argument=f"{known.name} {text}", nearest=hint)
             findings.warn(given.place, error)
             return
@@ -93,7 +93,7 @@ def _wanted(known: Argument) -> str:
 def _invalid(
     call: Call, known: Argument, given: Given, value: object, wanted: str, findings: Findings
 ) -> None:
-    shown = repr(value) if len(repr(value)) <= 60 else "so long a value"
+    shown = repr(value) if len(repr(value)) <= 60 else "a value that long"
     shown = {"None": "without a value"}.get(shown, shown)
     error = ArgumentInvalid(tool=call.tool, argument=known.name, value=shown, wanted=wanted)
     findings.error(given.place, error)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """An argument's value, and where the config says so."""
+    """An argument's value, and its place in the config."""
 
     value: Value
     place: Place
@@ -25,7 +25,7 @@ class Given(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """One step; its arguments by their names of today, without dashes."""
+    """One step; its arguments by their current names, without dashes."""
 
     step: ToolStep
     tool: Tool
@@ -36,14 +36,14 @@ class Call:
     arguments: dict[str, Given] = field(default_factory=dict)
 
     def value(self, name: str) -> Value:
-        """What is given for `name`, else the default of the tool."""
+        """The value given for `name`, else the tool's default."""
         if name in self.arguments:
             return self.arguments[name].value
         known = self.table.find(name)
         return known.default if known else None
 
     def size(self, name: str) -> int:
-        """The whole number given for `name`, else the default; 1 for what is no number."""
+        """The whole number given for `name`, else the default; 1 for what is not a number."""
         try:
             return int(str(self.value(name)))
         except ValueError:
@@ -54,11 +54,11 @@ class Call:
         return name in self.arguments and self.arguments[name].value is not False
 
     def place_of(self, name: str) -> Place:
-        """Where `name` is given, else the step."""
+        """The place where `name` is given, else the step."""
         return self.arguments[name].place if name in self.arguments else self.place
 
     def command(self) -> RunTool:
-        """The step as it is run: a flag is its name, a list the name and every item."""
+        """The command of the step: a flag is its name, a list the name and every item."""
         words: list[str] = []
         for name, (value, _) in self.arguments.items():
             if value is False:

@@ -1,4 +1,4 @@
-"""The steps of a cog-trt-llm config joined: where each reads, where it writes, and that the two meet."""
+"""The steps of a cog-trt-llm config joined: what each reads, what it writes, and that the two match."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def calls_of_steps(config: CogTRTLLMConfig, findings: Findings) -> list[Call]:
 
 
 def _localize(call: Call, model: str, findings: Findings) -> None:
-    """Make every path among the arguments one in the work directory."""
+    """Turn every path among the arguments into one in the work directory."""
     for name, given in call.arguments.items():
         known = call.table.find(name)
         if known is not None and known.path is not None and isinstance(given.value, str):
@@ -61,7 +61,7 @@ def _local(key: str, path: str, place: Place, model: str, findings: Findings) ->
 
 
 def _set_output(one: Translated, model: str, before: list[Call], findings: Findings) -> None:
-    """Settle where the step writes: where its arguments say, else its output_dir."""
+    """Decide where the step writes: where its arguments say, else its output_dir."""
     call = one.call
     place: Place = (call.step, "output_dir")
     named = _local("output_dir", call.output_dir, place, model, findings)
@@ -80,7 +80,7 @@ def _set_output(one: Translated, model: str, before: list[Call], findings: Findi
 
 
 def _set_model(call: Call, findings: Findings) -> None:
-    """Let a conversion read the model from the hub."""
+    """Make a conversion read the model from the hub."""
     if "model_dir" not in call.arguments:
         if not any(name in call.arguments for name in _OTHER_SOURCES):
             call.arguments = {"model_dir": Given(MODEL_DIR, call.place), **call.arguments}
@@ -92,13 +92,13 @@ def _set_model(call: Call, findings: Findings) -> None:
         argument=f"--{place[-1]}",
         path=path,
         reason="the model from the hub is not there",
-        instead="/src/models/ and the model_id, or leave it out",
+        instead="/src/models/ and the model_id, or omit it",
     )
     findings.error(place, error)
 
 
 def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call], findings: Findings) -> None:
-    """Let trtllm-build read what an earlier step wrote; put a conversion before it where none is."""
+    """Make trtllm-build read what an earlier step wrote; put a conversion before it if there is none."""
     call = one.call
     if "model_config" in call.arguments and "checkpoint_dir" not in call.arguments:
         return
@@ -114,7 +114,7 @@ def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call],
         error = StepInputMissing(
             argument=f"--{call.place_of('checkpoint_dir')[-1]}",
             path=path,
-            reason=f"the steps before write to {', '.join(other.output_dir for other in calls)}",
+            reason=f"earlier steps write to {', '.join(other.output_dir for other in calls)}",
             instead=calls[-1].output_dir,
         )
         findings.error(call.place_of("checkpoint_dir"), error)
@@ -134,7 +134,7 @@ def _convert_first(
         return
     for name in [name for name in one.of_checkpoint if call.table.find(name) is None]:
         given = one.of_checkpoint.pop(name)
-        reason = f"{call.script} does not take it"
+        reason = f"{call.script} does not accept it"
         findings.warn(given.place, ArgumentDropped(tool=one.old_script, argument=name, reason=reason))
     if other := clash(output_dir, [*RESERVED, one.call.output_dir]):
         findings.error(("build",), OutputTaken(step=call.step, path=output_dir, other=other))

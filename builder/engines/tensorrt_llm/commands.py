@@ -19,8 +19,8 @@ class RunTool:
     step: ToolStep
     tool: Tool
     script: str | None  # in the examples/ tree of TensorRT-LLM; None for an executable
-    arguments: tuple[str, ...]  # as they stand after the tool or script
-    output_dir: str  # what the tool writes; that of the last step is the engine
+    arguments: tuple[str, ...]  # in their order after the tool or script
+    output_dir: str  # what the tool writes; the last step writes the engine
 
     @property
     def name(self) -> str:

@@ -26,13 +26,13 @@ class Describe:
     name: ClassVar[str] = "describe"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002  the protocol's
-        """Raises ConversionFailed for an engine that is not whole."""
+        """Raises ConversionFailed for an incomplete engine."""
         lines: list[str] = []
         python = Layout.current().engine_python("tensorrt_llm")
         run_child(self.name, [str(python), probe.__file__], cwd=build.work_dir, on_line=lines.append)
         facts: dict[str, Any] = json.loads(lines[-1])
         engine = _read(build.engine_dir / "config.json")
-        # What wrote the engine knows best; config.json names neither TensorRT nor the GPU.
+        # The environment that wrote the engine knows best; config.json has neither TensorRT nor the GPU.
         version = engine.get("version", facts["tensorrt_llm_version"])
         ranks = engine.get("pretrained_config", {}).get("mapping", {}).get("world_size", 1)
         for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""From what a tool of TensorRT-LLM wrote before it failed to a coded error with a remedy."""
+"""Turns what a tool of TensorRT-LLM wrote before it failed into a coded error with a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MAX_REASON = 300
-# What the wrappers of TensorRT-LLM put around the message itself.
+# What TensorRT-LLM's wrappers put around the message itself.
 _PREFIX = re.compile(
     r"^(\[rank\d+\]: )?(\[(\d\S*|TRT-LLM|TRT|[A-Z])\] )*(\[TensorRT-LLM\]\[ERROR\] )?(Assertion failed: )?"
 )
@@ -34,7 +34,7 @@ _BACKTRACE = re.compile(r" \(/?\S*:\d+\)$")
 _Make = Callable[[str, re.Match[str], str], CogTritonError]  # of the step, what was found, and its line
 
 
-# The first rule that fits any of the lines counts: what only follows from a cause stands below it.
+# The first rule that matches any line applies: consequences are listed after their causes.
 _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
     (
         (r"Unsupported model (?:architecture|type): (\S+)",),
@@ -45,7 +45,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
     (
         (r"Cannot export tensorrt_llm checkpoint for model \S+: (\S+?)\. ",),
         lambda _step, found, _line: UnsupportedArchitecture(
-            architecture=found[1], supported="those that docs/tensorrt_llm.md names for quantize.py"
+            architecture=found[1], supported="those in docs/tensorrt_llm.md for quantize.py"
         ),
     ),
     (
@@ -119,7 +119,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
     ),
 )
 _COMPILED = tuple((re.compile("|".join(patterns)), make) for patterns, make in _RULES)
-# These say only that something else went wrong.
+# These only say that something else went wrong.
 _FOLLOWS = re.compile(r"(Engine building|Checkpoint conversion) failed, please check (the )?error log")
 _COMPLAINS = re.compile(r"\[E\] |\[ERROR\]")
 
@@ -137,6 +137,6 @@ def coded(step: str, status: int, output: Iterable[str]) -> CogTritonError:
 
 
 def _plain(line: str) -> str:
-    """A line of a log or traceback without what stands around its message, and without paths."""
+    """The message of a line of a log or traceback, without paths."""
     text = without_folders(_BACKTRACE.sub("", _PREFIX.sub("", line.strip()))).rstrip(".")
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}..."

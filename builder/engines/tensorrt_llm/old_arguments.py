@@ -1,4 +1,4 @@
-"""Arguments of older releases, and what stands in their place in TensorRT-LLM 1.2.1.
+"""Arguments of older releases, and their replacements in TensorRT-LLM 1.2.1.
 
 Sources: hf_gpt_convert.py and build.py of examples/gpt and examples/llama before 0.8, and trtllm-build of 0.8
 to 1.0, in NVIDIA/TensorRT-LLM.
@@ -20,14 +20,14 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What needs no argument any more."""
+    """Something that no longer needs an argument."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What the author has to say elsewhere."""
+    """Something that the author must set elsewhere."""
 
     reason: str
 
@@ -38,7 +38,7 @@ DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 _ALWAYS_ON = Dropped("it is always on")
 _FROM_MODEL = Dropped("it is read from the model")
-_GONE = Dropped("nothing is left of it")
+_GONE = Dropped("it no longer exists")
 _MADE = Removed("the checkpoint decides it; set it in convert_to_ft or quantize")
 
 _CONVERT: dict[str, Rule] = {
@@ -69,14 +69,14 @@ _NEVER_MORE: dict[str, Rule] = {
     "strongly_typed": _ALWAYS_ON,
     "multi_block_mode": _ALWAYS_ON,
     "enable_xqa": _ALWAYS_ON,
-    "use_custom_all_reduce": Dropped("TensorRT-LLM chooses by itself"),
+    "use_custom_all_reduce": Dropped("TensorRT-LLM decides it itself"),
     "attention_qk_half_accumulation": _GONE,
     "context_fmha_fp32_acc": _ALWAYS_ON,
     "use_context_fmha_for_generation": _GONE,
     "lookup_plugin": _GONE,
     "builder_opt": _GONE,
     "builder_force_num_profiles": _GONE,
-    "gpus_per_node": Dropped("it is found out"),
+    "gpus_per_node": Dropped("it is detected"),
     "cluster_key": _GONE,
 }
 _TRTLLM_BUILD: dict[str, Rule] = {
@@ -86,7 +86,7 @@ _TRTLLM_BUILD: dict[str, Rule] = {
     "pp_size": _MADE,
     "world_size": _MADE,
     "dtype": _MADE,
-    "model_dir": Removed("checkpoint_dir names what a step before wrote"),
+    "model_dir": Removed("checkpoint_dir is what an earlier step wrote"),
     "auto_parallel": Removed("set tp_size and pp_size where the checkpoint is made"),
 }
 _BUILD_PY: dict[str, Rule] = {
@@ -101,7 +101,7 @@ _BUILD_PY: dict[str, Rule] = {
     "paged_kv_cache": Renamed("kv_cache_type", bare="paged"),
     "timing_cache": Renamed("input_timing_cache"),
     "parallel_build": Dropped("workers says how many GPUs build at once"),
-    "use_smooth_quant": Dropped("smoothquant says it where the checkpoint is made"),
+    "use_smooth_quant": Dropped("smoothquant sets it where the checkpoint is made"),
     "use_layernorm_plugin": _GONE,
     "use_rmsnorm_plugin": _GONE,
     "use_lookup_plugin": _GONE,
@@ -131,13 +131,13 @@ _BUILD_PY: dict[str, Rule] = {
 RULES: dict[str, dict[str, Rule]] = {
     "hf_gpt_convert.py": _CONVERT,
     "hf_llama_convert.py": _CONVERT,
-    # Written for the old scripts, and never noticed.
+    # Written for the old scripts, where nobody noticed.
     "convert_checkpoint.py": {"storage-type": Renamed("dtype"), "storage_type": Renamed("dtype")},
     "quantize.py": {},
     "trtllm-build": _TRTLLM_BUILD,
     "build.py": _BUILD_PY,
 }
-"""The rule of each argument, by the name of the script or program that the config names."""
+"""The rule for each argument, by the script or program in the config."""
 
 MAX_INPUT_LEN = {"gpt": 200, "llama": 2048}
 """Default of build.py by example; max_output_len counted from there. That of trtllm-build was 1024."""

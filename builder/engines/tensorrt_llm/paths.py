@@ -1,4 +1,4 @@
-"""Paths of a config as paths in the work directory; for cog-trt-llm that was /src, with models/ in it."""
+"""Paths of a config as paths in the work directory; in cog-trt-llm that was /src, with models/ in it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _OLD_WORK_DIR = "/src"
 RESERVED = (MODEL_DIR, "models", "tokenizer")
-"""Where the build itself keeps things."""
+"""Where the build keeps its own files."""
 
 
 def in_work_dir(path: str, model: str) -> str | None:
-    """`path` as a relative one, None when it leaves the work directory.
+    """`path` as a relative one, None if it leads outside the work directory.
 
-    That of the checkpoint `model` of the hub, `/src/models/<model>`, becomes `MODEL_DIR`.
+    The path of the hub checkpoint `model`, `/src/models/<model>`, becomes `MODEL_DIR`.
     """
     whole = posixpath.normpath(posixpath.join(_OLD_WORK_DIR, path))
     if "\0" in path or (whole != _OLD_WORK_DIR and not whole.startswith(f"{_OLD_WORK_DIR}/")):

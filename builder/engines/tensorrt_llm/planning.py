@@ -35,9 +35,9 @@ def commands(config: CogTRTLLMConfig | TensorRTLLMConfig) -> tuple[RunTool, ...]
 def calls(
     config: CogTRTLLMConfig | TensorRTLLMConfig, findings: Findings, gpus: int | None = None
 ) -> list[Call]:
-    """The calls of `config`, in their order. They are whole when no error was found.
+    """The calls of `config`, in order. They are complete if no error was found.
 
-    `gpus` is how many GPUs the build has; None: as many as this machine, where the driver says so.
+    `gpus` is how many GPUs the build has; None: as many as this machine has, if the driver says so.
     """
     if isinstance(config, CogTRTLLMConfig):
         if config.hf_token is not None:

@@ -1,6 +1,6 @@
 """What an engine environment is, and the GPU it sees, as one line of JSON.
 
-Run by the interpreter of that environment; standard library alone. TensorRT-LLM is not imported: that takes
+Run by the interpreter of that environment; standard library only. TensorRT-LLM is not imported: that takes
 half a minute, and fails without a GPU.
 """
 
@@ -26,7 +26,7 @@ def version(*distributions: str) -> str | None:
 
 
 def gpu() -> dict[str, object]:
-    """Name and SM (86 for compute capability 8.6) of the first visible GPU; nothing where there is none.
+    """Name and SM (86 for compute capability 8.6) of the first visible GPU; nothing if there is none.
 
     By CUDA's driver API, https://docs.nvidia.com/cuda/cuda-driver-api.
     """

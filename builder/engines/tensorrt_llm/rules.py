@@ -1,4 +1,4 @@
-"""What arguments must not say together, and what they say in vain. Sources: TensorRT-LLM near 1.2.1."""
+"""Which arguments contradict each other, and which have no effect. Sources: TensorRT-LLM near 1.2.1."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _in_vain(call: Call, name: str, reason: str, findings: Findings, instead: st
 
 def _build_contradictions(call: Call, findings: Findings) -> None:
     if _enabled(call, "streamingllm"):
-        reason = "it is a way to keep an endless cache, not the streaming of tokens, which is always there"
+        reason = "it is a way to keep an endless cache, not token streaming, which is always on"
         findings.error(
             call.place_of("streamingllm"), ArgumentRefused(argument="--streamingllm", reason=reason)
         )
@@ -96,7 +96,7 @@ def _build_lengths(call: Call, findings: Findings) -> None:
     total = call.size("max_seq_len") if call.set("max_seq_len") else None
     if call.set("max_input_len"):
         if packed:
-            reason = "max_seq_len and max_num_tokens limit prompts where input is packed, as it is"
+            reason = "max_seq_len and max_num_tokens limit prompts when input is packed, as it is"
             _in_vain(call, "max_input_len", reason, findings, ", or set max_num_tokens")
         elif total is not None and call.size("max_input_len") > total:
             _in_vain(call, "max_input_len", f"max_seq_len limits prompts to {total}", findings)
@@ -110,7 +110,7 @@ def _build_in_vain(call: Call, findings: Findings) -> None:
     if call.set("build_config"):
         for name in _IGNORED_BY_BUILD_CONFIG:
             if call.set(name):
-                _in_vain(call, name, "build_config says it", findings)
+                _in_vain(call, name, "build_config sets it", findings)
     if call.set("lora_target_modules") and not _enabled(call, "lora_plugin"):
         _in_vain(call, "lora_target_modules", "lora_plugin is disabled", findings, ", or set lora_plugin")
 
@@ -122,15 +122,15 @@ def _parallel(call: Call, gpus: int | None, findings: Findings) -> None:
         findings.warn(call.place_of("tp_size"), RanksExceedGpus(ranks=needed, gpus=gpus))
     moe = (call.size("moe_tp_size"), call.size("moe_ep_size"))
     if call.table.find("moe_tp_size") and min(moe) > 0 and moe[0] * moe[1] != tp:
-        reason = f"moe_tp_size times moe_ep_size is {moe[0] * moe[1]}, and tp_size is {tp}"
+        reason = f"moe_tp_size times moe_ep_size is {moe[0] * moe[1]}, but tp_size is {tp}"
         name = "moe_ep_size" if call.set("moe_ep_size") else "moe_tp_size"
-        _contradict(call, name, reason, "Let the product be tp_size", findings)
+        _contradict(call, name, reason, "Make the product equal tp_size", findings)
 
 
 def _quantize(call: Call, findings: Findings) -> None:
     qformat = str(call.value("qformat"))
     if call.value("export_format") == "hf":
-        reason = "trtllm-build reads the format tensorrt_llm only"
+        reason = "trtllm-build only reads the format tensorrt_llm"
         _contradict(call, "export_format", reason, "Remove it", findings)
     if call.set("awq_block_size") and "awq" not in qformat and not call.set("autoq_format"):
         _in_vain(call, "awq_block_size", f"the qformat is {qformat}", findings)
@@ -145,10 +145,10 @@ def _convert(call: Call, findings: Findings) -> None:
     if "use_fp8_rowwise" in ways and "use_fp8" in ways:
         ways.remove("use_fp8")
     if len(ways) > 1:
-        reason = f"{ways[0]} is set, and weights have one precision"
+        reason = f"{ways[0]} is set, and weights have only one precision"
         _contradict(call, ways[1], reason, "Keep one of them", findings)
     if call.set("int8_kv_cache") and call.set("fp8_kv_cache"):
-        reason = "int8_kv_cache is set, and the cache has one precision"
+        reason = "int8_kv_cache is set, and the cache has only one precision"
         _contradict(call, "fp8_kv_cache", reason, "Keep one of them", findings)
     for name in ("per_channel", "per_token"):
         if call.set(name) and not {"smoothquant", "use_qserve", "use_fp8_rowwise"} & set(ways):

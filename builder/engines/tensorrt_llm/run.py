@@ -1,4 +1,4 @@
-"""The steps that run a tool of TensorRT-LLM: in the environment of the engine, in the work directory."""
+"""The steps that run a tool of TensorRT-LLM: in the engine's environment, in the work directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """Run `tool` and set `Build.engine_dir` to what it wrote: that of the last tool is the engine."""
+    """Run `tool` and set `Build.engine_dir` to what it wrote: the last tool writes the engine."""
 
     tool: RunTool
 
@@ -50,7 +50,7 @@ class ToolStep:
     def run(self, build: Build, progress: StepProgress) -> None:
         """Append its output to `Build.log`, with the seconds and the memory it took.
 
-        Raises NotEnoughSpace, E3200 to E3209, and PartNotInstalled when the tool is not there.
+        Raises NotEnoughSpace, what `failures.coded` returns, and PartNotInstalled when the tool is missing.
         """
         assert build.model is not None
         _link_model(build)
@@ -81,7 +81,7 @@ class ToolStep:
             raise coded(self.name, ended.status, lines)
         if not (output / "config.json").is_file():
             raise ConversionFailed(
-                step=self.name, reason=f"it wrote no config.json into {self.tool.output_dir}"
+                step=self.name, reason=f"it wrote no config.json to {self.tool.output_dir}"
             )
         build.engine_dir = output
 
@@ -93,12 +93,12 @@ def _command(tool: RunTool) -> list[str]:
         program = python.parent.parent / "examples" / tool.script
     if not program.is_file():
         raise PartNotInstalled(part=tool.tool, place=program)
-    # Through the interpreter: the first line of a program names one, which need not be this one.
+    # Through the interpreter: the first line of a program names one that need not be this one.
     return [str(python), str(program), *tool.arguments]
 
 
 def _link_model(build: Build) -> None:
-    """Let the tools find the checkpoint at its place in the work directory."""
+    """Make the checkpoint available to the tools at its place in the work directory."""
     assert build.model is not None
     place = build.work_dir / MODEL_DIR
     if not place.exists():

@@ -1,4 +1,4 @@
-"""Which script of TensorRT-LLM 1.2.1 a step of a config means, by its name today or of old."""
+"""Which script of TensorRT-LLM 1.2.1 a step of a config means, by its current or a former name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOLDERS = {
         "gptneox", "grok", "mmdit", "mpt", "opt", "stdit",
     ),
 }  # fmt: skip
-# Families whose script is that of another one.
+# Families that use another family's script.
 _ALIASES = {
     "mistral": "llama",
     "mixtral": "llama",
@@ -35,7 +35,8 @@ NAMES = (*EXAMPLES, *_ALIASES)
 """What `example_name` may be."""
 
 OLD_CONVERTERS = {"hf_gpt_convert.py": "gpt", "hf_llama_convert.py": "llama"}
-"""Scripts of before 0.8 that wrote into a folder `N-gpu` of their output, and the example they were of."""
+"""Scripts from before 0.8 that wrote into a folder `N-gpu` of their output, and the example they belonged to.
+"""
 
 
 def example_of(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""From the steps of a cog-trt-llm config to calls: which tool each runs, with which arguments of today."""
+"""From the steps of a cog-trt-llm config to calls: which tool each runs, with which current arguments."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 _PYTHONS = ("python", "python3")
 _CONVERT: Final = "convert_checkpoint.py"
-_DEFAULT_INPUT_LEN = 1024  # of trtllm-build, while it had max_output_len
+_DEFAULT_INPUT_LEN = 1024  # of trtllm-build, when it had max_output_len
 
 
 class Translated(NamedTuple):
-    """A call, and what its step said about the checkpoint instead of about itself."""
+    """A call, and what its step said about the checkpoint rather than about itself."""
 
     call: Call
-    old_script: str  # the name that the config gives it
+    old_script: str  # its name in the config
     of_checkpoint: dict[str, Given]
 
 
 def translate(config: CogTRTLLMConfig, findings: Findings) -> list[Translated]:
-    """The steps of `config` in their order; one that cannot be understood is left out."""
+    """The steps of `config` in order; one that cannot be understood is left out."""
     found = []
     for step in get_args(ToolStep):
         section: ToolSection | None = getattr(config, step)
@@ -55,7 +55,7 @@ def translate(config: CogTRTLLMConfig, findings: Findings) -> list[Translated]:
 
 
 def added_conversion(config: CogTRTLLMConfig, output_dir: str, findings: Findings) -> Call | None:
-    """A step that makes the checkpoint `output_dir` of the model; None when the example is not known."""
+    """A step that makes the checkpoint `output_dir` of the model; None if the example is unknown."""
     example = _example(config.example_name, findings)
     if example is None:
         return None
@@ -64,7 +64,7 @@ def added_conversion(config: CogTRTLLMConfig, output_dir: str, findings: Finding
 
 
 class _Chosen(NamedTuple):
-    script: str  # or program, as the config names it
+    script: str  # or program, as named in the config
     tool: Tool
     example: str
 
@@ -151,7 +151,7 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
                 findings.error(given.place, ArgumentRemoved(tool=name, argument=old, reason=reason))
             case Renamed() as rule:
                 new = Given(_new_value(rule, given), given.place)
-                if name == call.tool:  # otherwise all of the script is another one, and that is said once
+                if name == call.tool:  # otherwise the whole script is a different one, which is reported once
                     findings.warn(
                         given.place, ArgumentReplaced(tool=name, argument=old, instead=f"--{rule.name}")
                     )
@@ -167,7 +167,7 @@ def _new_value(rule: Renamed, given: Given) -> Value:
 
 
 def _set(arguments: dict[str, Given], name: str, given: Given | None, findings: Findings) -> None:
-    """Add `name`; what says the same twice, in an old and a new way, must agree."""
+    """Add `name`; if both an old and a new argument set it, they must agree."""
     if given is None:
         return
     other = arguments.setdefault(name, given)
@@ -176,7 +176,7 @@ def _set(arguments: dict[str, Given], name: str, given: Given | None, findings: 
             given.place,
             ArgumentsContradict(
                 argument=f"--{given.place[-1]} {given.value}",
-                reason=f"{'.'.join(map(str, other.place))} makes it --{name} {other.value}",
+                reason=f"{'.'.join(map(str, other.place))} sets --{name} {other.value}",
                 fix="Keep one of them",
             ),
         )

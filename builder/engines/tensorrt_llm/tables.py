@@ -1,6 +1,6 @@
-"""What TensorRT-LLM's tools take: argument tables, as data in arguments/.
+"""What TensorRT-LLM's tools accept: argument tables, as data in arguments/.
 
-They come from sources near 1.2.1, not from the tag itself: what is missing there may exist all the same.
+They come from sources near 1.2.1, not from the tag itself: what is missing there may still exist.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Argument(BaseModel):
-    """One argument of a tool; `name` stands without its dashes."""
+    """One argument of a tool; `name` is without its dashes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,13 +21,13 @@ class Argument(BaseModel):
     type: Literal["str", "int", "float", "flag"]
     default: str | int | float | None = None
     choices: tuple[str, ...] = ()
-    uncertain_choices: tuple[str, ...] = ()  # known from some versions of the tool only
+    uncertain_choices: tuple[str, ...] = ()  # only known from some versions of the tool
     aliases: tuple[str, ...] = ()
     many: bool = False  # takes one value or more
     minimum: int | None = None
     path: Literal["model", "checkpoint", "output", "file"] | None = None
     deprecated: str | None = None  # what to do instead
-    uncertain: bool = False  # known from some versions of the tool only
+    uncertain: bool = False  # only known from some versions of the tool
 
 
 class Table(BaseModel):
@@ -43,7 +43,7 @@ class Table(BaseModel):
         return next((one for one in self.arguments if name in (one.name, *one.aliases)), None)
 
     def names(self) -> list[str]:
-        """Every name, aliases left out."""
+        """All names, without aliases."""
         return [one.name for one in self.arguments]
 
 
@@ -54,7 +54,7 @@ _CONVERTERS = ("llama", "gpt", "qwen")
 def table(tool: str, example: str = "") -> Table:
     """The table of `tool`; convert_checkpoint.py has one per example (`llama`).
 
-    That of an example without one holds what all of them have in common.
+    For an example without one, the table holds what all of them have in common.
     """
     stem = tool.removesuffix(".py")
     if stem != "convert_checkpoint":

@@ -1,4 +1,4 @@
-"""TensorRT-LLM: built, loaded and served. Its sources were read; nothing was known from a GPU at first."""
+"""TensorRT-LLM: built, loaded and served. The assumptions come from its sources, not from runs on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of TensorRT-LLM, which are built once."""
+"""Engines of TensorRT-LLM, each built once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cli.acceptance.bench import Likeliest
 
-_MOST_BYTES = 1 << 40
+_MAX_BYTES = 1 << 40
 LONGEST_PROMPT = 512
 """max_num_tokens of the engines that are built: without chunked context no prompt is longer."""
 
@@ -37,14 +37,14 @@ class TensorRTLLMBench(Bench):
     def __init__(
         self, model: Path, directory: Path, other: dict[str, Any] | None = None, archive: str | None = None
     ) -> None:
-        """`archive` is an engine.tar that is there already."""
+        """`archive` is an existing engine.tar."""
         super().__init__(model, directory, other)
         self._given = archive
         self._engines: dict[str, EngineDirectory | Unable] = {}
 
     @property
     def engine(self) -> EngineDirectory:
-        """That of the short form; the given one, where there is one."""
+        """The engine of the short form, or the given one."""
         return self.built(
             "short",
             {
@@ -61,7 +61,7 @@ class TensorRTLLMBench(Bench):
         return places
 
     def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
-        """Of the checkpoint itself, by transformers in float32."""
+        """The checkpoint's own, computed by transformers in float32."""
         asked = [",".join(map(str, prompt)) for prompt in prompts]
         answers: list[Likeliest] = self.ask_inside("reference", str(self.model), str(count), *asked)
         return answers
@@ -86,7 +86,7 @@ class TensorRTLLMBench(Bench):
             if not archive.is_file():
                 self._make(folder, config, archive)
             with archive.open("rb") as stream:
-                extract_archive(stream, folder / "engine", check=lambda _: None, max_bytes=_MOST_BYTES)
+                extract_archive(stream, folder / "engine", check=lambda _: None, max_bytes=_MAX_BYTES)
         return EngineDirectory(folder / "engine")
 
     def _make(self, folder: Path, config: Mapping[str, Any], archive: Path) -> None:

@@ -1,4 +1,4 @@
-"""Engines that are built: the short form, and the recipe for weights of 4 bits."""
+"""Engines that are built: the short form, and the recipe for 4-bit weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .bench import TensorRTLLMBench
 
 _GROUP = 128  # weights that share a scale
-# What the runner reads of an engine's config.json.
+# What the runner reads from an engine's config.json.
 _READ = {
     "pretrained_config": ("architecture", "vocab_size", "mapping"),
     "build_config": ("max_input_len", "max_seq_len", "max_num_tokens", "plugin_config"),
@@ -37,7 +37,7 @@ def _awq(bench: TensorRTLLMBench) -> Outcome:
     sizes = config_of(bench.engine)["pretrained_config"]
     for name in ("hidden_size", "intermediate_size"):
         if sizes[name] % _GROUP:
-            raise Skip(f"{name} is {sizes[name]}, no multiple of {_GROUP}: name another model")
+            raise Skip(f"{name} is {sizes[name]}, not a multiple of {_GROUP}: use another model")
     engine = bench.built(
         "awq", {"engine": "tensorrt_llm", "model": str(bench.model), "quantization": "int4_awq"}
     )
@@ -55,7 +55,7 @@ CHECKS = (
     ),
     Check(
         "AWQ",
-        "quantize.py --qformat int4_awq makes what trtllm-build takes, and the engine writes text",
+        "quantize.py --qformat int4_awq makes what trtllm-build accepts, and the engine writes text",
         "examples/quantization/quantize.py; docs/source/legacy/architecture/checkpoint.md",
         _awq,
     ),

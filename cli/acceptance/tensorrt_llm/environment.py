@@ -1,4 +1,4 @@
-"""TensorRT-LLM itself: what is imported, what it takes, and the libraries it needs."""
+"""TensorRT-LLM itself: what is imported, what it accepts, and the libraries it needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BINDING = "cpp/tensorrt_llm/nanobind/executor, next to 1.2.1"
 CHECKS = (
     Check(
         "import",
-        f"tensorrt_llm.bindings.executor can be imported, and is of {VERSION}",
+        f"tensorrt_llm.bindings.executor can be imported, and is version {VERSION}",
         "tensorrt_llm/__init__.py and _common.py: plugins and MPI are initialised by the import",
         _import,
     ),
@@ -56,19 +56,19 @@ CHECKS = (
     ),
     Check(
         "parameters",
-        "the binding takes every keyword that the engine gives it, and has every FinishReason",
+        "the binding accepts every keyword that the engine passes, and has every FinishReason",
         f"{_BINDING}: executorConfig.cpp, request.cpp",
         _parameters,
     ),
     Check(
         "refusals",
-        "the binding refuses the values that are refused before with a code of ours",
+        "the binding refuses the values that we refuse first with a code of ours",
         "cpp/tensorrt_llm/executor/kvCacheConfig.cpp and samplingConfig.cpp",
         _refusals,
     ),
     Check(
         "libraries",
-        "every shared library of the package can be loaded, and libpython by both of its names",
+        "every shared library of the package can be loaded, and libpython by both its names",
         "tensorrt_llm/__init__.py opens libpython; the wheel's libraries need MPI, NCCL and CUDA",
         _libraries,
     ),

@@ -1,4 +1,4 @@
-"""Tokens: those of the checkpoint, each once, until an end; and cancelled when nobody wants them."""
+"""Tokens: those of the checkpoint, each once, up to an end; and cancelled when nobody wants them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LLM_REQUEST = "cpp/tensorrt_llm/batch_manager/llmRequest.cpp: createResult"
 CHECKS = checks(
     {
         "greedy": Assumed(
-            "without top_k and top_p the likeliest token is taken: the text is that of the checkpoint",
+            "without top_k and top_p the likeliest token is chosen: the text is that of the checkpoint",
             "cpp/tensorrt_llm/kernels/samplingTopKKernels.cu",
         ),
         "streaming": Assumed(
@@ -33,7 +33,7 @@ CHECKS = checks(
             "cpp/tensorrt_llm/kernels/stopCriteriaKernels.cu",
         ),
         "min_tokens of another end id": Assumed(
-            "a token that is neither end_id nor a stop word is written, also where we end at it later",
+            "a token that is neither end_id nor a stop word is written, even where we end at it later",
             "cpp/tensorrt_llm/kernels/penaltyKernels.cu masks end_id alone",
         ),
         "stop word": Assumed("a text ends before a stop word", _LLM_REQUEST),

@@ -1,10 +1,10 @@
-"""What is asked inside the engine's environment: run by its interpreter, prints one line of JSON.
+"""What is asked inside the engine's environment: run by its interpreter; prints one line of JSON.
 
     python inside.py versions|parameters|refusals|libraries
     python inside.py reference MODEL_DIR COUNT ID,ID,... ...
 
-Besides the standard library it imports TensorRT-LLM, or PyTorch and transformers, and of ours what the engine
-process does.
+Besides the standard library it imports TensorRT-LLM, or PyTorch and transformers, and those modules of ours
+that the engine process imports.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _executor() -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Of what was imported, the way the engine process imports it."""
+    """The versions of what was imported, in the way the engine process imports it."""
     _executor()
     found = {"tensorrt_llm": import_module("tensorrt_llm").__version__}
     for name in ("tensorrt_cu13", "torch", "mpi4py"):
@@ -63,7 +63,7 @@ def versions() -> dict[str, str]:
 
 
 def parameters() -> list[str]:
-    """What the binding does not take of what we give it; nothing when all is well."""
+    """What the binding does not accept of what we pass; nothing when all is well."""
     from runner.engines.tensorrt_llm.config import executor_config
     from runner.engines.tensorrt_llm.requests import executor_request
     from runner.protocol.engine import FinishReason, Request, SamplingParameters
@@ -92,7 +92,7 @@ def parameters() -> list[str]:
 
 
 def refusals() -> list[str]:
-    """What the binding takes although we assume that it does not, and refuse it ourselves."""
+    """What the binding accepts although we assume that it does not, and refuse it ourselves."""
     api = _executor()
     values: tuple[tuple[type, str, float], ...] = (
         (api.KvCacheConfig, "sink_token_length", 0),
@@ -126,7 +126,7 @@ def libraries() -> list[str]:
 
 
 def reference(model_dir: str, count: str, *prompts: str) -> list[dict[str, list[float]]]:
-    """The likeliest tokens of the checkpoint in float32, and by how much each was likelier than the next."""
+    """The likeliest tokens of the checkpoint in float32, and how much likelier each was than the next."""
     torch = import_module("torch")
     model = import_module("transformers").AutoModelForCausalLM.from_pretrained(
         model_dir, torch_dtype="float32"

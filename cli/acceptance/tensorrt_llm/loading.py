@@ -1,4 +1,4 @@
-"""Engines that must not be loaded: each is refused with the code of its cause."""
+"""Engines that must not be loaded: each is refused with the code of the cause."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ CHECKS = (
     Check(
         "engine of another TensorRT",
         "the manifest's version differs from that of the distribution tensorrt_cu13: refused before the load",
-        "TensorRT's developer guide: a plan loads with the version that built it alone",
+        "TensorRT's developer guide: a plan loads only with the version that built it",
         _other_version,
     ),
     Check(
         "plan that cannot be read",
-        "the exception says 'Failed to deserialize cuda engine.', and the cause is an [ERROR] of the log",
+        "the exception says 'Failed to deserialize cuda engine.', and the cause is an [ERROR] in the log",
         "cpp/tensorrt_llm/runtime/tllmRuntime.cpp and tllmLogger.cpp",
         _other_plan,
     ),

@@ -1,4 +1,4 @@
-"""The arguments of TensorRT-LLM's tools against builder/engines/tensorrt_llm/arguments."""
+"""Compare the arguments of TensorRT-LLM's tools with builder/engines/tensorrt_llm/arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _help(script: str | None, known: Table, bench: TensorRTLLMBench) -> Outcome:
         raise Unable(f"--help ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
     lines = "\n".join(line.partition("  ")[0] for line in _OPTIONS.findall(done.stdout))
     offered = set(_NAME.findall(lines)) - _ALWAYS
-    # What is known from some versions only may be there or not.
+    # What is known from some versions only may or may not be there.
     names = {name for one in known.arguments for name in (one.name, *one.aliases)}
     missing = sorted(one.name for one in known.arguments if not one.uncertain and one.name not in offered)
     more = sorted(name for name in offered - names)
@@ -42,7 +42,7 @@ def _help(script: str | None, known: Table, bench: TensorRTLLMBench) -> Outcome:
 def _check(name: str, script: str | None, known: Table) -> Check:
     return Check(
         f"help of {name}",
-        "it takes the arguments that configs are checked against, and no others",
+        "it accepts the arguments that configs are checked against, and no others",
         known.source,
         partial(_help, script, known),
     )

@@ -1,4 +1,4 @@
-"""vLLM: its core is driven below its own front end, so that what it promises there is no promise to us."""
+"""vLLM: its core is driven below its own front end, so what it promises there is not a promise to us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of vLLM: the model where it lies, and engine arguments."""
+"""Engines of vLLM: the model where it is, and engine arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACES = 8
 _ARGUMENTS = {
     # Few, so that a check can fill them all.
     "max_num_seqs": _PLACES,
-    # What is computed together decides over the last bits of logits, and the same prompts are sent again.
+    # What is computed together affects the last bits of logits, and the same prompts are sent again.
     "enable_prefix_caching": False,
 }
 
@@ -43,7 +43,7 @@ class VLLMBench(Bench):
         other: dict[str, Any] | None = None,
         folder: Path | None = None,
     ) -> None:
-        """Paths in `config` count from `folder`."""
+        """Paths in `config` start at `folder`."""
         super().__init__(Path(config.model), directory, other)
         self._config = config.model_copy(update={"engine_args": _ARGUMENTS | config.engine_args})
         self._folder = folder
@@ -51,7 +51,7 @@ class VLLMBench(Bench):
 
     @cached_property
     def engine(self) -> EngineDirectory:
-        """Of the model on one GPU."""
+        """The engine of the model on one GPU."""
         return self._served()
 
     @cached_property
@@ -65,12 +65,12 @@ class VLLMBench(Bench):
 
     @property
     def max_model_len(self) -> int:
-        """The longest sequence, by vLLM itself."""
+        """The longest sequence, according to vLLM itself."""
         references(self)
         return int(self._longest.read_text(encoding="utf-8"))
 
     def likeliest(self, prompts: Sequence[Sequence[int]], count: int) -> list[Likeliest]:
-        """Of vLLM's own LLM class, with the same engine arguments."""
+        """According to vLLM's own LLM class, with the same engine arguments."""
         asked = [",".join(map(str, prompt)) for prompt in prompts]
         told = self.ask_inside("reference", str(self.engine.path), str(count), *asked)
         self._longest.write_text(str(told["max_model_len"]), encoding="utf-8")

@@ -19,7 +19,7 @@ def _import(bench: VLLMBench) -> Outcome:
 def _gpus(bench: VLLMBench) -> Outcome:
     seen = bench.ask_inside("gpus")
     if not seen["cuda"] or not bench.gpus:
-        raise Skip("this PyTorch is for CPUs" if not seen["cuda"] else "the driver tells of no GPU")
+        raise Skip("this PyTorch is for CPUs" if not seen["cuda"] else "the driver reports no GPU")
     return Outcome(f"{bench.gpus} GPUs", f"{seen['gpus']} GPUs")
 
 
@@ -34,26 +34,26 @@ def _libraries(bench: VLLMBench) -> Outcome:
 CHECKS = (
     Check(
         "import",
-        f"vllm can be imported, and is of {VERSION}",
+        f"vllm can be imported, and is version {VERSION}",
         "requirements/engine-vllm.txt",
         _import,
     ),
     Check(
         "GPU and driver",
-        "PyTorch sees as many GPUs as the driver tells of",
+        "PyTorch sees as many GPUs as the driver reports",
         "torch 2.11.0 is built for CUDA 13, which needs a driver of 580 or newer",
         _gpus,
     ),
     Check(
         "interface",
-        "the engine core's client, its requests and its outputs have what the engine uses of them",
+        "the engine core's client, its requests and its outputs have everything that the engine uses",
         "vllm/v1/engine/core_client.py, vllm/v1/engine/__init__.py, vllm/sampling_params.py",
         _interface,
     ),
     Check(
         "libraries",
         "every shared library of the package can be loaded",
-        "the wheel's libraries need PyTorch's and CUDA's, of which pruning leaves out some",
+        "the wheel's libraries need PyTorch's and CUDA's, some of which pruning removes",
         _libraries,
     ),
 )

@@ -1,9 +1,10 @@
-"""What is asked inside vLLM's environment: run by its interpreter, prints one line of JSON.
+"""What is asked inside vLLM's environment: run by its interpreter; prints one line of JSON.
 
     python -P inside.py versions|gpus|interface|libraries
     python -P inside.py reference ENGINE_DIR COUNT ID,ID,... ...
 
-Besides the standard library it imports vLLM and PyTorch, and of ours what the engine process does.
+Besides the standard library it imports vLLM and PyTorch, and those modules of ours that the engine process
+imports.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CLIENT = {"multiprocess_mode", "asyncio_mode", "vllm_config", "executor_class",
 
 
 def versions() -> dict[str, str]:
-    """Of what is imported."""
+    """The versions of what is imported."""
     return {name: import_module(name).__version__ for name in ("vllm", "torch", "transformers")}
 
 
@@ -55,7 +56,7 @@ def interface() -> list[str]:
         problems += [f"{name} has no {one}" for one in names.split() if one not in known]
     client = import_module("vllm.v1.engine.core_client").EngineCoreClient
     missing = _CLIENT - inspect.signature(client.make_client).parameters.keys()
-    problems += [f"make_client takes no {name}" for name in sorted(missing)]
+    problems += [f"make_client does not accept {name}" for name in sorted(missing)]
     from runner.engines.vllm.requests import core_request
     from runner.protocol.engine import Limits, Request, SamplingParameters
 
@@ -77,7 +78,7 @@ def libraries() -> list[str]:
 
 
 def _not_loaded(library: Path) -> str:
-    """Why it cannot be loaded, by a process of its own: some register what others do, for other CPUs."""
+    """Why it cannot be loaded, tried in its own process: some register what others do, for other CPUs."""
     read, write = os.pipe()
     if not (child := os.fork()):
         try:
@@ -86,16 +87,16 @@ def _not_loaded(library: Path) -> str:
             os.write(write, f"{library.name}: {error}".encode())
         os._exit(0)
     os.close(write)
-    with open(read, "rb") as said:  # noqa: PTH123 - it is no file
+    with open(read, "rb") as said:  # noqa: PTH123 - it is not a file
         problem = said.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
     return problem or (f"{library.name}: it ends the process" if status else "")
 
 
 def reference(engine_dir: str, count: str, *prompts: str) -> dict[str, Any]:
-    """The tokens of vLLM's LLM class, prompt by prompt, and by how much each was likelier than the next.
+    """The tokens of vLLM's LLM class, prompt by prompt, and how much likelier each was than the next.
 
-    Also the longest sequence, prompt and answer, that this engine takes.
+    Also the longest sequence, prompt and answer, that this engine accepts.
     """
     with vllm_environment():
         vllm = import_module("vllm")
@@ -120,4 +121,4 @@ if __name__ == "__main__":
     told = globals()[sys.argv[1]](*sys.argv[2:])
     sys.stdout.write(f"\n{json.dumps(told)}\n")
     sys.stdout.flush()
-    os._exit(0)  # vLLM says good-bye on stdout
+    os._exit(0)  # vLLM says goodbye on stdout

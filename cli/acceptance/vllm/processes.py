@@ -42,7 +42,7 @@ def _two_gpus(bench: VLLMBench) -> Outcome:
     server = _on_two_gpus(bench)
     if len(workers := _called(server, _WORKER)) != _GPUS:
         raise Unable(f"there are {len(workers)} workers")
-    # Sums over two GPUs round otherwise than on one.
+    # Sums over two GPUs round differently from those on one.
     return greedy_texts(bench, server, SURE)
 
 
@@ -60,7 +60,7 @@ _ENDING = "vllm/v1/engine/core_client.py: shutdown; PR_SET_PDEATHSIG of runner/e
 CHECKS = (
     Check(
         "an engine core that is killed",
-        "its client tells of it, or its monitor does, and the engine is started again",
+        "its client reports it, or its monitor does, and the engine is started again",
         _DEATH,
         _killed,
     ),

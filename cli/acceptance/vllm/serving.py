@@ -1,4 +1,4 @@
-"""Tokens: those of vLLM's own front end, each once, until an end; and cancelled when nobody wants them."""
+"""Tokens: those of vLLM's own front end, each once, up to an end; and cancelled when nobody wants them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CHECKS = (
     *checks(
         {
             "another end id": Assumed(
-                "each id in stop_token_ids ends a text; it is the last new token, which we leave out",
+                "each id in stop_token_ids ends a text; it is the last new token, which we omit",
                 _SCHEDULER,
             ),
             "min_tokens of two end ids": Assumed(
-                "until min_tokens no id in stop_token_ids is chosen",
+                "before min_tokens, no id in stop_token_ids is chosen",
                 "vllm/v1/sample/logits_processor/builtin.py: MinTokensLogitsProcessor",
             ),
             "greedy": Assumed(
@@ -37,16 +37,16 @@ CHECKS = (
                 "vllm/v1/engine/__init__.py: EngineCoreOutput",
             ),
             "cancel": Assumed(
-                "abort_requests ends a request at once, and no output follows",
+                "abort_requests ends a request immediately, and no output follows",
                 "vllm/v1/engine/core.py: abort_requests",
             ),
-            "stop word": Assumed("a text ends before a stop word, which is matched by us", _SCHEDULER),
+            "stop word": Assumed("a text ends before a stop word, which we match", _SCHEDULER),
         }
     ),
     Check(
         "longest prompt",
-        "a prompt leaves room for one token; one that does not ends the core, and is refused before",
-        "vllm/v1/engine/input_processor.py, which is not on our way",
+        "a prompt leaves room for one token; one that does not would end the core, and is refused first",
+        "vllm/v1/engine/input_processor.py, which we bypass",
         _longest_prompt,
     ),
 )

@@ -1,1 +1,1 @@
-"""One engine on several hosts: how they find one another, and what the first tells the others."""
+"""One engine on several hosts: how they find each other, and what the first tells the others."""

@@ -1,6 +1,6 @@
 """What mpirun calls instead of ssh, to start its daemon on a host that has joined: `agent HOST COMMAND...`.
 
-It tells the launcher, which has a link to that host; mpirun's daemon goes into the background by itself.
+It tells the launcher, which has a link to that host; mpirun's daemon puts itself in the background.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ DAEMONS = ("orted", "prted")
 
 
 def daemon_command(words: list[str]) -> list[str]:
-    """What a shell would run of the line that mpirun has for ssh. Raises ValueError where it is no daemon.
+    """What a shell would run from the line that mpirun passes to ssh. Raises ValueError when it is not a
+    daemon.
 
-    Open MPI 5 sets paths of its libraries before it; every host has them at the same place.
+    Open MPI 5 sets paths of its libraries before it; every host has them in the same place.
     """
     lexer = shlex.shlex(" ".join(words), posix=True, punctuation_chars=";")
     lexer.whitespace_split = True
@@ -30,11 +31,11 @@ def daemon_command(words: list[str]) -> list[str]:
     for place, token in enumerate(tokens):
         if (name := token.rpartition("/")[2]) in DAEMONS:
             return [name, *tokens[place + 1 :]]
-    raise ValueError("no daemon of mpirun's")
+    raise ValueError("not one of mpirun's daemons")
 
 
 def main() -> int:
-    """Exit status 0 when the launcher has taken it."""
+    """Exit status 0 when the launcher has accepted it."""
     host, *words = sys.argv[1:]
     try:
         command = daemon_command(words)

@@ -1,7 +1,7 @@
 """The first host of an engine gathers the others: they join it with `cog-triton join`.
 
 What they say: {"host": name, "gpus": n, "identity": {...}} first, and {"failed": text} when they cannot do
-what they are told. What they are told: {"refused": why}, or {"run": [...]}, a command
+what they are told to. What they are told: {"refused": why}, or {"run": [...]}, a command
 (runner/lifecycle/joining.py).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Host:
-    """One that has joined. `address` is where it connects from."""
+    """A host that has joined. `address` is where it connects from."""
 
     address: str
     gpus: int
@@ -46,11 +46,11 @@ class Spread(NamedTuple):
 
     per_host: int
     hosts: list[Host]
-    """Those besides the first."""
+    """The hosts other than the first."""
 
 
 def spread(needed: int, own: int, joined: Sequence[Host]) -> Spread | None:
-    """On as few hosts as can be; None while there are too few."""
+    """Spread the engine over as few hosts as possible; None while there are too few."""
     for count in range(1, len(joined) + 2):
         if needed % count or (per_host := needed // count) > own:
             continue
@@ -61,7 +61,7 @@ def spread(needed: int, own: int, joined: Sequence[Host]) -> Spread | None:
 
 
 class Gathering:
-    """Listens for hosts for as long as the engine lives: more than it needs wait in case that one is lost."""
+    """Listens for hosts while the engine lives: those beyond what it needs wait in case one is lost."""
 
     def __init__(self, settings: HostsSettings, identity: dict[str, str]) -> None:
         """Raises HostsMissing when it cannot listen."""
@@ -70,7 +70,7 @@ class Gathering:
         self._changed = threading.Condition()
         self._used: list[Host] = []
         self.failures: queue.SimpleQueue[CogTritonError] = queue.SimpleQueue()
-        """Why the engine cannot go on: a host of it is lost, or could not do its part."""
+        """Why the engine cannot go on: one of its hosts was lost, or could not do its part."""
         listener = Listener(settings.secret, self._meet)
         try:
             listener.listen(settings.address)
@@ -79,7 +79,7 @@ class Gathering:
             raise HostsMissing(reason=reason) from None
 
     def spread(self, needed: int) -> Spread:
-        """Wait until there are hosts enough. Raises HostsMissing when there are not in time."""
+        """Wait until there are enough hosts. Raises HostsMissing when they do not come in time."""
         own, seconds = self._settings.gpus, self._settings.seconds
         deadline = time.monotonic() + seconds
         with self._changed:

@@ -6,8 +6,8 @@
     HMAC(secret, "accept" A C)         ->
 
 Then messages go both ways: `u32 length` (little-endian) of the rest, HMAC(key, side, u64 count, text), text.
-The text is a JSON object; the key is HMAC(secret, "key" A C). All are HMAC-SHA256. Nothing is encrypted:
-whoever listens reads the messages, and can neither send one nor repeat one.
+The text is a JSON object; the key is HMAC(secret, "key" A C). All are HMAC-SHA256. Nothing is encrypted: an
+eavesdropper can read the messages, but can neither send nor repeat one.
 
 An address is `host:port`, or `@name` for a Unix socket with an abstract name. Standard library only.
 """
@@ -31,11 +31,11 @@ _NONCE = 32
 _MAC = 32
 _LENGTH = struct.Struct("<I")
 _COUNT = struct.Struct("<Q")
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _HANDSHAKE_SECONDS = 5.0
 _UNPROVEN = 64  # connections that have not proved anything yet; more are closed
 LOST_SECONDS = 5
-"""A host from which not even its kernel answers for so long is lost."""
+"""A host whose kernel does not even answer for this long is lost."""
 
 
 class LinkRefused(Exception):
@@ -43,7 +43,7 @@ class LinkRefused(Exception):
 
 
 class LinkLost(Exception):
-    """The link has ended, or what came over it was not from the other side."""
+    """The link has ended, or what arrived over it was not from the other side."""
 
 
 def silent(lost: Exception) -> bool:
@@ -76,22 +76,22 @@ class Link:
         """The next message. Raises `LinkLost`."""
         try:
             (length,) = _LENGTH.unpack(exactly(self.connection, _LENGTH.size))
-            if not _MAC < length <= _MOST_BYTES:
-                raise LinkLost("it sent what is no message")
+            if not _MAC < length <= _MAX_BYTES:
+                raise LinkLost("it sent something that is not a message")
             frame = exactly(self.connection, length)
         except OSError as problem:
             raise LinkLost(problem.strerror or str(problem)) from problem
         proof, text = frame[:_MAC], frame[_MAC:]
         if not hmac.compare_digest(proof, self._proof(self._other, self._received, text)):
-            raise LinkLost("a message came that it did not send")
+            raise LinkLost("a message arrived that it did not send")
         self._received += 1
         message = json.loads(text)
         if not isinstance(message, dict):
-            raise LinkLost("it sent what is no message")
+            raise LinkLost("it sent something that is not a message")
         return message
 
     def close(self) -> None:
-        """End it for both sides, also while another thread receives."""
+        """End it for both sides, even while another thread receives."""
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
         self.connection.close()
@@ -152,10 +152,10 @@ class Listener:
         self._sockets: list[socket.socket] = []
 
     def listen(self, address: str) -> str:
-        """Listen there too, and say where that is: a port of 0 is any. Raises OSError."""
+        """Listen there too, and return the address: a port of 0 means any. Raises OSError."""
         if address.startswith("@"):
             listener = socket.socket(socket.AF_UNIX)
-            listener.bind("\0" + address[1:])  # in no directory: nothing is left of it, however we end
+            listener.bind("\0" + address[1:])  # not in a directory: nothing is left of it, however we end
             listener.listen()
         else:
             family, target = _resolved(address)
@@ -167,7 +167,7 @@ class Listener:
         return address
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more."""
         for listener in self._sockets:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -206,7 +206,7 @@ def _resolved(address: str) -> tuple[int, Any]:
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises OSError, and `LinkLost` at the end of the connection."""
+    """Receive exactly that many bytes. Raises OSError, and `LinkLost` at the end of the connection."""
     received = bytearray()
     while len(received) < count:
         piece = connection.recv(count - len(received))
@@ -219,7 +219,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
 def _made(connection: socket.socket, secret: bytes, both: bytes, own: bytes, other: bytes) -> Link:
     connection.settimeout(None)
     if connection.family != socket.AF_UNIX:
-        # The kernel of a host that is there answers, whatever its processes do.
+        # The kernel of a live host answers, whatever its processes do.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
@@ -234,7 +234,7 @@ def _mac(secret: bytes, role: bytes, nonces: bytes) -> bytes:
 
 
 def _may_be_ours(connection: socket.socket) -> bool:
-    """Whether the other side of a Unix socket runs as the user that we do; over TCP only the secret tells."""
+    """Whether the other side of a Unix socket runs as the same user; over TCP only the secret shows it."""
     if connection.family != socket.AF_UNIX:
         return True
     peer = struct.Struct("3i")  # struct ucred: pid, uid, gid

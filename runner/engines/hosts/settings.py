@@ -1,4 +1,4 @@
-"""What the engine process is told of other hosts, in its environment."""
+"""What the engine process is told about other hosts, in its environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENGINE_DIR = "COG_TRITON_ENGINE_DIR"
 FAILURE = "COG_TRITON_FAILURE"
 """The file in which a process on such a host says why it ended."""
 LEAST_SECRET = 16
-"""Characters of the secret that hosts know each other by."""
+"""Characters of the secret by which hosts know each other, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class HostsSettings:
     seconds: float
     """How long it waits for them."""
     mpi_hosts: str | None = None
-    """Instead of hosts that join: mpirun's host file, or `cluster` where mpirun finds the hosts by itself."""
+    """Instead of hosts that join: mpirun's host file, or `cluster` if mpirun finds the hosts itself."""
     secret: bytes = field(default=b"", repr=False)
 
     def environment(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class HostsSettings:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> Self | None:
-        """None where no other hosts are asked for. The variables are taken out: no child needs them."""
+        """None when no other hosts are asked for. The variables are removed: no child needs them."""
         secret, told = environment.pop(_SECRET, ""), environment.pop(_HOSTS, None)
         return None if told is None else cls(**json.loads(told), secret=secret.encode())
 
@@ -59,7 +59,7 @@ def identity(kind: str, engine_dir: Path) -> dict[str, str]:
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:
-    """What two hosts do not have in common, in words."""
+    """How two hosts differ, in words."""
     for name, here in ours.items():
         if (there := theirs.get(name)) != here:
             return f"{name} is {there} there and {here} here"

@@ -24,9 +24,9 @@ _KNOB_ATTRIBUTES = ("cuda_graph_mode", "cuda_graph_cache_size")  # its construct
 def executor_config(
     executor: ModuleType, values: dict[str, Any], hosts: int = 1, ranks_of_host: int = 1
 ) -> Any:
-    """The ExecutorConfig for the `values` of `parse_parameters`; what is not set stays as it is.
+    """The ExecutorConfig for the `values` of `parse_parameters`; what is not set keeps its default.
 
-    On several hosts each rank has the GPU of its place there; TensorRT-LLM would count on eight per host.
+    On several hosts, each rank has the GPU of its place there; TensorRT-LLM would assume eight per host.
     Raises RuntimeError when the executor refuses a value.
     """
     options: dict[str, Any] = {
@@ -37,7 +37,7 @@ def executor_config(
         ),
         "enable_chunked_context": values.get("enable_chunked_context", False),
         "iter_stats_max_iterations": 1,
-        # The alternative is to shrink the longest sequence in silence.
+        # The alternative would be to shorten the longest sequence silently.
         "fail_fast_on_attention_window_too_large": True,
     }
     if "batch_scheduler_policy" in values:

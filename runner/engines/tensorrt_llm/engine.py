@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 
     from runner.protocol.engine import Request
 
-_WAIT = timedelta(milliseconds=100)  # how soon the end of the engine is seen when nothing happens
+_WAIT = timedelta(milliseconds=100)  # how soon the end of the engine is noticed when nothing happens
 
 
 class TensorRTLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Load the engine, on every rank at the same time. Raises EngineStartFailed and E25xx."""
+        """Load the engine, on every rank at the same time. Raises EngineStartFailed and the errors of
+        `errors.coded`.
+        """
         self._settings = read_settings(engine_dir)
         values = parse_parameters(self._settings.server_arguments)
         self.limits = Limits(
@@ -62,7 +64,7 @@ class TensorRTLLMEngine:
                 )
         except RuntimeError as error:
             raise cause_of(str(error), overheard.text) from error
-        self._lock = threading.Lock()  # a response can come before the id that it is for has been noted
+        self._lock = threading.Lock()  # a response can arrive before its id has been noted
         self._sequencers: dict[int, Sequencer] = {}  # by the executor's id
         self._executor_ids: dict[int, int] = {}  # by ours
         self._ending = threading.Event()
@@ -107,18 +109,18 @@ class TensorRTLLMEngine:
         finalize_mpi()
 
     def shutdown(self) -> None:
-        # The executor runs to the end what it has when it is shut down: without this it would take its time.
+        # On shutdown the executor finishes what it has: without this, it could take long.
         for request_id in list(self._executor_ids):
             self.cancel(request_id)
         self._ending.set()
 
     def follow(self) -> None:
-        """What a rank other than the first does: its part of every step, until the first one ends."""
+        """The work of a rank other than the first: its part of every step, until the first one ends."""
         self._executor.shutdown()
         finalize_mpi()
 
     def statistics(self) -> Statistics:
-        """Of the latest iteration; the executor tells nothing while it has nothing to do."""
+        """Statistics of the latest iteration; the executor reports none while it has nothing to do."""
         try:
             iterations = self._executor.get_latest_iteration_stats()
         except RuntimeError:

@@ -1,6 +1,6 @@
-"""What TensorRT-LLM says of its errors, as coded errors.
+"""TensorRT-LLM's own error messages, as coded errors.
 
-Its texts hold the paths of the machine it was built on and backtraces; neither reaches anybody.
+Its texts contain backtraces and paths of the machine it was built on; neither reaches anybody.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREFIXES = re.compile(
 )
 _PATH = re.compile(r"(?<![\w./])/(?:[^\s/:()'\"]+/)+([^\s/:()'\"]*)")
 
-# Each pattern is looked for in the text without places and paths; the first that is found decides.
+# Each pattern is searched for in the text without places and paths; the first one found decides.
 _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]], ...] = (
     (
         r"Prompt length \((\d+)\) exceeds maximum input length \((\d+)\)",
@@ -89,7 +89,7 @@ def plain_text(text: str) -> str:
 
 
 def coded(text: str) -> CogTritonError:
-    """The coded error for the text of an error of TensorRT-LLM; E2500 for one that is not known."""
+    """The coded error for the text of one of TensorRT-LLM's errors; TensorRTLLMError for an unknown one."""
     plain = plain_text(text)
     for pattern, translate in _TRANSLATIONS:
         if found := re.search(pattern, plain):
@@ -98,9 +98,9 @@ def coded(text: str) -> CogTritonError:
 
 
 def cause_of(text: str, log: str) -> CogTritonError:
-    """The coded error for the text of a failed load, and what was logged until then.
+    """The coded error for the text of a failed load, given what was logged before.
 
-    TensorRT tells its cause to the logger: the exception says only "Failed to deserialize cuda engine.".
+    TensorRT reports the cause to the logger: the exception says only "Failed to deserialize cuda engine.".
     """
     error = coded(text)
     if type(error) is not TensorRTLLMError:
@@ -111,10 +111,10 @@ def cause_of(text: str, log: str) -> CogTritonError:
 
 
 def not_loaded(error: Exception) -> CogTritonError:
-    """E2506 for what importing TensorRT-LLM raised."""
+    """TensorRTLLMNotLoaded for what importing TensorRT-LLM raised."""
     return TensorRTLLMNotLoaded(reason=plain_text(str(error)) or type(error).__name__)
 
 
 def leaves_gpu_broken(text: str) -> bool:
-    """Whether nothing more can be computed in this process: after an error of CUDA every call fails."""
+    """Whether nothing more can be computed in this process: after a CUDA error, every call fails."""
     return _BROKEN_GPU.search(text) is not None and "out of memory" not in text

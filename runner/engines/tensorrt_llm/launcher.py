@@ -1,11 +1,11 @@
 """An engine for several GPUs: one process (rank) for each, started by mpirun, on one host or on several.
 
 The process that the bridge started becomes their launcher. mpirun gives its processes no open files, so each
-rank makes a link to the launcher (ranks.py): the first one gets the bridge's socket over it, the others tell
-over it why they cannot load. Whichever process of them all ends, the rest do: mpirun ends its ranks when one
-fails, the launcher ends with mpirun, and a rank ends when its link does.
+rank makes a link to the launcher (ranks.py): the first one gets the bridge's socket over it, the others
+report over it why they cannot load. When any of these processes ends, the rest do: mpirun ends its ranks when
+one fails, the launcher ends with mpirun, and a rank ends when its link does.
 
-On hosts that have joined (runner/engines/hosts) mpirun starts its daemons through agent.py instead of ssh.
+On hosts that have joined (runner/engines/hosts), mpirun starts its daemons through agent.py instead of ssh.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CLUSTER = "cluster"
 # mpirun would bind all threads of a rank to one core.
 _MPIRUN = ("--allow-run-as-root", "--bind-to", "none")
 _TO_OTHER_HOSTS = (LAUNCH_SECRET, SERVER_ARGUMENTS, "PYTHONPATH", "PYTHONSAFEPATH")
-# By the names of Open MPI 4 and of 5. Daemons are started from here alone: the others have no links.
+# With the names of Open MPI 4 and of 5. Daemons are started from here only: the others have no links.
 _AGENT = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
 _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 
@@ -53,7 +53,7 @@ _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 def launch(
     ranks: int, kind: str, engine_dir: Path, bridge: socket.socket, hosts: HostsSettings | None = None
 ) -> int:
-    """Run the engine as so many ranks; return mpirun's exit status, or 1 when a host is lost.
+    """Run the engine as that many ranks; return mpirun's exit status, or 1 when a host is lost.
 
     Raises TensorRTLLMNotLoaded when there is no mpirun, HostsMissing when there are too few hosts, HostLost.
     """
@@ -64,7 +64,7 @@ def launch(
     command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
     command += ["--engine-dir", str(engine_dir), "--rank-socket", launcher.name]
     with _placed(ranks, kind, engine_dir, launcher, hosts) as (options, more):
-        # By its name: its path would be told to the other hosts, as where they have theirs.
+        # By its name: other hosts would be told its path as if theirs were in the same place.
         process = subprocess.Popen(
             ["mpirun", *_MPIRUN, *options, "-n", str(ranks), *command, *more],
             executable=mpirun,
@@ -84,7 +84,7 @@ def launch(
 def _placed(
     ranks: int, kind: str, engine_dir: Path, launcher: _Launcher, hosts: HostsSettings | None
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Mpirun's options that say where the ranks are, and what the ranks are told besides."""
+    """Mpirun's options that say where the ranks are, and what else the ranks are told."""
     if hosts is None or (hosts.mpi_hosts is None and ranks <= hosts.gpus):
         yield ["--oversubscribe"], []
         return
@@ -123,11 +123,11 @@ class _Launcher:
 
     @property
     def known(self) -> set[str]:
-        """The names of the variables that mpirun has."""
+        """The names of mpirun's variables."""
         return {*os.environ, *self.environment}
 
     def listen(self, address: str) -> None:
-        """For ranks on other hosts, at any port."""
+        """Listen for ranks on other hosts, on any port."""
         try:
             self.address = self._listener.listen(f"{address.rpartition(':')[0]}:0")
         except OSError as problem:
@@ -142,7 +142,7 @@ class _Launcher:
         self.environment |= dict.fromkeys(_NO_TREE, "1") | {"PATH": path}
 
     def attend(self, process: subprocess.Popen[bytes]) -> None:
-        """Pass on what is told, until mpirun has ended. Raises HostLost and what a host could not do."""
+        """Pass on what is reported, until mpirun has ended. Raises HostLost, and the failure of a host."""
         while process.poll() is None:
             self._pass_on(_POLL_SECONDS)
             if self.gathering is not None and not self.gathering.failures.empty():
@@ -152,7 +152,7 @@ class _Launcher:
         self._pass_on(0)
 
     def end_ranks(self) -> None:
-        """So that nobody else writes to the bridge any more."""
+        """Make sure that nobody else writes to the bridge any more."""
         if self._first is not None:
             with suppress(OSError):
                 self._first.connection.shutdown(socket.SHUT_WR)

@@ -1,9 +1,9 @@
-"""What TensorRT-LLM writes while it loads an engine: why that failed is there, and not in its exception.
+"""What TensorRT-LLM logs while it loads an engine: why that failed is there, not in its exception.
 
 Its logger is C++ and writes to descriptor 1, so Python's sys.stdout sees nothing of it; and its constructors
-keep the GIL, so that no thread of this process could read a pipe meanwhile. Hence a process of its own, which
-is this module: it copies what it reads to stderr at once, and gives back the last of it when it is asked.
-What a load writes that ends in a crash is therefore not lost.
+hold the GIL, so no thread of this process could read a pipe meanwhile. Hence a process of its own, which is
+this module: it copies what it reads to stderr immediately, and returns the last of it when asked. So what a
+load that ends in a crash has written is not lost.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ASKED = b"\0"  # on the way of the log, in which it stands for nothing
-_MOST_KEPT = 1 << 20
+_ASKED = b"\0"  # within the log, where it means nothing
+_MAX_KEPT = 1 << 20
 _SECONDS_TO_END = 1
 
 
@@ -31,7 +31,7 @@ class Overheard:
 
 @contextmanager
 def overhearing() -> Iterator[Overheard]:
-    """Have descriptors 1 and 2 overheard, for everything in this process and those that it starts."""
+    """Overhear descriptors 1 and 2, for everything in this process and those that it starts."""
     overheard = Overheard()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -57,7 +57,7 @@ def overhearing() -> Iterator[Overheard]:
             overheard.text = answer.read().decode(errors="replace")
         try:
             listener.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:  # processes that the load started write on
+        except subprocess.TimeoutExpired:  # processes that the load started keep writing
             threading.Thread(target=listener.wait, name="overhearing", daemon=True).start()
 
 
@@ -67,9 +67,9 @@ def _listen() -> None:
     while data := os.read(0, 1 << 16):
         data, asked, rest = data.partition(_ASKED)
         data += rest
-        with suppress(OSError):  # whoever read our stderr is gone
+        with suppress(OSError):  # the reader of our stderr is gone
             os.write(2, data)
-        kept = (kept + data)[-_MOST_KEPT:]
+        kept = (kept + data)[-_MAX_KEPT:]
         if asked and not answered:
             answered = True
             with os.fdopen(1, "wb") as answer:

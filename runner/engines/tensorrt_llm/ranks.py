@@ -11,19 +11,19 @@ import threading
 from runner.engines.hosts.link import LinkLost, connect
 
 LAUNCH_SECRET = "COG_TRITON_LAUNCH_SECRET"  # noqa: S105 - the name of the variable
-# What Open MPI tells a process of itself.
+# What Open MPI tells a process about itself.
 _RANK = "OMPI_COMM_WORLD_RANK"
 _SIZE = "OMPI_COMM_WORLD_SIZE"
 _LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
-_SECONDS_TO_FINALIZE = 0.5  # of the second that an engine process has for its end
-_MOST_TEXT = 4096
+_SECONDS_TO_FINALIZE = 0.5  # of the second that an engine process has to end
+_MAX_TEXT = 4096
 _SECONDS_TO_NOTE = 5.0
 
 
 def finalize_mpi() -> None:
     """Leave MPI, which TensorRT-LLM enters when it is imported; for the thread that imported it, at its end.
 
-    mpirun counts a rank that ends without as failed, and kills the others. The ranks finalise together: where
+    mpirun counts a rank that ends without it as failed, and kills the others. The ranks finalise together: if
     one does not come, the alarm ends this process, whatever holds the GIL.
     """
     if mpi := sys.modules.get("mpi4py.MPI"):
@@ -33,7 +33,7 @@ def finalize_mpi() -> None:
 
 
 def hosts_and_share() -> tuple[int, int]:
-    """On how many hosts the ranks are, and how many on each; (1, all) where MPI does not say."""
+    """On how many hosts the ranks are, and how many on each; (1, all) if MPI does not say."""
     size = int(os.environ.get(_SIZE, "1"))
     share = int(os.environ.get(_LOCAL_SIZE, size))
     return size // share, share
@@ -49,7 +49,7 @@ class Rank:
         self._link = connect(name if self.number == 0 or address is None else address, secret)
         self._link.send({"rank": self.number})
         self.bridge: socket.socket | None = None
-        """The first rank's way to the bridge."""
+        """The first rank's connection to the bridge."""
         if self.number == 0:
             _, (descriptor,), _, _ = socket.recv_fds(self._link.connection, 1, 1)
             self.bridge = socket.socket(fileno=descriptor)
@@ -58,7 +58,7 @@ class Rank:
 
     def fail(self, text: str) -> None:
         """Have the launcher tell the bridge why this rank cannot load."""
-        self._link.send({"failed": text[:_MOST_TEXT]})
+        self._link.send({"failed": text[:_MAX_TEXT]})
         self._noted.wait(_SECONDS_TO_NOTE)
 
     def _end_with_launcher(self) -> None:

@@ -1,4 +1,4 @@
-"""From a request to `executor.Request`, and what TensorRT-LLM would not survive refused before."""
+"""From a request to `executor.Request`; what TensorRT-LLM would not survive is refused first."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
     from runner.protocol.engine import Request, SamplingParameters
 
-_MOST_TOP_K = 1024  # of the sampling kernel
+_MAX_TOP_K = 1024  # of the sampling kernel
 
 
 def check(request: Request) -> None:
     """Raise InvalidArgument for what only this engine refuses."""
     top_k = request.sampling.top_k or 0
-    if top_k > _MOST_TOP_K:
-        raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MOST_TOP_K} is possible")
+    if top_k > _MAX_TOP_K:
+        raise InvalidArgument(argument="top_k", value=top_k, reason=f"at most {_MAX_TOP_K} is possible")
 
 
 def minimum_of(request: Request) -> int:
-    """How many tokens there are at least before the sequence may end; 0 when none are asked for."""
+    """The fewest tokens before the sequence may end; 0 when no minimum is asked for."""
     return max(request.sampling.min_tokens or 0, 0)
 
 
@@ -41,7 +41,7 @@ def executor_request(executor: ModuleType, request: Request, end_ids: Sequence[i
     return executor.Request(
         list(request.input_token_ids),
         request.max_tokens,
-        streaming=request.streaming or ended_by_us,  # else nothing is seen of it before it is too long
+        streaming=request.streaming or ended_by_us,  # otherwise nothing is seen of it until it is too long
         sampling_config=executor.SamplingConfig(**sampling_options(request.sampling)),
         output_config=executor.OutputConfig(exclude_input_from_output=True),
         end_id=end_id,
@@ -51,10 +51,10 @@ def executor_request(executor: ModuleType, request: Request, end_ids: Sequence[i
 
 
 def sampling_options(sampling: SamplingParameters) -> dict[str, float]:
-    """The arguments of `executor.SamplingConfig`: only what is set, and only what it takes.
+    """The arguments of `executor.SamplingConfig`: only what is set, and only what it accepts.
 
     With neither top_k nor top_p (unset, 0, -1) it takes the likeliest token. A temperature of 0 means the
-    same; versions of the executor differ in whether they take that number.
+    same; versions of the executor differ in whether they accept that number.
     """
     options: dict[str, float | None] = {
         "top_k": max(sampling.top_k or 0, 0) or None,

@@ -19,20 +19,20 @@ class Sequencer:
     """The responses to one request, as they come.
 
     End ids other than the first are stop words to TensorRT-LLM, which leaves stop words in the output. Such a
-    token is held back until it is known whether the sequence ends with it: then it is no output. Where the
-    request has a minimum of tokens they are no stop words, and the first one from there on is the end:
-    then the executor has to be told.
+    token is held back until it is known whether the sequence ends with it: if so, it is not output. If the
+    request has a minimum of tokens, they are not stop words, and the first one from there on is the end: then
+    the executor must be told.
     """
 
     request_id: int
     other_end_ids: frozenset[int]
     minimum: int = 0
-    """How many tokens come before the sequence may end."""
+    """How many tokens must come before the sequence may end."""
     _held: list[int] = field(default_factory=list)
     _told: int = 0
 
     def output(self, response: Any) -> Output | None:
-        """The output for a response; None when there is nothing to tell yet."""
+        """The output for a response; None when there is nothing to report yet."""
         if response.has_error():
             return Output(self.request_id, error=coded(response.error_msg))
         result = response.result

@@ -1,4 +1,4 @@
-"""What an unpacked engine.tar says of a TensorRT-LLM engine.
+"""What an unpacked engine.tar says about a TensorRT-LLM engine.
 
 The engine's own config.json is what trtllm-build writes (`pretrained_config`, `build_config`).
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# The distributions that say which TensorRT is installed; the first that is there does.
+# The distributions that say which TensorRT is installed; the first one found decides.
 _TENSORRT = ("tensorrt_cu13", "tensorrt_cu12", "tensorrt")
 _MANIFEST = "manifest.json"
-# The environment variable in which the runner says the server arguments, as JSON.
+# The environment variable in which the runner passes the server arguments, as JSON.
 SERVER_ARGUMENTS = "COG_TRITON_SERVER_ARGUMENTS"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """One engine. Lengths are in tokens."""
 
     model_path: Path
@@ -39,24 +39,24 @@ class Settings:
     packed_prompts: bool
     """Whether prompts of one step are packed without padding, so that `max_num_tokens` bounds them."""
     eos_id: int | None
-    """Of the tokenizer beside the engine; None where its files do not say."""
+    """Of the tokenizer beside the engine; None if its files do not say."""
     tensorrt_version: str | None
-    """Of the TensorRT that built it, by the manifest; None for an engine without one."""
+    """Of the TensorRT that built it, from the manifest; None for an engine without one."""
     server_arguments: dict[str, Any]
-    """What the runner says, else `instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
+    """What the runner passes, else `instantiate.server.tensorrt_llm.args` of the config in engine.tar."""
 
     def max_prompt_tokens(self, *, chunked_context: bool) -> int:
-        """The longest prompt that TensorRT-LLM takes (TrtGptModel's maximum input length)."""
+        """The longest prompt that TensorRT-LLM accepts (TrtGptModel's maximum input length)."""
         if chunked_context:
             return self.max_seq_len - 1
         return min(self.max_seq_len - 1, self.max_num_tokens if self.packed_prompts else self.max_input_len)
 
 
-def read_settings(engine_dir: Path) -> Settings:
-    """Read both config.json. Raises EngineStartFailed, and EngineOfAnotherVersion for an engine of before
+def read_settings(engine_dir: Path) -> EngineSettings:
+    """Read both config.json. Raises EngineStartFailed, and EngineOfAnotherVersion for an engine from before
     TensorRT-LLM 0.8.
 
-    Archives of the time before manifests are flat, and hold no config of ours.
+    Archives from before manifests are flat, and hold no config of ours.
     """
     nested = (engine_dir / "engine").is_dir()
     model_path = engine_dir / "engine" if nested else engine_dir
@@ -68,7 +68,7 @@ def read_settings(engine_dir: Path) -> Settings:
     try:
         pretrained, build = engine["pretrained_config"], engine["build_config"]
         mapping, plugins = pretrained.get("mapping") or {}, build.get("plugin_config") or {}
-        settings = Settings(
+        settings = EngineSettings(
             model_path=model_path,
             vocab_size=int(pretrained["vocab_size"]),
             ranks=_product(mapping, "tp_size", "pp_size", "cp_size"),
@@ -90,11 +90,11 @@ def read_settings(engine_dir: Path) -> Settings:
     return settings
 
 
-def check_version(settings: Settings) -> None:
-    """Raise EngineOfAnotherVersion when another TensorRT built the engine than is installed, before it takes
-    minutes to load.
+def check_version(settings: EngineSettings) -> None:
+    """Raise EngineOfAnotherVersion when a TensorRT other than the installed one built the engine, before it
+    takes minutes to load.
 
-    A plan loads with its own version alone; ".post1" is another package of the same library.
+    A plan loads only with its own version; ".post1" is another package of the same library.
     """
     built, here = settings.tensorrt_version, _installed_tensorrt()
     if built and here and built.partition(".post")[0] != here.partition(".post")[0]:

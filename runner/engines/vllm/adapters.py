@@ -1,7 +1,7 @@
 """LoRA adapters: which folder one is in, and which of them the engine core holds.
 
-The core reads an adapter that it does not hold in the middle of a step, and ends when that fails. So it is
-told to read each before any request needs it, and never holds so many that it would drop one by itself.
+The core would read an adapter that it does not hold in the middle of a step, and end if that failed. So it is
+told to read each one before any request needs it, and never holds so many that it would drop one by itself.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Held:
-    """One that the core holds, or is being told to."""
+    """An adapter that the core holds, or is being told to load."""
 
     number: int
     state: tuple[object, ...]
-    """Of its files: another one is another adapter."""
+    """Of its files: different files are a different adapter."""
     path: str
     users: set[str] = field(default_factory=set)  # the core's ids of requests
 
 
 class Adapters:
-    """For several threads."""
+    """Thread-safe."""
 
     def __init__(self, folder: Path, most: int, call: Callable[[str, Any], Any]) -> None:
         """`most`: how many the core can hold (`max_cpu_loras`); `call`: a method of the core's, by name."""
@@ -48,7 +48,7 @@ class Adapters:
     def use(self, name: str, core_id: str) -> Any:
         """The `LoRARequest` of the adapter in this folder; the core keeps it until `left`.
 
-        Raises AdapterUnknown where there is none, VllmAdaptersInUse when too many others are in use,
+        Raises AdapterUnknown when there is none, VllmAdaptersInUse when too many others are in use,
         VllmAdapterInvalid when it cannot be read.
         """
         from vllm.lora.request import LoRARequest
@@ -61,7 +61,7 @@ class Adapters:
             self._held.move_to_end(name)
             held.users.add(core_id)
             self._names[core_id] = name
-        # The core keeps blocks of its cache by the name, which must not outlive the files.
+        # The core keeps blocks of its cache under the name, which must not outlive the files.
         return LoRARequest(f"{name}#{held.number}", held.number, held.path)
 
     def left(self, core_id: str) -> None:
@@ -87,13 +87,13 @@ class Adapters:
 
         old = self._held.get(name)
         if old is not None and old.users:
-            raise VllmAdaptersInUse(reason=f"an earlier {name} still is in use")
+            raise VllmAdaptersInUse(reason=f"an earlier {name} is still in use")
         if old is not None:
             self._drop(name)
         if len(self._held) >= self._most:
             idle = next((other for other, held in self._held.items() if not held.users), None)
             if idle is None:
-                raise VllmAdaptersInUse(reason=f"{self._most} others are in use, all that there is room for")
+                raise VllmAdaptersInUse(reason=f"{self._most} others are in use, all there is room for")
             self._drop(idle)
         _check(path)
         made = _Held(next(self._numbers), state, str(path))
@@ -112,7 +112,7 @@ class Adapters:
 
 
 def _check(path: Path) -> None:
-    """What is no adapter at all need not trouble the core."""
+    """What is not an adapter at all need not reach the core."""
     try:
         config = json.loads((path / CONFIG).read_bytes())
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Where what vLLM compiles is kept from one start to the next: below COMPILE_CACHE, and in engine.tar.
 
-Each folder there is for one combination of all that its contents may depend on: the versions of the
+Each folder there is for one combination of everything that its contents may depend on: the versions of the
 packages, the driver, the GPUs, the engine arguments and the model. Its name is a digest of these, and
-made-for.json in it lists them. What is in it is never used for another. Standard library only, but for NVML.
+made-for.json in it lists them. Its contents are never used for another. Standard library only, but for NVML.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _VARIABLES = {
 def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     """Have vLLM keep what it compiles where COMPILE_CACHE says; variables that the operator has set stay.
 
-    Returns the arguments that replace some of `arguments`: vLLM's own keys hold the model's path, which has
-    to be the same at each start.
+    Returns the arguments that replace some of `arguments`: vLLM's own keys contain the model's path, which
+    must be the same at each start.
     """
     if not (named := os.environ.get(COMPILE_CACHE)):
         return {}
@@ -57,7 +57,7 @@ def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, 
     except OSError as problem:
         sys.stderr.write(
             f"{COMPILE_CACHE} ({root}) cannot be written to ({problem.strerror}): what vLLM compiles is lost"
-            " when it ends, and every start compiles anew\n"
+            " when it ends, and every start compiles again\n"
         )
         folder = Path(tempfile.mkdtemp(prefix="vllm-compiled-"))
         _link(folder / "model", (engine_dir / "engine").absolute())
@@ -83,7 +83,7 @@ def model_of(engine_dir: Path) -> str:
 
 
 def made_for(folder: Path) -> dict[str, Any]:
-    """What a folder is for; empty where it is not one of these."""
+    """What a folder is for; empty if it is not one of these."""
     try:
         facts = json.loads((folder / MADE_FOR).read_bytes())
     except (OSError, ValueError):
@@ -125,7 +125,7 @@ def _gpus() -> dict[str, Any]:
 
 
 def _make(folder: Path, shipped: Path, text: str) -> None:
-    """Make the folder, whole or not at all, with what engine.tar brings for it."""
+    """Make the folder, completely or not at all, with what engine.tar brings for it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
     try:
@@ -142,7 +142,7 @@ def _make(folder: Path, shipped: Path, text: str) -> None:
 
 
 def _may_be_run(shipped: Path) -> bool:
-    """Whether the operator lets an archive bring code: what is compiled is loaded as it is."""
+    """Whether the operator lets an archive bring code: what is compiled is loaded unchecked."""
     if code_is_allowed(os.environ):
         return True
     sys.stderr.write(
@@ -160,7 +160,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _forget(root: Path) -> None:
-    """Remove the folders that were not used for longest."""
+    """Remove the least recently used folders."""
     folders = [path for path in root.iterdir() if made_for(path)]
     for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from .nodes import Nodes
     from .sequences import SequenceOutputs
 
-_LOOK_SECONDS = 0.5  # between two looks at the processes while no step comes
-_SILENT_SECONDS = 60.0  # with work to do and without a step: the core hangs
+_LOOK_SECONDS = 0.5  # between two checks of the processes while no step comes
+_SILENT_SECONDS = 60.0  # without a step although there is work: the core hangs
 _WARM_UP_SECONDS = 600.0
 _END_SECONDS = 0.5  # for the core to end by itself
 _CALL_SECONDS = 300.0
 _CALLS = itertools.count(1)
-_STRUCTURED = "structured_output"  # as the catalogue calls it
+_STRUCTURED = "structured_output"  # its name in the catalogue
 
 
 class CoreDied(RuntimeError):
@@ -56,9 +56,9 @@ class VLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Load the model, and try each way of sampling once. Raises E22xx.
+        """Load the model, and try each way of sampling once. Raises vLLM's errors (E22xx).
 
-        To be called in the main thread: the core ends with the thread that made it.
+        Call it in the main thread: the core ends with the thread that made it.
         """
         arguments = engine_arguments(engine_dir)
         chosen = (arguments.get("structured_outputs_config") or {}).get("backend", "auto")
@@ -83,7 +83,7 @@ class VLLMEngine:
             self._start(config, grammars, failures)
 
     def _adapters(self, config: Any, own: Path) -> Adapters | None:
-        """Those of the operator, or else the engine's own."""
+        """The operator's adapters, or else the engine's own."""
         given, lora = os.environ.get("LORA_FOLDER"), config.lora_config
         folder = Path(given) if given else own
         if lora is None or not (given or own.is_dir()):
@@ -99,10 +99,10 @@ class VLLMEngine:
         self._most_log_probs: int = config.model_config.max_logprobs
         self._kv_cache_blocks: int = config.cache_config.num_gpu_blocks or 0
         self._statistics = Statistics(kv_cache_blocks=self._kv_cache_blocks)
-        # The client's socket and encoder are not made for two threads.
+        # The client's socket and encoder are not thread-safe.
         self._lock = threading.Lock()
         self._sequences: dict[str, SequenceOutputs] = {}  # by the core's id
-        # Last outputs that the core does not give: of what is cancelled, or never gets there.
+        # Last outputs that the core does not give: of requests that are cancelled, or never reach it.
         self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
         self._preparing = Preparing(grammars, self._adapters_held, self._add, self._end)
         self._ending = threading.Event()
@@ -114,9 +114,10 @@ class VLLMEngine:
         self._warm_up(failures)
 
     def submit(self, request: Request) -> None:
-        """Raises InvalidArgument for values that vLLM does not take.
+        """Raises InvalidArgument for values that vLLM does not accept.
 
-        E1105, for a structure that it cannot follow, is in the request's last output: to try one takes time.
+        StructuredOutputInvalid, for a structure that it cannot follow, is in the request's last output:
+        trying one takes time.
         """
         from .requests import core_request
         from .sequences import SequenceOutputs
@@ -134,7 +135,7 @@ class VLLMEngine:
             self._preparing.submit(request, asked)
 
     def _add(self, asked: Any) -> bool:
-        """Give it to the core; False: it was cancelled before."""
+        """Give it to the core; False: it was cancelled first."""
         with self._lock:
             if asked.request_id not in self._sequences:
                 return False
@@ -156,7 +157,7 @@ class VLLMEngine:
         self._client.outputs_queue.put_nowait(None)  # so that `steps` looks
 
     def steps(self) -> Iterator[Sequence[Output]]:
-        """Raises `CoreDied`, and HostLost when another host of it is lost; the engine is of no use then."""
+        """Raises `CoreDied`, and HostLost when one of its other hosts is lost; the engine is then useless."""
         last_step = time.monotonic()
         while not self._ending.is_set():
             try:
@@ -220,7 +221,7 @@ class VLLMEngine:
         return outputs
 
     def _call(self, method: str, argument: Any) -> Any:
-        """A method of the core's, which runs between two steps. Raises what it raises, as text."""
+        """Call a method of the core, which runs between two steps. Raises what it raises, as text."""
         from vllm.v1.engine import EngineCoreRequestType
 
         client, number, answer = self._client, next(_CALLS), Future[Any]()
@@ -235,7 +236,7 @@ class VLLMEngine:
             self._client.abort_requests([core_id])
 
     def _look_for_death(self, last_step: float) -> None:
-        """A core that is killed leaves its client waiting for ever."""
+        """Notice a core that was killed: it leaves its client waiting for ever."""
         if self._client.resources.engine_dead:
             raise self._death()
         if self._is_stopped():
@@ -289,7 +290,7 @@ class VLLMEngine:
 
 
 def _load(arguments: dict[str, Any], failures: Path, nodes: Nodes | None) -> tuple[Any, Any]:
-    """The client of a core that is ready, and its configuration with the values that it settled on."""
+    """The client of a core that is ready, and the configuration with the values that the core settled on."""
     try:
         from vllm.engine.arg_utils import EngineArgs
         from vllm.usage.usage_lib import UsageContext

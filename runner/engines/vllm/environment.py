@@ -1,4 +1,4 @@
-"""The environment of vLLM's processes: quiet, offline, and able to say why one of them failed.
+"""The environment of vLLM's processes: quiet, offline, and able to report why one of them failed.
 
 vLLM reads it at import, and its child processes inherit it. What the operator has set stays.
 """
@@ -23,7 +23,7 @@ _DEFAULTS = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_PLUGINS": "",
-    # A fork would hand on the bridge's socket, and the bridge would not see this process end.
+    # A fork would pass on the bridge's socket, and the bridge would not notice the end of this process.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     # Both compile at run time with nvcc, which is not in the image: what samples with top_k and top_p
     # (vllm/v1/sample/ops/topk_topp_sampler.py), and matrix products in FP8 (vllm/utils/deep_gemm.py).
@@ -37,9 +37,9 @@ _LOGGING = "VLLM_LOGGING_CONFIG_PATH"
 
 @contextmanager
 def vllm_environment() -> Iterator[Path]:
-    """Set what is not set yet, for the time in which vLLM starts its processes.
+    """Set what is not set yet, while vLLM starts its processes.
 
-    The errors that any of them logs are also in the file that this gives, once there are some.
+    The errors that any of them logs are also in the file that this yields, once there are some.
     """
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)

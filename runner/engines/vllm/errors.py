@@ -1,4 +1,4 @@
-"""From what vLLM says of a failure to one of our errors; texts of vLLM 0.26 to 0.33."""
+"""From what vLLM says about a failure to one of our errors; texts of vLLM 0.26 to 0.33."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from shared.errors import CogTritonError
 
-# The first that is found decides: what causes comes before what follows from it.
+# The first one found decides: causes come before their consequences.
 _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
     (r"Model architectures .{0,200}? are not supported", lambda told: VllmModelNotSupported(reason=told)),
     (
@@ -73,7 +73,7 @@ _PATH = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]*)")
 
 
 def coded(texts: Iterable[str]) -> CogTritonError:
-    """The error that the texts speak of, most telling text first; no path of this machine is in it."""
+    """The error that the texts describe, most informative text first; it contains no path of this machine."""
     known = [text for text in texts if text]
     for pattern, make in _TEXTS:
         for text in known:
@@ -98,7 +98,7 @@ def plain(text: str) -> str:
 
 
 def _holders() -> str:
-    """Which processes hold memory of the GPUs, where the driver tells."""
+    """Which processes hold memory of the GPUs, if the driver reports them."""
     try:
         import pynvml
 

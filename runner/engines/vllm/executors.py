@@ -1,6 +1,6 @@
 """vLLM's executors, which end with the engine process.
 
-The engine core is a process of vLLM's own. When the engine process is killed it would stay, with its GPU
+The engine core is a process of vLLM's own. If the engine process were killed, it would stay, with its GPU
 memory (vLLM issues 25850, 34643, 55510); the executor is the first code of ours that runs in it. Its workers
 follow it through a pipe.
 """
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Be killed when the thread ends that started this process."""
+    """Be killed when the thread that started this process ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -42,7 +42,7 @@ class MortalMultiprocExecutor(MultiprocExecutor):  # type: ignore[misc] # as abo
 
 
 def mortal(executor: type[Executor]) -> type[Executor]:
-    """The same executor, ending with the engine process; one of another kind stays as it is."""
+    """The same executor, ending with the engine process; one of another kind is unchanged."""
     return {UniProcExecutor: MortalUniProcExecutor, MultiprocExecutor: MortalMultiprocExecutor}.get(
         executor, executor
     )

@@ -1,9 +1,9 @@
-"""A process that tries grammars before the engine core gets them: what is too much ends it alone.
+"""A process that tries grammars before the engine core gets them: an excessive one ends only this process.
 
     python -m runner.engines.vllm.grammar_check TOKENIZER_JSON VOCABULARY END_ID
 
 Reads and writes lines of JSON: `{"kind": ..., "text": ...}` is answered by `{"field": ..., "text": ...}`,
-what vLLM is to be told (its `StructuredOutputsParams`), or by `{"reason": ...}`. Imports nothing of vLLM.
+what to tell vLLM (its `StructuredOutputsParams`), or by `{"reason": ...}`. Imports nothing of vLLM.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.gbnf_to_lark import any_to_lark
 
-_BYTES = 1 << 30  # beside what the tokenizer takes
-# On one line: with any white space allowed, small models write nothing else.
+_BYTES = 1 << 30  # in addition to what the tokenizer takes
+# On one line: if any white space were allowed, small models would write nothing else.
 _JSON_FORM = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
 
 
 def translated(kind: str, text: str) -> tuple[str, str, str]:
-    """The field that vLLM is to be told, its text, and the grammar that vLLM will make of it.
+    """The field to set for vLLM, its text, and the grammar that vLLM will make from it.
 
     Raises ValueError and RecursionError.
     """
@@ -32,8 +32,8 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
             if schema is True:
                 schema = {}
             if not isinstance(schema, dict):
-                raise ValueError("a schema is an object")  # noqa: TRY004 # as the library says it
-            # The key is an option of the library, and not the sender's to set.
+                raise ValueError("a schema must be an object")  # noqa: TRY004 # as the library says it
+            # The key is an option of the library, not for the sender to set.
             text = json.dumps(schema | {"x-guidance": _JSON_FORM})
             return "json", text, LLMatcher.grammar_from_json_schema(text)
         case "regex":
@@ -41,11 +41,11 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
         case "choice":
             choices = json.loads(text)
             if not isinstance(choices, list) or not choices or not all(map(_is_text, choices)):
-                raise ValueError("choices are a list of texts")
+                raise ValueError("choices must be a list of texts")
             text = "start: " + " | ".join(map(json.dumps, choices))
         case _:
             text = any_to_lark(text)
-    # Marked as Lark, lest vLLM takes it for another kind of grammar.
+    # Marked as Lark, so that vLLM does not take it for another kind of grammar.
     return "grammar", text, LLMatcher.grammar_from_lark(text)
 
 
@@ -54,7 +54,7 @@ def _is_text(value: object) -> bool:
 
 
 def check(tokenizer: LLTokenizer, kind: str, text: str) -> dict[str, str]:
-    """What vLLM is to be told, or the reason why it cannot follow this."""
+    """What to tell vLLM, or the reason why it cannot follow this."""
     try:
         field, told, grammar = translated(kind, text)
         matcher = LLMatcher(tokenizer, grammar, log_level=0)
@@ -67,7 +67,7 @@ def check(tokenizer: LLTokenizer, kind: str, text: str) -> dict[str, str]:
         reason = str(problem)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as problem:  # a panic of the library is no Exception
+    except BaseException as problem:  # a panic of the library is not an Exception
         reason = f"{type(problem).__name__}: {problem}"
     return {"reason": reason} if reason else {"field": field, "text": told}
 

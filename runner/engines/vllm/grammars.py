@@ -1,7 +1,8 @@
-"""The grammars that texts are held to: what the engine core is told of one, once a process has tried it.
+"""The grammars that outputs must follow: what the engine core is told about one, once a process has tried it.
 
-vLLM's core has one library for them. It is llguidance here: it takes what JSON schemas can say or refuses it,
-needs a millisecond for most, and has limits, where vLLM's first choice, xgrammar, leaves some of it out.
+vLLM's core has one library for them. Here it is llguidance: it either follows all of a JSON schema or refuses
+it, needs a millisecond for most, and has limits, whereas vLLM's first choice, xgrammar, ignores parts of
+schemas.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SECONDS = 5.0
 _START_SECONDS = 60.0
 _KEPT = 1024  # grammars that need not be tried again
 _KEPT_CHARACTERS = 1 << 24
-_MOST_TOLD = 300  # characters of what the library says
+_MAX_TOLD = 300  # characters of the library's message
 
 
 class Told(NamedTuple):
@@ -39,7 +40,7 @@ class Told(NamedTuple):
 
 
 class Grammars:
-    """For several threads. `close` it."""
+    """Thread-safe. `close` it."""
 
     def __init__(self, tokenizer_json: Path, vocabulary: int, end_id: int) -> None:
         """`end_id`: the token that is allowed where a text may end."""
@@ -53,11 +54,11 @@ class Grammars:
         self._characters = 0
 
     def known(self, asked: StructuredOutput) -> Told | None:
-        """What `check` gave for it before. Never waits."""
+        """What `check` returned for it before. Never waits."""
         return self._known.get((asked.kind, asked.text))
 
     def check(self, asked: StructuredOutput) -> Told:
-        """What the engine core is to be told. Raises StructuredOutputInvalid."""
+        """What to tell the engine core. Raises StructuredOutputInvalid."""
         with self._lock:
             told = self.known(asked) or self._try(asked)
             self._keep(asked, told)
@@ -77,13 +78,11 @@ class Grammars:
             raise StructuredOutputInvalid(reason="it is too complex")
         if reason := answer.get("reason"):
             line = " ".join(reason.split())
-            raise StructuredOutputInvalid(
-                reason=line if len(line) <= _MOST_TOLD else f"{line[:_MOST_TOLD]}..."
-            )
+            raise StructuredOutputInvalid(reason=line if len(line) <= _MAX_TOLD else f"{line[:_MAX_TOLD]}...")
         return Told(**answer)
 
     def _ask(self, question: dict[str, str]) -> dict[str, str] | None:
-        """None: the process has ended over it, or was too slow."""
+        """None: the process died of it, or was too slow."""
         process = self._process
         if process is None or process.poll() is not None:
             self.close()

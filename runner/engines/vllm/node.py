@@ -2,9 +2,9 @@
 
     python -m runner.engines.vllm.node ENGINE_DIR RANK NODES ADDRESS PORT
 
-It does what `vllm serve --headless` does: it has the workers of this host, which the engine core on the first
-one steps, and ends with any of them, or with the process that started it. Why it could not start is written
-to the file that COG_TRITON_FAILURE names.
+It does what `vllm serve --headless` does: it has the workers of this host, which are driven by the engine
+core on the first one, and ends with any of them, or with the process that started it. Why it could not start
+is written to the file in COG_TRITON_FAILURE.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _run(engine_dir: Path, place: Place) -> None:
-    """Raises errors of vLLM, E22xx."""
+    """Raises vLLM's errors (E22xx)."""
     arguments = engine_arguments(engine_dir)
     with vllm_environment() as failures:
         arguments |= use_compile_cache(engine_dir, arguments) | place.arguments
@@ -61,7 +61,7 @@ def _run(engine_dir: Path, place: Place) -> None:
 
 
 def _own_address(place: Place) -> str:
-    """That from which this host reaches the first one."""
+    """The address from which this host reaches the first one."""
     family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((place.address, place.port))  # nothing is sent

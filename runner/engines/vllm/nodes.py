@@ -1,7 +1,7 @@
-"""An engine of vLLM's on several hosts: a node on each, by vLLM's own multi-node mode.
+"""A vLLM engine on several hosts: a node on each, in vLLM's own multi-node mode.
 
-The engine core and its share of workers are on the first host, each other one has a node.py with as many. The
-core does not see that a node is gone, and would wait for minutes: the link to its host tells.
+The engine core and its share of workers are on the first host, each other host runs a node.py with as many.
+The core does not notice that a node is gone, and would wait for minutes: the link to its host shows it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
 class Place(NamedTuple):
-    """Which of the nodes one is, and where the first is."""
+    """Which of the nodes this is, and where the first one is."""
 
     rank: int
     nodes: int
@@ -64,7 +64,7 @@ class Nodes:
         threading.Thread(target=self._watch, name="nodes", daemon=True).start()
 
     def _watch(self) -> None:
-        """End the core with the first node that ends, whatever it is doing; it does not see that itself."""
+        """End the core with the first node that ends, whatever it is doing; it does not notice itself."""
         self.failure = self._gathering.failures.get()
         while True:
             for child in multiprocessing.active_children():
@@ -73,7 +73,7 @@ class Nodes:
 
 
 def nodes_of(arguments: dict[str, Any], engine_dir: Path) -> Nodes | None:
-    """The other hosts of an engine with these arguments; None where this one has GPUs enough.
+    """The other hosts of an engine with these arguments; None if this one has enough GPUs.
 
     Raises HostsMissing and HostLost.
     """

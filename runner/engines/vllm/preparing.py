@@ -1,4 +1,4 @@
-"""What a request needs before the engine core gets it, beside the thread that reads requests."""
+"""What a request needs before the engine core gets it, done outside the thread that reads requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE = 4
 
 
 class Preparing:
-    """Requests that ask for nothing more than tokens do not come here."""
+    """Requests that only ask for tokens do not come here."""
 
     def __init__(
         self,
@@ -32,18 +32,18 @@ class Preparing:
     ) -> None:
         """`add` gives the engine core a request, if nobody has cancelled it.
 
-        `end` is told the last output of one that never gets there.
+        `end` gets the last output of one that never reaches it.
         """
         self.grammars = grammars
         self.adapters = adapters
         self.waiting: set[str] = set()
-        """The core's ids of those that are not there yet."""
+        """The core's ids of the requests that have not reached it yet."""
         self._add = add
         self._end = end
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="prepare")
 
     def submit(self, request: Request, asked: Any) -> None:
-        """Have the core get `asked`, the core's form of `request`: now if all is known, else later."""
+        """Give the core `asked`, the core's form of `request`: now if everything is known, else later."""
         if self._is_known(request):
             self._give(request, asked)
         else:

@@ -1,6 +1,6 @@
-"""From a request to an `EngineCoreRequest`; what the engine core would not survive is refused before.
+"""From a request to an `EngineCoreRequest`; what the engine core would not survive is refused first.
 
-vLLM makes these checks in its own front end. Below it, each of them ends the engine for everybody.
+vLLM makes these checks in its own front end. Below it, each of these faults ends the engine for everybody.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from .grammars import Told
 
 # Of the sampler on GPUs (v1/worker/gpu/sample): beyond them the worker raises.
-_MOST_BAD_WORDS = 128
-_MOST_BAD_WORD_TOKENS = 1024
-_MOST_ENDS_WITH_MINIMUM = 128
-_MOST_BIASES = 1024
+_MAX_BAD_WORDS = 128
+_MAX_BAD_WORD_TOKENS = 1024
+_MAX_ENDS_WITH_MINIMUM = 128
+_MAX_BIASES = 1024
 _HIGHEST_TEMPERATURE = 2.0
 _LARGEST_PENALTY = 2.0
 _SEEDS = 2**63  # the worker keeps them as int64
 
 
 def is_greedy(sampling: SamplingParameters) -> bool:
-    """Whether the likeliest token is taken: asked for, or because neither top_k nor top_p is set."""
+    """Whether the likeliest token is chosen: on request, or because neither top_k nor top_p is set."""
     unset = (sampling.top_k or 0) <= 0 and (sampling.top_p or 0.0) <= 0
     return unset or sampling.temperature == 0 or sampling.top_k == 1
 
@@ -41,7 +41,7 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
 
     `most_log_probs` is vLLM's `max_logprobs`.
 
-    Raises InvalidArgument for values that vLLM does not take.
+    Raises InvalidArgument for values that vLLM does not accept.
     """
     if (request.log_probs or 0) > most_log_probs:
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def core_request(request: Request, limits: Limits, most_log_probs: int) -> Engin
 
 
 def hold_to(asked: EngineCoreRequest, told: Told) -> None:
-    """Have the engine core hold the text to a grammar that has been tried."""
+    """Have the engine core constrain the output to a grammar that has been tried."""
     parameters = StructuredOutputsParams(**{told.field: told.text})
     parameters._backend = BACKEND  # noqa: SLF001 # vLLM's own front end sets it
     asked.sampling_params.structured_outputs = parameters
@@ -94,13 +94,13 @@ def _sampling(request: Request, limits: Limits) -> SamplingParams:
         logit_bias=dict(request.logit_bias) or None,
     )
     if bad_words := [list(word) for word in request.bad_words if word]:
-        # The public field takes text and a tokenizer; this one is what it becomes.
+        # The public field takes text and a tokenizer; this is what it becomes.
         parameters._bad_words_token_ids = bad_words  # noqa: SLF001
     return parameters
 
 
 def _signed(seed: int) -> int:
-    """Seeds are 64 bits here and there; -1 means "none" to vLLM, and the worker wants a signed number."""
+    """Seeds have 64 bits here and there; -1 means "none" to vLLM, and the worker needs a signed number."""
     seed = (seed + _SEEDS) % (2 * _SEEDS) - _SEEDS
     return seed if seed != -1 else _SEEDS - 1
 
@@ -113,22 +113,22 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
             "temperature",
             sampling.temperature,
             0 <= (sampling.temperature or 0) <= _HIGHEST_TEMPERATURE,
-            f"vLLM takes 0 to {_HIGHEST_TEMPERATURE:g}",
+            f"vLLM accepts 0 to {_HIGHEST_TEMPERATURE:g}",
         ),
-        ("top_p", sampling.top_p, 0 <= (sampling.top_p or 0) <= 1, "it is from 0 to 1"),
-        ("min_p", sampling.min_p, 0 <= (sampling.min_p or 0) <= 1, "it is from 0 to 1"),
+        ("top_p", sampling.top_p, 0 <= (sampling.top_p or 0) <= 1, "it must be from 0 to 1"),
+        ("min_p", sampling.min_p, 0 <= (sampling.min_p or 0) <= 1, "it must be from 0 to 1"),
         (
             "repetition_penalty",
             sampling.repetition_penalty,
             0 < (1 if sampling.repetition_penalty is None else sampling.repetition_penalty) < float("inf"),
-            "it is a finite number above 0",
+            "it must be a finite number above 0",
         ),
         *(
             (
                 name,
                 value,
                 abs(value or 0) <= _LARGEST_PENALTY,
-                f"vLLM takes -{_LARGEST_PENALTY:g} to {_LARGEST_PENALTY:g}",
+                f"vLLM accepts -{_LARGEST_PENALTY:g} to {_LARGEST_PENALTY:g}",
             )
             for name, value in (
                 ("presence_penalty", sampling.presence_penalty),
@@ -139,17 +139,17 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         (
             "bad_words",
             f"{len(request.bad_words)} words",
-            len(request.bad_words) <= _MOST_BAD_WORDS
-            and sum(map(len, request.bad_words)) <= _MOST_BAD_WORD_TOKENS,
-            f"vLLM takes {_MOST_BAD_WORDS} words of {_MOST_BAD_WORD_TOKENS} tokens together",
+            len(request.bad_words) <= _MAX_BAD_WORDS
+            and sum(map(len, request.bad_words)) <= _MAX_BAD_WORD_TOKENS,
+            f"vLLM accepts {_MAX_BAD_WORDS} words of {_MAX_BAD_WORD_TOKENS} tokens in total",
         ),
         (
             "min_tokens",
             min_tokens,
-            min_tokens == 0 or ends <= _MOST_ENDS_WITH_MINIMUM,
-            f"with a minimum vLLM takes {_MOST_ENDS_WITH_MINIMUM} end ids and stop words",
+            min_tokens == 0 or ends <= _MAX_ENDS_WITH_MINIMUM,
+            f"with a minimum, vLLM accepts {_MAX_ENDS_WITH_MINIMUM} end ids and stop words",
         ),
-        # Either may forbid the only token that the grammar allows: nothing is left to choose from then.
+        # Either may forbid the only token that the grammar allows: then nothing is left to choose from.
         (
             "min_tokens",
             min_tokens,
@@ -165,8 +165,8 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         (
             "logit_bias",
             f"{len(request.logit_bias)} tokens",
-            len(request.logit_bias) <= _MOST_BIASES,
-            f"vLLM takes {_MOST_BIASES} tokens",
+            len(request.logit_bias) <= _MAX_BIASES,
+            f"vLLM accepts {_MAX_BIASES} tokens",
         ),
         (
             "logit_bias",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SequenceOutputs:
-    """What becomes of one request's outputs. `ended` says that the last one has been given."""
+    """Turns one request's outputs into ours. `ended` says that the last one has been given."""
 
     __slots__ = (
         "_end_ids",
@@ -36,12 +36,12 @@ class SequenceOutputs:
         self._end_ids = request.end_ids
         self._log_probs = request.log_probs
         self._min_tokens = max(request.sampling.min_tokens or 0, 0)
-        # Those of one token are the engine core's to find.
+        # The engine core itself finds those of one token.
         self._stop_words = [tuple(word) for word in request.stop_words if len(word) > 1]
-        self._tail: list[int] = []  # all tokens so far, where stop words of several tokens are looked for
+        self._tail: list[int] = []  # all tokens so far, if stop words of several tokens are searched for
 
     def take(self, output: Any) -> Output | None:
-        """Our output for an `EngineCoreOutput`; None when it says nothing."""
+        """Our output for an `EngineCoreOutput`; None when it holds nothing."""
         tokens: Sequence[int] = output.new_token_ids
         reason = FinishReason.NOT_FINISHED
         if output.finish_reason is not None:
@@ -52,7 +52,7 @@ class SequenceOutputs:
                 return Output(self.request_id, error=EngineInternalError(reason=text))
             reason = self._reason(output)
             if reason is FinishReason.END_ID:
-                tokens = tokens[:-1]  # an end id is no output
+                tokens = tokens[:-1]  # an end id is not output
         if self._stop_words and (stopped := self._stopped_after(tokens)) is not None:
             tokens, reason = tokens[:stopped], FinishReason.STOP_WORDS
         cached = None
@@ -71,7 +71,7 @@ class SequenceOutputs:
     def _reason(self, output: Any) -> FinishReason:
         match output.finish_reason:
             case CoreFinish.STOP:
-                # All end ids go as stop tokens, so that the reason is the token.
+                # All end ids are sent as stop tokens, so that the reason is the token.
                 stop = output.stop_reason
                 return (
                     FinishReason.END_ID if stop is None or stop in self._end_ids else FinishReason.STOP_WORDS
@@ -81,10 +81,10 @@ class SequenceOutputs:
             case CoreFinish.LENGTH:
                 return FinishReason.LENGTH
             case _:
-                return FinishReason.STOP_WORDS  # a repetition that was asked to be found
+                return FinishReason.STOP_WORDS  # a repetition, if detecting one was asked for
 
     def _stopped_after(self, tokens: Sequence[int]) -> int | None:
-        """After how many of the new tokens a stop word is complete; None: after none."""
+        """The number of new tokens after which a stop word is complete; None: it is not."""
         for count, token in enumerate(tokens, start=1):
             self._tail.append(token)
             if len(self._tail) < self._min_tokens:

@@ -1,4 +1,4 @@
-"""What a directory says of a vLLM engine: the model in Hugging Face's form, and the engine arguments.
+"""What a directory says about a vLLM engine: the model in Hugging Face's layout, and the engine arguments.
 
 `config.json` is our config, `engine/` holds the model, `draft/` the one that drafts for it. Standard library
 only.
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
     from shared.vllm_arguments import Wrong
 
-# Keys of our config that are arguments of vLLM, by their name there.
+# Keys of our config that are arguments of vLLM, by vLLM's name.
 _OURS = ("dtype", "quantization", "max_model_len", "tensor_parallel_size", "pipeline_parallel_size")
 
 
 def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     """The keyword arguments of vLLM's `EngineArgs` for the engine in a directory.
 
-    What earlier versions of vLLM took is left out, with a warning. Raises VllmArgumentInvalid for arguments
-    that may not be set here, or not so; VllmModelIncomplete for a directory without a model.
+    Arguments of earlier versions of vLLM are left out, with a warning. Raises VllmArgumentInvalid for
+    arguments that may not be set here, or not to that value; VllmModelIncomplete for a directory without a
+    model.
     """
     model = engine_dir / "engine"
     if not (model / "config.json").is_file():
@@ -49,7 +50,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     return {
         **arguments,
         "model": str(model),
-        # Token ids come in and go out; the text is the runner's.
+        # Token ids go in and out; text is the runner's concern.
         "skip_tokenizer_init": True,
     }
 
@@ -64,7 +65,7 @@ def _further(given: object) -> dict[str, Any]:
         (name,) = wrong.place
         dropped.add(name)
         instead = f"; write {wrong.told} in its place" if wrong.told else ""
-        sys.stderr.write(f"vLLM {table()['version']} has no {name} any more: it is left out{instead}\n")
+        sys.stderr.write(f"vLLM {table()['version']} no longer has {name}: it is left out{instead}\n")
     return {name: value for name, value in given.items() if name not in dropped}
 
 
@@ -76,7 +77,7 @@ def _speculative(given: object, engine_dir: Path) -> dict[str, Any]:
     if "model" in made:
         made["model"] = str(engine_dir / "draft")
         if not (engine_dir / "draft/config.json").is_file():
-            raise VllmModelIncomplete(reason="there is no config.json in draft/, of the model that drafts")
+            raise VllmModelIncomplete(reason="there is no config.json of the draft model in draft/")
     return made
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer that the engine core gets, for grammars alone: the model's tokens, and none of its code."""
+"""The tokenizer that the engine core gets, only for grammars: the model's tokens, and none of its code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CoreTokenizer(NamedTuple):
-    """What is in a directory that vLLM can read as a tokenizer."""
+    """A directory that vLLM can read as a tokenizer."""
 
     directory: Path
     end_id: int
@@ -22,10 +22,10 @@ class CoreTokenizer(NamedTuple):
 
 
 def core_tokenizer(files: Path, directory: Path) -> CoreTokenizer | None:
-    """Make `directory` from the model's files; None where they say too little.
+    """Make `directory` from the model's files; None if they say too little.
 
-    vLLM would choose a class of transformers by the model's name, or ask for code of the model's; the general
-    one reads every tokenizer.json.
+    vLLM would choose a class of transformers by the model's name, or require the model's own code; the
+    general class reads every tokenizer.json.
     """
     try:
         library = tokenizers.Tokenizer.from_file(str(files / "tokenizer.json"))
@@ -42,7 +42,7 @@ def core_tokenizer(files: Path, directory: Path) -> CoreTokenizer | None:
 
 
 def _end_id(library: tokenizers.Tokenizer, files: Path) -> int | None:
-    """The `eos_token` of the tokenizer, else the first that generation_config.json names."""
+    """The `eos_token` of the tokenizer, else the first one in generation_config.json."""
     token = eos_token(files)
     found = None if token is None else library.token_to_id(token)
     if found is None:

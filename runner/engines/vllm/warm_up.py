@@ -27,7 +27,7 @@ _WAYS: tuple[tuple[SamplingParameters, dict[str, object]], ...] = (
 )
 _TOKENS = 3
 STRUCTURED = -1 - len(_WAYS)
-"""The id of the request that is held to a grammar, which not every model's tokenizer allows."""
+"""The id of the request with a grammar, which not every model's tokenizer allows."""
 
 
 def warm_up_requests(limits: Limits) -> Iterator[Request]:
@@ -40,6 +40,6 @@ def warm_up_requests(limits: Limits) -> Iterator[Request]:
 
 
 def structured_warm_up(limits: Limits) -> Request:
-    """The request that is held to a grammar."""
+    """The request with a grammar."""
     tokens = min(_TOKENS, limits.sequence - 1)
     return Request(STRUCTURED, [0], tokens, structured_output=StructuredOutput("json_schema", "{}"))

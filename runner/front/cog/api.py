@@ -1,4 +1,4 @@
-"""What is answered to each request of Cog's API."""
+"""The answer to each request of Cog's API."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CogApi:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add_to(self, app: App, keys: Keys | None = None) -> None:
-        """Add its routes; `keys`: one of them has to be sent with what is about predictions."""
+        """Add its routes; `keys`: one of them must be sent with requests about predictions."""
         for method, path, handler in (
             ("GET", "/", self._index),
             ("GET", "/openapi.json", self._openapi),
@@ -112,7 +112,7 @@ class CogApi:
         await request.respond_json(200, {})
 
     async def _read(self, request: Request, path_id: str | None = None) -> Asked | None:
-        """The body, checked; None when it was refused, and the answer is given."""
+        """The body, checked; None when it was refused and answered."""
         kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
         body = await request.body()
         if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
@@ -129,7 +129,7 @@ class CogApi:
             return None
 
     async def _begin(self, request: Request, asked: Asked) -> None:
-        """Run a new prediction, in the way that the client wants it."""
+        """Run a new prediction, in the way that the client wants."""
         prediction = Prediction(
             asked.id or f"pred_{secrets.token_hex(8)}", self._schema.without_secrets(asked.inputs)
         )
@@ -176,7 +176,7 @@ class CogApi:
             self._store.ended(prediction, keep=True)
 
     async def _follow(self, request: Request, prediction: Prediction) -> None:
-        """The events of a prediction that somebody else has begun."""
+        """The events of a prediction that another request began."""
         replay = Replay(prediction)
         try:
             request.on_disconnect(replay.stop)

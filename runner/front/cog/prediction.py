@@ -19,21 +19,23 @@ START = "processing"
 SUCCEEDED = "succeeded"
 FAILED = "failed"
 CANCELED = "canceled"
-_MOST_LOGS = 1 << 20  # characters that are kept
+_MAX_LOGS = 1 << 20  # characters that are kept
 
 
 class Work(Protocol):
-    """What a prediction follows to its end: text as it comes, or one output when it is there."""
+    """What a prediction follows to its end: text as it arrives, or one output when it exists."""
 
     @property
     def finish_reason(self) -> str | None:
         """`cancelled`, or another one, at the end."""
 
     def __aiter__(self) -> AsyncIterator[Chunk | Log]:
-        """The text, and what is said beside it. Raises coded errors."""
+        """The text, and log messages beside it. Raises coded errors."""
 
     def told(self) -> dict[str, object]:
-        """What is told of it beside its text: how far it is, at the end an `output` that is no text."""
+        """What is reported besides its text: how far along it is, and at the end an `output` that is not
+        text.
+        """
 
     def facts(self) -> dict[str, object]:
         """Metrics that are known when it begins."""
@@ -42,10 +44,10 @@ class Work(Protocol):
         """Metrics that are known when it ends."""
 
     def cancel(self) -> None:
-        """Have it end soon. May be called twice."""
+        """Make it end soon. May be called twice."""
 
     def close(self) -> None:
-        """Be done with it. May be called twice."""
+        """Finish with it. May be called twice."""
 
 
 class Chunk(Protocol):
@@ -53,37 +55,37 @@ class Chunk(Protocol):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What was said beside the output, of any length."""
+    """A message beside the output, of any length."""
 
     said: str
     source: str = "stderr"
 
 
 class Prediction:
-    """What clients are told of one prediction: the same in answers, event streams and webhooks."""
+    """What clients are told about one prediction: the same in answers, event streams and webhooks."""
 
     def __init__(self, prediction_id: str, inputs: dict[str, Any]) -> None:
-        """`inputs`: as they may be told, without secrets."""
+        """`inputs`: as they may be shown, without secrets."""
         self.id = prediction_id
         self.inputs = inputs
         self.status = "starting"
         self.output: list[str] = []
         self.logs = ""
-        """What its work has said, the last of it."""
+        """The last of what its work has logged."""
         self.log_length = 0
-        """How many characters its work has said."""
+        """How many characters its work has logged."""
         self._told: dict[str, object] = {}
         self.error: CogTritonError | None = None
         self.metrics: dict[str, object] = {}
         self.created_at = _now()
         self.completed_at: str | None = None
         self.on_change: list[Callable[[str], object]] = []
-        """Told `start`, `output`, `logs` and `completed` when these happen."""
+        """Called with `start`, `output`, `logs` and `completed` when these happen."""
         self._work: Work | None = None
         self._facts: list[str] = []
         self._results: list[str] = []
@@ -96,7 +98,7 @@ class Prediction:
         return self.completed_at is not None
 
     def view(self) -> dict[str, Any]:
-        """As Cog tells of it."""
+        """The prediction as Cog shows it."""
         view: dict[str, Any] = {}
         if self.error is not None:
             view["error"] = str(self.error)
@@ -108,7 +110,7 @@ class Prediction:
         return view | told | {"status": self.status}
 
     def full_view(self) -> dict[str, Any]:
-        """With what was asked, and when."""
+        """The same with what was asked, and when."""
         view = {**self.view(), "input": self.inputs, "created_at": self.created_at}
         if self.completed_at is not None:
             view["completed_at"] = self.completed_at
@@ -125,7 +127,7 @@ class Prediction:
         work: Work | CogTritonError,
         send: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
-        """Follow the text to its end; `send` gets each event. Raises nothing that the text may fail with."""
+        """Follow the text to its end; `send` gets each event. Errors of the text are not raised."""
         self._begin(work)
         if send is not None:
             await send(self.beginning())
@@ -135,7 +137,7 @@ class Prediction:
             await self._follow(work, send)
         except CogTritonError as error:
             self._end(FAILED, error)
-            error.__traceback__ = None  # it leads to what leads to the error: only a collection frees that
+            error.__traceback__ = None  # it refers to what refers to the error: only a collection frees that
         except BaseException:
             self._end(CANCELED)
             raise
@@ -160,7 +162,7 @@ class Prediction:
         self._end(CANCELED if work.finish_reason == "cancelled" else SUCCEEDED)
 
     async def _say(self, log: Log, send: Callable[[bytes], Awaitable[None]] | None) -> None:
-        self.logs = (self.logs + log.said)[-_MOST_LOGS:]
+        self.logs = (self.logs + log.said)[-_MAX_LOGS:]
         self.log_length += len(log.said)
         self._tell("logs")
         if send is not None:
@@ -212,13 +214,13 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 
 
 def log_event(said: str, source: str = "stderr") -> bytes:
-    """The event of something that was said."""
+    """The event of a log message."""
     return _event("log", {"data": said, "source": source})
 
 
 def output_event(index: int, text: str) -> bytes:
     """The event of one chunk of text."""
-    # Of the event that is sent for every token. Load clients read `chunk` as the first field.
+    # For the event that is sent with every token. Load clients read `chunk` as the first field.
     return b'event: output\ndata: {"chunk":%b,"index":%d}\n\n' % (orjson.dumps(text), index)
 
 

@@ -1,4 +1,4 @@
-"""All events of a prediction from the first on, as they come, for whoever comes later."""
+"""All events of a prediction from the first on, as they arise, for those who come later."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Replay:
         self._changed.set()
 
     def close(self) -> None:
-        """Follow the prediction no more."""
+        """Stop following the prediction."""
         self._prediction.on_change.remove(self._wake)
 
     def _wake(self, _: str) -> None:

@@ -1,7 +1,7 @@
-"""The inputs that a predictor declares, and what a request has to keep.
+"""The inputs that a predictor declares, and the rules for a request.
 
 `.cog/openapi_schema.json` is made from the signature of `run` (`make docs`), so that they are defined once
-and Cog need not be imported. Of JSON Schema it uses types, bounds, `nullable` and `required`.
+and Cog need not be imported. It uses JSON Schema's types, bounds, `nullable` and `required`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Asked:
     webhook: str | None
     webhook_events: frozenset[str]
     output_address: str | None
-    """Where an output that is a file goes."""
+    """Where an output file is sent."""
 
 
 class Refused(Exception):
@@ -54,7 +54,7 @@ class Refused(Exception):
         self.faults = faults
 
     def detail(self) -> list[dict[str, Any]]:
-        """As Cog tells them."""
+        """As Cog reports them."""
         return [
             {
                 "loc": ["body", *place],
@@ -71,10 +71,10 @@ class Refused(Exception):
 
 
 class Schema:
-    """What one predictor takes."""
+    """What one predictor accepts."""
 
     def __init__(self, document: dict[str, Any], *, ignore_unknown: bool = False) -> None:
-        """`ignore_unknown`: inputs that do not exist are left out, as Cog does, instead of refused."""
+        """`ignore_unknown`: unknown inputs are dropped, as Cog does, instead of refused."""
         inputs = document["components"]["schemas"]["Input"]
         self.document = orjson.dumps(document)
         """For /openapi.json."""
@@ -84,7 +84,7 @@ class Schema:
 
     @classmethod
     def load(cls, package: Path, *, ignore_unknown: bool = False) -> Self:
-        """That of the predictor in `package`."""
+        """The schema of the predictor in `package`."""
         return cls(orjson.loads((package / SCHEMA_FILE).read_bytes()), ignore_unknown=ignore_unknown)
 
     def read(self, body: Any, path_id: str | None = None) -> Asked:
@@ -108,7 +108,7 @@ class Schema:
         events = body.get("webhook_events_filter")
         events = list(WEBHOOK_EVENTS) if events is None else events
         if not isinstance(events, list) or not all(event in WEBHOOK_EVENTS for event in events):
-            faults.add(("webhook_events_filter",), f"it is a list of {', '.join(WEBHOOK_EVENTS)}")
+            faults.add(("webhook_events_filter",), f"it must be a list of {', '.join(WEBHOOK_EVENTS)}")
         for key in ("webhook", "output_file_prefix"):
             if not isinstance(body.get(key), str | None):
                 faults.add((key,), f'{_shown(body[key])} is not of type "string"')
@@ -123,14 +123,14 @@ class Schema:
         )
 
     def without_secrets(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs as they may be told."""
+        """The inputs as they may be shown."""
         return {
             name: _HIDDEN if self._properties.get(name, {}).get("x-cog-secret") else value
             for name, value in inputs.items()
         }
 
     def _checked(self, inputs: dict[str, Any], faults: _Faults) -> dict[str, Any]:
-        """The inputs that there are; None counts as not sent."""
+        """The inputs that exist; None counts as not sent."""
         checked = {}
         for name, value in inputs.items():
             declared = self._properties.get(name)

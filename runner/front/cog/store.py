@@ -1,4 +1,4 @@
-"""The predictions that can be asked after by their id."""
+"""The predictions that can be looked up by their id."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """All that run, and of those that were sent with `Prefer: respond-async` the last ones that ended."""
+    """All running ones, and the most recently ended of those that were sent with `Prefer: respond-async`."""
 
     def __init__(self, most: int, seconds: float, clock: Callable[[], float]) -> None:
-        """So many that ended are kept, for so long."""
+        """How many ended ones are kept, and for how long."""
         self._most = most
         self._seconds = seconds
         self._clock = clock
@@ -32,12 +32,12 @@ class Store:
         return ended
 
     def add(self, prediction: Prediction) -> None:
-        """One that begins."""
+        """Add one that begins."""
         self._running[prediction.id] = prediction
         self._ended.pop(prediction.id, None)
 
     def ended(self, prediction: Prediction, *, keep: bool) -> None:
-        """One that has ended; those not kept are forgotten at once."""
+        """Note one that has ended; those not kept are forgotten immediately."""
         if self._running.get(prediction.id) is prediction:
             del self._running[prediction.id]
         if keep:

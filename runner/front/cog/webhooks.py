@@ -1,4 +1,4 @@
-"""Telling a client's own address of a prediction."""
+"""Reporting a prediction to the client's own address."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_THROTTLE_SECONDS = 0.5  # between two that tell of output, as in Cog
+_THROTTLE_SECONDS = 0.5  # between two that report output, as in Cog
 _TRIES = 8  # of the last one; 0.5, 1, 2, ... s apart
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 20
 
 
 class Webhooks:
-    """All of one front. For one event loop."""
+    """All webhooks of one front. For one event loop."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -34,18 +34,18 @@ class Webhooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def check(self, address: str) -> None:
-        """Raise AddressRefused for an address that nothing is sent to."""
+        """Raise AddressRefused for an address to which nothing is sent."""
         await self._addresses.check(address)
 
     def follow(self, prediction: Prediction, address: str, events: frozenset[str]) -> None:
-        """Tell that address of these events of a prediction that begins."""
+        """Report these events of a prediction that begins to that address."""
         hook = _Hook(prediction, events)
         task = asyncio.create_task(self._follow(hook, address))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, grace: float) -> None:
-        """Let the last ones be told for so many seconds."""
+        """Allow that many seconds for the last ones."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         for task in self._tasks:
@@ -56,7 +56,7 @@ class Webhooks:
 
     async def _follow(self, hook: _Hook, address: str) -> None:
         while (body := await hook.next()) is not None:
-            await self._send(hook, address, body, tries=1)  # one that is lost is made good by the next
+            await self._send(hook, address, body, tries=1)  # the next one makes up for a lost one
             await hook.ended(_THROTTLE_SECONDS)
         hook.close()
         if "completed" in hook.events:
@@ -81,7 +81,9 @@ class Webhooks:
         except (httpx2.HTTPError, httpx2.InvalidURL, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else type(problem).__name__
             where = public_address(address)
-            log.warning("webhook not told", prediction_id=hook.prediction.id, address=where, reason=reason)
+            log.warning(
+                "webhook not delivered", prediction_id=hook.prediction.id, address=where, reason=reason
+            )
 
     async def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -90,7 +92,7 @@ class Webhooks:
 
 
 class _Hook:
-    """What is still to be told of one prediction."""
+    """What has yet to be reported about one prediction."""
 
     def __init__(self, prediction: Prediction, events: frozenset[str]) -> None:
         self.prediction = prediction
@@ -102,7 +104,7 @@ class _Hook:
         prediction.on_change.append(self._tell)
 
     async def next(self) -> bytes | None:
-        """The body that tells what is new, once something is; None at the end."""
+        """The body with what is new, once there is something; None at the end."""
         while True:
             self._changed.clear()
             if self._start is not None:
@@ -116,7 +118,7 @@ class _Hook:
             await self._changed.wait()
 
     async def ended(self, seconds: float) -> None:
-        """Wait for the end, or so long."""
+        """Wait for the end, or that long."""
         try:
             await asyncio.wait_for(self._ended.wait(), seconds)
         except TimeoutError:

@@ -1,1 +1,1 @@
-"""OpenAI's API: models, completions and chat completions, and what people probe for beside it."""
+"""OpenAI's API: models, completions and chat completions, and what else clients probe for."""

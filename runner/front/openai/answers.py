@@ -1,4 +1,4 @@
-"""The bodies and events of OpenAI's API. What is the same in every event of an answer is encoded once."""
+"""The bodies and events of OpenAI's API. The part that all events of an answer share is encoded once."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(content: object) -> bytes:
-    """An event that is all of its own."""
+    """An event with nothing in common with others."""
     return b"data: " + orjson.dumps(content) + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What chat completions and completions differ in."""
+    """How chat completions and completions differ."""
 
     id_prefix: str
     whole: str
-    """`object` of an answer that is sent at once."""
+    """`object` of an answer that is sent as one body."""
     chunk: str
     """`object` of an event."""
     first: bytes
-    """What stands before the text of the first event of a choice."""
+    """What precedes the text in the first event of a choice."""
     later: bytes
     after: bytes
-    """What stands behind the text of an event."""
+    """What follows the text in an event."""
     end: bytes
-    """What is in the event that tells the finish reason, in the place of the text."""
+    """What is in place of the text in the event with the finish reason."""
 
 
 CHAT = Form(
@@ -65,7 +65,7 @@ class Usage:
     prompt: int
     completion: int
     cached: int | None = None
-    """Of the prompt, those that needed no computation, where the engine tells."""
+    """Those tokens of the prompt that needed no computation, if the engine reports them."""
 
     def content(self) -> dict[str, Any]:
         """As OpenAI writes it."""
@@ -85,16 +85,16 @@ class Events:
     def __init__(self, answer: Answer, *, include_usage: bool) -> None:
         opening = orjson.dumps(answer.content(answer.form.chunk)).removesuffix(b"}")
         self.head = b"data: " + opening + b',"choices":['
-        # With usage asked for, OpenAI has it in every event, null but in the last.
+        # If usage is asked for, OpenAI has it in every event, as null in all but the last.
         self.tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
         self._form = answer.form
 
     def choice(self, index: int) -> ChoiceEvents:
-        """Those of one of its texts."""
+        """The events of one of its texts."""
         return ChoiceEvents(self, self._form, index)
 
     def usage(self, usage: Usage) -> bytes:
-        """The last event but `DONE`, where it was asked for."""
+        """The last event before `DONE`, if it was asked for."""
         return self.head + b'],"usage":' + orjson.dumps(usage.content()) + b"}\n\n"
 
 
@@ -125,7 +125,7 @@ class ChoiceEvents:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer to one request: what it is called, and when it was begun."""
+    """One answer to one request: its name, and when it was begun."""
 
     form: Form
     model: str
@@ -137,11 +137,11 @@ class Answer:
         return cls(form, model, form.id_prefix + uuid.uuid4().hex)
 
     def content(self, kind: str) -> dict[str, Any]:
-        """What every body and event of it has."""
+        """What all of its bodies and events have."""
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
     def body(self, choices: Iterable[dict[str, Any]], usage: Usage) -> bytes:
-        """The answer that is sent at once."""
+        """The answer that is sent as one body."""
         content = self.content(self.form.whole)
         return orjson.dumps(content | {"choices": list(choices), "usage": usage.content()})
 

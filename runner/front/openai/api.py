@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API, and of what people probe for beside it."""
+"""The routes of OpenAI's API, and of what else clients probe for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from runner.front.router import Handler
 
 _Body = TypeVar("_Body", bound="Named")
-_MOST_SHOWN = 200  # characters of a name that was sent
+_MAX_SHOWN = 200  # characters of a name that was sent
 
 
 class OpenAIApi:
@@ -55,11 +55,10 @@ class OpenAIApi:
         keys: Keys | None = None,
         operator_key: str | None = None,
     ) -> None:
-        """`engine` raises a coded error while there is none that takes requests.
+        """`engine` raises a coded error while none accepts requests.
 
-        `served_name`: what the model is called instead of its own name; `any_model`: whatever name is sent is
-        taken. `keys`: one of them has to be sent. `operator_key`: that of the operator's routes; None: there
-        are none.
+        `served_name`: the model's name here, instead of its own; `any_model`: any name is accepted. `keys`:
+        one of them must be sent. `operator_key`: that of the operator's routes; None: there are none.
         """
         self._engine = engine
         self._served_name = served_name
@@ -69,7 +68,7 @@ class OpenAIApi:
         self._operator = None if operator_key is None else OperatorApi(engine, self._model, operator_key)
 
     def add_to(self, app: App) -> None:
-        """Have its routes answered."""
+        """Add its routes."""
         for method, path, handler in (
             ("GET", "/v1/models", self._models),
             ("GET", "/v1/models/{model}", self._one_model),
@@ -161,7 +160,7 @@ class OpenAIApi:
         return parameters
 
     def _checked(self, name: str | None) -> str | None:
-        """The adapter of this name; None where it is the model's own. Raises ModelNotServed when it is
+        """The adapter of this name; None if it is the model's own. Raises ModelNotServed when it is
         neither.
         """
         served = self._model()
@@ -170,12 +169,12 @@ class OpenAIApi:
         if name in self._engine().predictor.adapters:
             return name
         if not self._any_model:
-            raise ModelNotServed(model=name[:_MOST_SHOWN], served=served)
+            raise ModelNotServed(model=name[:_MAX_SHOWN], served=served)
         return None
 
 
 def _told(handler: Handler) -> Handler:
-    """`handler`, whose errors are told in OpenAI's form."""
+    """`handler`, with errors in OpenAI's form."""
 
     async def handle(request: Request) -> None:
         try:
@@ -188,7 +187,7 @@ def _told(handler: Handler) -> Handler:
 
 @contextmanager
 def _while_connected(request: Request) -> Iterator[None]:
-    """Have what is done inside cancelled when the client goes away; Disconnected is raised then."""
+    """Cancel what is done inside when the client leaves; then Disconnected is raised."""
     task = asyncio.current_task()
     assert task is not None
     inside, gone = True, False
@@ -216,7 +215,7 @@ async def _version(request: Request) -> None:
 
 
 async def _refuse(request: Request, methods: Sequence[str]) -> None:
-    path = request.path[:_MOST_SHOWN]
+    path = request.path[:_MAX_SHOWN]
     if methods:
         error: CogTritonError = MethodNotAllowed(path=path, method=request.method, allowed=", ".join(methods))
     else:

@@ -1,11 +1,11 @@
-"""What the parameters of OpenAI's API ask of the engine, one `Ask` for each text that is wanted."""
+"""What the parameters of OpenAI's API ask of the engine, one `Ask` for each wanted text."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.front.openai.parameters import MOST_CHOICES
+from runner.front.openai.parameters import MAX_CHOICES
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output
 from runner.protocol.engine import SamplingParameters
@@ -77,7 +77,7 @@ def _common(parameters: Parameters) -> Ask:
             top_p=1.0 if parameters.top_p is None else parameters.top_p,
             temperature=parameters.temperature,
             min_tokens=parameters.min_tokens,
-            # OpenAI's seeds have a sign, those of engines have none.
+            # OpenAI's seeds have a sign, those of engines do not.
             seed=None if parameters.seed is None else parameters.seed % _SEEDS,
             length_penalty=parameters.length_penalty,
             repetition_penalty=parameters.repetition_penalty,
@@ -95,8 +95,8 @@ def _common(parameters: Parameters) -> Ask:
 
 
 def _structure(parameters: Parameters) -> StructuredOutput | None:
-    """What the text is held to, in whichever words. Raises StructuredOutputInvalid, and RequestInvalid where
-    it is said twice.
+    """What constrains the text, however it was expressed. Raises StructuredOutputInvalid, and RequestInvalid
+    if it is given twice.
     """
     if not parameters.model_fields_set & _STRUCTURES:
         return None
@@ -127,10 +127,10 @@ def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:
 
 
 def _times(parameters: Parameters, ask: Ask, prompts: int) -> list[Ask]:
-    """As many of it as are wanted, each with a seed of its own where one was sent, or all were the same."""
+    """The ask, as many times as wanted; if a seed was sent, each has its own, or all would be the same."""
     count = parameters.n or 1
-    if count * prompts > MOST_CHOICES:
-        reason = f"{prompts} prompts with n={count} are more than {MOST_CHOICES} texts"
+    if count * prompts > MAX_CHOICES:
+        reason = f"{prompts} prompts with n={count} are more than {MAX_CHOICES} texts"
         raise RequestInvalid(parameter="n", reason=reason)
     seed = ask.sampling.seed
     if seed is None:

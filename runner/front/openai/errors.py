@@ -22,9 +22,9 @@ _BAD_REQUEST = 400
 _UNPROCESSABLE = 422
 _TOO_MANY = 429
 _SERVER = 500
-# What OpenAI calls these is what its clients look for; the message begins with our code, as all do.
+# Clients look for OpenAI's names of these; the message begins with our code, as all do.
 _WORDS = {ModelNotServed: "model_not_found", ApiKeyInvalid: "invalid_api_key"}
-# OpenAI's names of what the core calls otherwise.
+# OpenAI's names for what the core names differently.
 _PARAMETERS = {
     "log_probs": "logprobs",
     "stop_sequences": "stop",
@@ -33,12 +33,12 @@ _PARAMETERS = {
 
 
 def openai_status(status: int) -> int:
-    """OpenAI says 400 where others say 422."""
+    """OpenAI answers 400 where others answer 422."""
     return _BAD_REQUEST if status == _UNPROCESSABLE else status
 
 
 def openai_error(error: CogTritonError, status: int) -> dict[str, Any]:
-    """The body that tells it, and the event that does in a stream."""
+    """The body that reports it, and the event that does so in a stream."""
     return {
         "error": {
             "message": str(error),

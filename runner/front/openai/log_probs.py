@@ -1,4 +1,4 @@
-"""Log probabilities, as OpenAI's two endpoints tell them."""
+"""Log probabilities, in the forms of OpenAI's two endpoints."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LEAST = -9999.0  # OpenAI's word for "as good as impossible"; JSON has no infin
 
 
 class LogProbsTeller(Protocol):
-    """Tells those of one text, some tokens at a time."""
+    """Reports those of one text, some tokens at a time."""
 
     def tell(self, tokens: Sequence[int], log_probs: Sequence[LogProbs]) -> dict[str, Any]:
-        """Those of the tokens that follow."""
+        """Those of the next tokens."""
 
 
 def joined(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What was told of parts of a text, as of the whole."""
+    """Reports on parts of a text, joined to one on the whole."""
     whole: dict[str, Any] = dict(told[0])
     for key, value in whole.items():
         if isinstance(value, list):
@@ -36,7 +36,7 @@ class ChatLogProbs:
         self._tokenizer = tokenizer
 
     def tell(self, tokens: Sequence[int], log_probs: Sequence[LogProbs]) -> dict[str, Any]:
-        """Those of the tokens that follow."""
+        """Those of the next tokens."""
         content = [
             self._one(token, log_prob.chosen)
             | {"top_logprobs": [self._one(other, value) for other, value in log_prob.likeliest]}
@@ -61,7 +61,7 @@ class CompletionLogProbs:
         self._offset = 0  # characters
 
     def tell(self, tokens: Sequence[int], log_probs: Sequence[LogProbs]) -> dict[str, Any]:
-        """Those of the tokens that follow."""
+        """Those of the next tokens."""
         texts = [self._text(token) for token in tokens]
         offsets = []
         for text in texts:

@@ -1,4 +1,4 @@
-"""The routes of the operator: LoRA adapters are loaded and removed while the runner serves, as with vLLM."""
+"""The operator's routes: LoRA adapters are loaded and removed while the runner serves, as with vLLM."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class _Load(Part):
 
 class _Unload(Part):
     lora_name: str
-    lora_int_id: int | None = None  # vLLM takes it, and does nothing with it
+    lora_int_id: int | None = None  # vLLM accepts it, and ignores it
 
 
 class OperatorApi:
     """`/v1/load_lora_adapter` and `/v1/unload_lora_adapter`."""
 
     def __init__(self, engine: Callable[[], LoadedEngine], served: Callable[[], str], key: str) -> None:
-        """`served`: the name of the model itself, which no adapter can have. `key` has to be sent."""
+        """`served`: the name of the model itself, which no adapter can have. `key` must be sent."""
         self._engine = engine
         self._served = served
         self._keys = Keys.of_operator(key)
 
     def add_to(self, app: App, guarded: Callable[[Handler], Handler]) -> None:
-        """Have its routes answered; `guarded` tells errors."""
+        """Add its routes; `guarded` reports errors."""
         for path, handler in (
             ("/v1/load_lora_adapter", self._load),
             ("/v1/unload_lora_adapter", self._unload),

@@ -1,9 +1,9 @@
-"""What the bodies of OpenAI's API may hold, and what each asks for.
+"""What the bodies of OpenAI's API may hold, and what each parameter asks for.
 
 Source of names, ranges and defaults: OpenAI's API reference for `/v1/completions` and `/v1/chat/completions`.
-Not OpenAI's are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos`,
+Not from OpenAI are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos`,
 `chat_template_kwargs`, `structured_outputs`, `guided_...`, `cache_salt` and `priority`: they have the names
-that other servers of this API gave them.
+that other servers of this API use.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from runner.protocol.engine import MOST_TOKENS
+from runner.protocol.engine import MAX_TOKENS
 
-MOST_CHOICES = 128
-"""Texts that one request may ask for, of all its prompts together."""
-_REASONING = "what a model thinks is not told apart from its text"
+MAX_CHOICES = 128
+"""Texts that one request may ask for, for all its prompts together."""
+_REASONING = "a model's reasoning is not separated from its text"
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of one of them"
 
@@ -38,8 +38,8 @@ def _prompts(value: Any) -> Any:
     if not all(isinstance(prompt, str) for prompt in prompts):
         if not all(map(_is_ids, prompts)):
             raise ValueError(_SOME_PROMPTS)
-        if not all(min(ids) >= 0 and max(ids) <= MOST_TOKENS for ids in prompts):
-            raise ValueError(f"may only have token ids from 0 to {MOST_TOKENS}")
+        if not all(min(ids) >= 0 and max(ids) <= MAX_TOKENS for ids in prompts):
+            raise ValueError(f"may only have token ids from 0 to {MAX_TOKENS}")
     return prompts
 
 
@@ -57,12 +57,14 @@ def _biases(value: Any) -> Any:
 
 
 def _content(value: Any) -> Any:
-    """The text of a message: OpenAI has it cut into parts too."""
+    """The text of a message: OpenAI also allows it in parts."""
     if not isinstance(value, list):
         return value
     if not all(map(_is_text_part, value)):
         if all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in value):
-            raise PydanticCustomError("not_taken", "{why}", {"why": "images, sound and files are not read"})
+            raise PydanticCustomError(
+                "not_taken", "{why}", {"why": "images, sound and files are not supported"}
+            )
         wanted = '{"type": "text", "text": "..."}'
         raise ValueError(f"may only have parts like {wanted}")
     return "\n".join(part["text"] for part in value)
@@ -78,7 +80,7 @@ def _is_text_part(part: Any) -> bool:
 
 
 Prompt = str | list[int]
-_TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+_TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 _Bias = Annotated[float, Field(ge=-100, le=100)]
 _Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
 _Prompts = Annotated[list[Prompt], PlainValidator(_prompts)]
@@ -87,7 +89,7 @@ _Penalty = Annotated[float | None, Field(ge=-2, le=2)]
 
 
 class Part(BaseModel):
-    """`not_done`: what OpenAI knows and is not done here: why, and the values that ask for nothing."""
+    """`not_done`: what OpenAI offers but is not done here: why, and the values that ask for nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     not_done: ClassVar[dict[str, tuple[str, tuple[Any, ...]]]] = {}
@@ -104,7 +106,7 @@ class Part(BaseModel):
 
 
 class StreamOptions(Part):
-    """How the events of a stream look."""
+    """What the events of a stream look like."""
 
     not_done = {"include_obfuscation": ("events are not padded", (None, False))}
 
@@ -112,7 +114,9 @@ class StreamOptions(Part):
 
 
 class Message(Part):
-    """One turn of a conversation. A `developer` is what a `system` was to older models, and to templates."""
+    """One turn of a conversation. A `developer` is what a `system` was to older models, and still is to
+    templates.
+    """
 
     not_done = {
         "refusal": ("models refuse in words", (None,)),
@@ -129,13 +133,13 @@ class Message(Part):
     name: str | None = None
 
     def for_template(self) -> dict[str, str]:
-        """As the chat template is given it."""
+        """In the form that chat templates expect."""
         told = {"role": "system" if self.role == "developer" else self.role, "content": self.content}
         return told if self.name is None else told | {"name": self.name}
 
 
 class JsonSchema(Part):
-    """The schema of a `ResponseFormat`; every one is followed strictly."""
+    """The schema of a `ResponseFormat`; it is always followed strictly."""
 
     name: str | None = None
     description: str | None = None
@@ -144,14 +148,14 @@ class JsonSchema(Part):
 
 
 class ResponseFormat(Part):
-    """What a text is held to, in OpenAI's words."""
+    """What constrains a text, in OpenAI's words."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
 
 class Named(Part):
-    """What names a model. None is "not sent", as null is to OpenAI."""
+    """A body with the name of a model. None is "not sent", as null is to OpenAI."""
 
     model: str | None = None
 
@@ -161,7 +165,7 @@ class Parameters(Named):
 
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     max_tokens: int | None = Field(None, ge=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
     stop: _Texts = ()
@@ -183,8 +187,8 @@ class Parameters(Named):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
     cache_salt: str | None = Field(None, min_length=1, max_length=256)
-    priority: int | None = Field(None, ge=0, le=MOST_TOKENS)
-    user: str | None = None  # a label of the caller's own, which asks for nothing
+    priority: int | None = Field(None, ge=0, le=MAX_TOKENS)
+    user: str | None = None  # the caller's own label, which asks for nothing
 
 
 class CompletionParameters(Parameters):
@@ -213,8 +217,8 @@ class ChatParameters(Parameters):
         "audio": ("there is only text", (None,)),
         "prediction": ("predicted outputs are not used", (None,)),
         "include_reasoning": (_REASONING, (None, True)),
-        "reasoning_effort": ("the model thinks as its template has it", (None,)),
-        "verbosity": ("the model writes as its template has it", (None, "medium")),
+        "reasoning_effort": ("the model thinks as its template says", (None,)),
+        "verbosity": ("the model writes as its template says", (None, "medium")),
         "service_tier": ("there is one tier", (None, "auto", "default")),
         "store": ("nothing is stored", (None, False)),
         "metadata": ("nothing is stored", (None, {})),

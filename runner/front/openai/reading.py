@@ -36,7 +36,7 @@ _WANTED = {
     "model_type": "must be an object",
     "too_short": "must not be empty",
 }
-_MOST_SHOWN = 80
+_MAX_SHOWN = 80
 
 
 def read(kind: type[_Body], body: bytes) -> _Body:
@@ -56,7 +56,7 @@ def read(kind: type[_Body], body: bytes) -> _Body:
 
 
 def _check_together(parameters: BaseModel) -> None:
-    """What one parameter says of another."""
+    """What one parameter requires of another."""
     match parameters:
         case Parameters(stream_options=StreamOptions()) if not parameters.stream:
             raise RequestInvalid(parameter="stream_options", reason="stream_options needs stream to be true")
@@ -74,14 +74,14 @@ def _check_together(parameters: BaseModel) -> None:
 def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
     place = _dotted(detail["loc"])
     match detail["type"]:
-        case "not_done":  # this and the next are what parameters.py raises
+        case "not_done":  # this one and the next are raised by parameters.py
             name = _dotted((*detail["loc"], detail["ctx"]["name"]))
             return ParameterNotSupported(parameter=name, reason=detail["ctx"]["why"])
         case "not_taken":
             return ParameterNotSupported(parameter=place, reason=detail["ctx"]["why"])
         case "extra_forbidden":
             known = _known(kind, detail["loc"])
-            found = get_close_matches(str(detail["loc"][-1])[:_MOST_SHOWN], known, n=1)
+            found = get_close_matches(str(detail["loc"][-1])[:_MAX_SHOWN], known, n=1)
             instead = f"Did you mean {found[0]}" if found else "Omit it"
             return ParameterUnknown(parameter=place, instead=instead)
         case "value_error":
@@ -92,7 +92,7 @@ def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
 
 
 def _known(kind: type[BaseModel], place: Sequence[str | int]) -> list[str]:
-    """The names that could stand where an unknown one does."""
+    """The names that would be valid in place of an unknown one."""
     for key in place[:-1]:
         if isinstance(key, str):
             annotation = kind.model_fields[key].annotation
@@ -109,8 +109,8 @@ def _dotted(place: Sequence[str | int]) -> str:
     """`messages[0].content`, as OpenAI writes it."""
     text = ""
     for part in place:
-        if part == "[key]":  # what is wrong is the key that stands before
+        if part == "[key]":  # the key before it is what is wrong
             continue
-        shown = str(part)[:_MOST_SHOWN]
+        shown = str(part)[:_MAX_SHOWN]
         text += f"[{part}]" if isinstance(part, int) else f".{shown}" if text else shown
     return text if text.isprintable() else ascii(text)

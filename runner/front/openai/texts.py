@@ -1,4 +1,4 @@
-"""The texts that one request asked for, sent as they come or all at once."""
+"""The texts that one request asked for, sent as they arrive or all together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Texts:
-    """`asks` are made side by side; `per_prompt` of them in a row have one prompt."""
+    """`asks` are generated side by side; each run of `per_prompt` of them shares a prompt."""
 
     predictor: Predictor
     answer: Answer
@@ -113,7 +113,7 @@ def _finish_reason(generation: TextGeneration) -> str:
     """Raises EngineInternalError for an end that nobody asked for."""
     reason = generation.finish_reason
     if reason not in ("stop", "length"):
-        raise EngineInternalError(reason=f"its text ended as {reason}")
+        raise EngineInternalError(reason=f"its text ended with {reason}")
     return reason
 
 
@@ -128,4 +128,4 @@ async def _side_by_side(work: Sequence[Coroutine[Any, Any, _Result]]) -> list[_R
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        del tasks, task  # they lead to the error, and the error here: only a collection would free them
+        del tasks, task  # they refer to the error, and it refers here: only a collection would free them

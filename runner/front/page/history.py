@@ -1,4 +1,4 @@
-"""What the runner was busy with in the last minutes."""
+"""What the runner was doing in the last minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Sample(NamedTuple):
     tokens_per_second: float
     running: int
     queued: int
-    kv_cache: float | None  # the share of its blocks that is in use; None: the engine does not tell
+    kv_cache: float | None  # the share of its blocks in use; None: the engine does not report it
 
 
 class _Failures(NamedTuple):
@@ -49,7 +49,7 @@ class History:
         self._errors = metrics.errors()
 
     def take(self, now: float) -> None:
-        """Note how it is."""
+        """Record the current state."""
         client = self._engine()
         statistics = Statistics() if client is None else client.statistics
         blocks = statistics.kv_cache_blocks
@@ -67,7 +67,7 @@ class History:
         self._at, self._tokens, self._errors = now, tokens, errors
 
     def view(self, now: float) -> dict[str, Any]:
-        """Each number as a list over time, and the errors, those of the last moment first."""
+        """Each number as a list over time, and the errors, most recent first."""
         counts: Counter[str] = Counter()
         last: dict[str, float] = {}
         for failures in self._failures:

@@ -1,4 +1,4 @@
-"""The page's routes: its files, and what it shows of the runner."""
+"""The page's routes: its files, and what it shows about the runner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FILES = Path(__file__).parent / "static"
 _INDEX = "index.html"
 _TYPES = {".html": b"text/html", ".css": b"text/css", ".js": b"text/javascript", ".svg": b"image/svg+xml"}
-# Nothing but these files and this server; nobody puts the page into another.
+# Only these files and this server; no other page may embed this one.
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     b" base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,9 +58,9 @@ class Page:
         self._history = History(metrics, admission, client, time.monotonic())
 
     def add_to(self, app: App, keys: Keys | None = None) -> None:
-        """Add its routes; `keys`: one of them has to be sent with what tells how the runner is.
+        """Add its routes; `keys`: one of them must be sent to see how the runner is.
 
-        `/` is answered as before to all who do not ask for HTML.
+        `/` is answered as before unless HTML is asked for.
         """
         others = app.router.find("/")[0]["GET"]
         for method in ("GET", "HEAD"):
@@ -71,7 +71,7 @@ class Page:
         app.router.add("GET", "/page/status", needs_key(self._status, keys))
 
     async def watch(self) -> None:
-        """Look at the runner, for ever."""
+        """Watch the runner, for ever."""
         while True:
             await asyncio.sleep(SECONDS)
             self._history.take(time.monotonic())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _TICK = os.sysconf("SC_CLK_TCK")
-# What the CPU's time is told for, by what is in a process's command line.
+# The roles for which CPU time is reported, by what is in a process's command line.
 _ROLES = (
     ("tritonserver", "triton"),
     ("runner.front", "front"),

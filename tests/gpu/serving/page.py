@@ -164,7 +164,7 @@ def _rows(figures: Iterable[Figure]) -> dict[str, list[str]]:
 
 
 def _row(figure: Figure) -> tuple[str, str] | None:
-    """What a figure that is none of speed says, in words."""
+    """What a figure other than speed says, in words."""
     match figure:
         case {"side": "start", "seconds": seconds}:
             return "start to READY", f"{seconds:.0f} s"

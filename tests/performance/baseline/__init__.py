@@ -1,4 +1,4 @@
-"""The original cog-triton's way of a token, written anew: what "x times the original" is measured against.
+"""The path of a token in the original cog-triton, rewritten: what "x times the original" is measured against.
 
 Cog's server runs a predictor (predictor.py), which posts to Triton's HTTP endpoint and reads server-sent events.
 Triton runs an ensemble: a model in Python cuts the prompt into tokens (preprocessing.py), our bridge hands them to

@@ -124,7 +124,7 @@ def _write_backends(backends: Path, layout: Layout) -> None:
 
 @contextmanager
 def original(directory: Path, slots: int, **config: float) -> Iterator[Served]:
-    """The baseline with a mock engine of this configuration, ready for so many predictions at once."""
+    """The baseline with a mock engine of this configuration, ready for that many simultaneous predictions."""
     layout, place = Layout.current(), directory / "original"
     archive = engine_archive(directory, **config)
     engine = fetch_weights(

@@ -2,10 +2,11 @@
 //
 //     streams HOST PORT PATH STREAMS TOKENS SECONDS [any] < body.json
 //
-// Sends the same request on each of STREAMS connections, at one instant. The mock's text is the numbers from 0
-// on ("0 1 2 ..."), and after 9999 once more, so that a token that is lost, repeated or reordered is seen at once;
-// a stream is whole when it ended with token TOKENS - 1. The text is found behind "chunk":, "text": or "content":.
-// With `any` the text may be any, and a stream is whole when the server says that it had so many tokens.
+// Sends the same request on each of STREAMS connections, at one instant. The mock's text is the numbers from
+// 0 on ("0 1 2 ..."), and after 9999 once more, so that a token that is lost, repeated or reordered is
+// noticed immediately; a stream is whole when it ended with token TOKENS - 1. The text is found behind
+// "chunk":, "text": or "content":. With `any` the text may be any, and a stream is whole when the server says
+// that it had so many tokens.
 //
 // Prints a JSON object: counts, the gaps between two chunks of a stream (seconds), and for each whole stream the
 // seconds from sending to its first chunk and to its last, and how many chunks it came in. Ends after SECONDS at

@@ -76,7 +76,7 @@ class Server:
             time.sleep(0.05)
 
     def wait_gone(self) -> None:
-        """Until nobody answers any more."""
+        """Wait until nobody answers any more."""
         deadline = time.monotonic() + 20
         with suppress(httpx2.TransportError):
             while self.http.get("/health-check"):

@@ -197,7 +197,7 @@ def _(server: Server) -> Transcript:
         cancelled = False
         for piece in answer.iter_text():
             text += piece
-            # Of one token alone no speed is told.
+            # No speed is reported for a single token.
             if not cancelled and text.count("event: output") > 1:
                 server.cancel("stream")
                 cancelled = True

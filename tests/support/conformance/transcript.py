@@ -20,7 +20,7 @@ Transcript = dict[str, object]
 HEADERS = ("content-type", "cache-control", "allow", "retry-after", "location", "x-request-id")
 _FORMS = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "a time"),
-    # A few bytes at random are an id that nobody has to read.
+    # A few random bytes are an id that nobody has to read.
     (re.compile(r"[a-z0-9_-]*[a-z0-9]{12,}", re.ASCII), "an id"),
 )
 _DIFFER_EACH_TIME = ("predict_time", "time_to_first_token", "tokens_per_second")

@@ -32,7 +32,9 @@ class Hooks(LoopbackServer):
         super().__init__(Handler)
 
     def calls(self, path: str, least: int, *, to_the_end: bool) -> list[tuple[dict[str, str], Any]]:
-        """What came to a path: once there are so many, with `to_the_end` also the end, and for a moment no more."""
+        """What came to a path: once there are that many, with `to_the_end` also the end, and no more for a
+        moment.
+        """
         deadline = time.monotonic() + _LONGEST_SECONDS
         while time.monotonic() < deadline:
             calls = list(self._calls[path])

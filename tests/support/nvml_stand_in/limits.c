@@ -1,4 +1,4 @@
-// Preloaded: as much memory may be locked as there is. NCCL needs that; a stand-in for it locks none.
+// Preloaded: all memory may be locked. NCCL needs that; a stand-in for it locks none.
 #define _GNU_SOURCE
 #include <sys/resource.h>
 #include <sys/syscall.h>

@@ -88,7 +88,7 @@ def _write(options, hub: dict, quantization: dict, cp: int) -> None:
     config = _pretrained(hub) | {
         "dtype": "float16" if dtype == "float32" and options.dtype == "auto" else dtype,
         "quantization": quantization,
-        # What the stand-in of the executor computes with.
+        # What the executor's stand-in computes with.
         "stand_in_model": str(Path(options.model_dir).resolve()),
         "mapping": {
             "world_size": tp * pp * cp,

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from . import VERSION
 
 FAIL = "fail"
-"""A file at the root of the environment: the tool that is to fail, and one of `FAILURES`."""
+"""A file at the root of the environment: the tool that must fail, and one of `FAILURES`."""
 
 
 def log(level: str, text: str) -> None:

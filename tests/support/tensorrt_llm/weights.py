@@ -41,7 +41,7 @@ class HubWeights:
                 raise OSError(f"{directory} does not appear to have a file named {file}.")
             opened = safe_open(directory / file, framework="numpy")
             names = opened.keys()
-            # GPT-2 stands on the hub with and without this prefix.
+            # GPT-2 is on the hub with and without this prefix.
             self._tensors |= {name.removeprefix("transformer."): (opened, name) for name in names}
 
     def slice(self, name: str, shape: tuple[int, ...]):

@@ -34,7 +34,7 @@ def made(contents: dict[str, bytes] = CONTENTS) -> bytes:
 
 
 def member(name: str, data: bytes) -> bytes:
-    """One file as it stands in an archive."""
+    """One file as it is in an archive."""
     return header(name, len(data)) + data + bytes(-len(data) % 512)
 
 
@@ -51,7 +51,7 @@ def forged(manifest: bytes, *members: bytes) -> bytes:
 
 
 def old(*entries: tarfile.TarInfo) -> bytes:
-    """An archive of the time before manifests: a config.json, then `entries` without contents."""
+    """An archive from before manifests: a config.json, then `entries` without contents."""
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w") as archive:
         config = tarfile.TarInfo("./config.json")

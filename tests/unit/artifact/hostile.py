@@ -33,7 +33,7 @@ def pax(records: bytes) -> bytes:
 
 
 def record(key: str, value: str | bytes) -> bytes:
-    """A record of an extended header: its own length stands before it."""
+    """A record of an extended header, preceded by its own length."""
     rest = f" {key}=".encode() + (value.encode() if isinstance(value, str) else value) + b"\n"
     length = len(rest) + 1
     while len(str(length)) + len(rest) != length:

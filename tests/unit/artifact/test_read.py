@@ -47,7 +47,7 @@ NAMES = st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=3).map("
 @given(st.dictionaries(NAMES.filter(lambda name: name_problem(name) is None), st.binary(max_size=2000)))
 def test_what_was_packed_comes_out(contents):
     contents = {"config.json": CONFIG, **contents}
-    # What stands below a file cannot be packed at all.
+    # What is below a file cannot be packed at all.
     contents = {n: d for n, d in contents.items() if not any(n.startswith(f"{m}/") for m in contents)}
     contents.pop("manifest.json", None)
     with TemporaryDirectory() as directory:

@@ -73,7 +73,7 @@ def test_follows_ten_redirects(web):
     ("path", "reason"),
     [
         ("/hops/10", "more than 10 times"),
-        ("/elsewhere", "redirects to what is not a valid http:// or https:// URL"),
+        ("/elsewhere", "redirects to something that is not a valid http:// or https:// URL"),
         ("/missing", "answered 404"),
     ],
 )

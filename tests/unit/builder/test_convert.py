@@ -16,7 +16,7 @@ def run(program, tmp_path, on_line=lambda line: None):
 
 
 def ends(pid: str) -> bool:
-    """Whether the process is gone, or becomes so within 30 s."""
+    """Whether the process has ended, or does so within 30 s."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -48,7 +48,7 @@ def test_other_failure_names_the_last_line_without_folders(tmp_path):
 
 
 def test_silent_failure(tmp_path):
-    with pytest.raises(ConversionFailed, match="status 3: it said nothing"):
+    with pytest.raises(ConversionFailed, match="status 3: it printed nothing"):
         run("raise SystemExit(3)", tmp_path)
 
 

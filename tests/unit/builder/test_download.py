@@ -110,7 +110,7 @@ def test_a_cut_file_in_the_cache_does_not_pass_for_the_whole(hub, state):
 
 def test_a_disk_that_is_too_small_is_noticed_first(hub, state, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(NotEnoughSpace, match=r"1\.0 MB have to be downloaded, and 1\.0 kB are free at"):
+    with pytest.raises(NotEnoughSpace, match=r"1\.0 MB must be downloaded, but 1\.0 kB are free at"):
         Download("someone/tiny").run(state, ignore)
     assert hub.file_requests() == []
 
@@ -222,10 +222,10 @@ def test_without_a_folder_of_the_config_a_name_is_of_the_hub(hub, state, tmp_pat
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("./missing", "it is not there"),
-        ("{}/missing", "it is not there"),
+        ("./missing", "it does not exist"),
+        ("{}/missing", "it does not exist"),
         ("{}/published/config.json", "it is a file"),
-        ("../" * 50 + "missing", "it is not there"),
+        ("../" * 50 + "missing", "it does not exist"),
     ],
 )
 def test_a_path_that_leads_to_no_folder(hub, state, model_dir, model, reason):
@@ -235,7 +235,7 @@ def test_a_path_that_leads_to_no_folder(hub, state, model_dir, model, reason):
 
 
 def test_a_relative_path_needs_a_config_in_a_folder(state):
-    with pytest.raises(ModelFolderUnusable, match="this config is in none"):
+    with pytest.raises(ModelFolderUnusable, match="this config is not in one"):
         Download("./published").run(state, ignore)
 
 
@@ -273,7 +273,7 @@ def test_offline_without_the_model(hub, state, monkeypatch):
 def test_offline_with_half_of_the_model(hub, state, monkeypatch):
     Download("someone/tiny", weights=()).run(state, ignore)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(DownloadFailed, match="not all in the cache"):
+    with pytest.raises(DownloadFailed, match="the cache does not have all of it"):
         Download("someone/tiny").run(state, ignore)
 
 
@@ -359,6 +359,6 @@ def test_a_tar_that_does_not_fit_is_not_fetched(web, state, monkeypatch):
     url, directory = web
     pack(directory / "tiny.tar", FILES)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(NotEnoughSpace, match="the tar of the model"):
+    with pytest.raises(NotEnoughSpace, match="the model's tar"):
         Download(f"{url}/tiny.tar").run(state, ignore)
     assert list(state.work_dir.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A hub that is too slow is given up."""
+"""A hub that is too slow is abandoned."""
 
 import time
 from contextlib import contextmanager

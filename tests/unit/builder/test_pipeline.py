@@ -99,7 +99,7 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
     ("output", "reason"),
     [
         ("missing/engine.tar", "missing or not writable"),
-        ("published", r"a directory; name a file, such as .*/published/engine\.tar"),
+        ("published", r"a directory; choose a file, such as .*/published/engine\.tar"),
         ("config.yaml", "not written by a build"),
         ("published/model.safetensors", "not written by a build"),
         ("backup.tar", "not written by a build"),

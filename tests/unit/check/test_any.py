@@ -1,4 +1,4 @@
-"""Whatever stands in a config, a check answers with findings."""
+"""Whatever is in a config, a check answers with findings."""
 
 import json
 

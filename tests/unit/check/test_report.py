@@ -24,7 +24,7 @@ def test_a_diagnostic_is_one_line_for_editors():
     *_, last = check(REFUSED, "c.yaml").diagnostics
     assert str(last) == (
         "c.yaml:9:5: warning: E3011 ArgumentUnknown: trtllm-build is not known to have an argument --dry_rum."
-        " Check its spelling: --dry_run is the nearest that is known."
+        " Check its spelling: --dry_run is the nearest known one."
     )
 
 
@@ -46,8 +46,8 @@ def test_json():
         "name": "ArgumentRefused",
         "key": "build.args.streamingllm",
         "what": (
-            "--streamingllm is refused by TensorRT-LLM 1.2.1: it is a way to keep an endless cache, not the"
-            " streaming of tokens, which is always there."
+            "--streamingllm is refused by TensorRT-LLM 1.2.1: it is a way to keep an endless cache, not"
+            " token streaming, which is always on."
         ),
         "fix": "Remove it.",
     }

@@ -25,7 +25,9 @@ exit 2
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """`start(*arguments, **environment)`: ci/nix of a checkout in "a checkout", with a Nix that notes what it is told."""
+    """`start(*arguments, **environment)`: ci/nix of a checkout in "a checkout", with a Nix that records its
+    arguments.
+    """
     checkout = tmp_path / "a checkout"
     (checkout / "ci").mkdir(parents=True)
     (checkout / "nix/host-toolchain").mkdir(parents=True)
@@ -51,7 +53,7 @@ def start(tmp_path, monkeypatch):
 
 @pytest.fixture
 def told(tmp_path):
-    """`told()`: the lines that Nix has noted."""
+    """`told()`: the lines that Nix has recorded."""
     file = tmp_path / "told"
     return lambda: file.read_text().splitlines() if file.exists() else []
 

@@ -1,4 +1,4 @@
-"""Whoever silences a check says why: in the same line, or in a comment above it."""
+"""A silenced check says why: on the same line, or in a comment above it."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from shared.layout import PROJECT_ROOT
 SILENCED = re.compile(
     r"#\s*(?:noqa|type: ignore|mypy: ignore-errors|shellcheck disable|pragma: no cover)\b(.*)"
 )
-# The codes, and whatever stands between them and the reason.
+# The codes, and whatever is between them and the reason.
 CODES = re.compile(r"[=:]?\s*(?:\[[\w, -]+\]|[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?\s*(?:#|--?|\()?\s*")
 
 

@@ -24,7 +24,7 @@ def test_nothing_is_permitted_but_by_a_job():
 
 
 def test_a_pull_request_gets_no_right_to_write():
-    """Whoever may write runs for pushes alone, by its own condition."""
+    """A job that may write runs only for pushes, by its own condition."""
     writing = [
         (name, body["if"])
         for name, _, body in JOBS

@@ -1,4 +1,4 @@
-"""What people name to `cog-triton serve`: what a runner is given for it."""
+"""What people give to `cog-triton serve`, and what a runner gets for it."""
 
 import json
 from pathlib import Path
@@ -193,9 +193,11 @@ class TestRepositoriesOfTriton:
     def test_removed_keys_are_warnings_with_their_successors(self, repository, capsys):
         weights_of(str(repository(swap_space=4, max_seq_len_to_capture=4096, worker_use_ray=False)))
         told = capsys.readouterr().err
-        assert "no engine argument swap_space any more; it is left out. Write kv_offloading_size in" in told
+        assert (
+            "no longer has the engine argument swap_space; it is left out. Write kv_offloading_size" in told
+        )
         assert "Write max_cudagraph_capture_size in its place." in told
-        assert "worker_use_ray any more; it is left out. Remove it." in told
+        assert "worker_use_ray; it is left out. Remove it." in told
 
     def test_truth_as_text_and_old_types(self, repository):
         made = repository(dtype="half", enforce_eager="true", trust_remote_code="false", max_model_len=512)
@@ -223,7 +225,7 @@ class TestRepositoriesOfTriton:
     def test_one_of_several_has_to_be_named(self, repository):
         repository(name="a")
         made = repository(name="b")
-        with pytest.raises(VllmRepositoryInvalid, match=r"several models.* Name one of them: .*/a\."):
+        with pytest.raises(VllmRepositoryInvalid, match=r"several models.* Choose one of them: .*/a\."):
             weights_of(str(made))
 
     @pytest.mark.parametrize(
@@ -289,9 +291,9 @@ class TestAdaptersOfARepository:
         [
             ("[]", "multi_lora"),
             ("{", "multi_lora"),
-            ({"law": 1}, "'law' is no name"),
-            ({"../law": "."}, "'../law' is no name"),
-            ({".": "."}, r"'\.' is no name"),
+            ({"law": 1}, "'law' is not the name"),
+            ({"../law": "."}, "'../law' is not the name"),
+            ({".": "."}, r"'\.' is not the name"),
             ({"law": "nowhere"}, "no adapter_config.json in .*nowhere, the folder of law"),
         ],
     )

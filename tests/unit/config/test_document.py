@@ -58,7 +58,7 @@ def test_aliases_and_merge_keys():
     ],
 )
 def test_a_key_that_stands_twice(text, lines):
-    with pytest.raises(ConfigDuplicateKey, match=f"in lines {lines[0]} and {lines[1]}"):
+    with pytest.raises(ConfigDuplicateKey, match=f"on lines {lines[0]} and {lines[1]}"):
         parse(text, "c")
 
 
@@ -94,7 +94,7 @@ def bomb(levels: int) -> str:
         ("a:\n" + "- x\n" * 10 * MAX_VALUES, f"line 19999: there are more than {MAX_VALUES} values"),
         ("a: &a [*a]", f"line 1: it is nested deeper than {MAX_DEPTH} levels"),
         ("a: &a {<<: *a}", f"line 1: it is nested deeper than {MAX_DEPTH} levels"),
-        ("a: " + "[" * 100_000, "it is nested too deep"),
+        ("a: " + "[" * 100_000, "it is nested too deeply"),
     ],
 )
 def test_refusals(text, reason):

@@ -189,7 +189,7 @@ def test_configs_are_frozen():
         ),
         (
             "engine: mock\nmodel: https://a/b.tar\nrevision: main",
-            "line 3: revision: must be left out: only models on the hub have revisions",
+            "line 3: revision: must be omitted: only models on the hub have revisions",
         ),
         ("engine: mock\ninstantiate: 3", "line 2: instantiate: must be a mapping, not 3"),
         (
@@ -243,7 +243,7 @@ def test_many_problems_are_counted():
 )
 def test_secrets_are_refused_and_not_repeated(text):
     (problem,) = problems(text)
-    assert problem.endswith(": a secret must not stand in a config, send it as an input")
+    assert problem.endswith(": a secret must not be in a config, send it as an input")
     assert "hf_abc" not in problem
 
 

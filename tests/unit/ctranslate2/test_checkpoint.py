@@ -54,7 +54,9 @@ def test_a_missing_tensor_is_named(directory):
 
 
 def test_another_shape_is_named(directory):
-    with pytest.raises(CheckpointInvalid, match=r"a has the shape \[2, 3\], and by config.json \[3, 2\]"):
+    with pytest.raises(
+        CheckpointInvalid, match=r"a has the shape \[2, 3\], but config.json implies \[3, 2\]"
+    ):
         Checkpoint(directory).require("a", (3, 2))
 
 

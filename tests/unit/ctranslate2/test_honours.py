@@ -17,14 +17,14 @@ import json, sys
 from dataclasses import replace
 from queue import SimpleQueue
 from runner.protocol.engine import Request, SamplingParameters
-from runner.engines.ctranslate2 import CTranslate2Engine, Settings
+from runner.engines.ctranslate2 import CTranslate2Engine, CTranslate2Settings
 
 class Recorder:
     def generate_batch(self, prompts, *, callback, **options):
         self.options = options
 
 engine = object.__new__(CTranslate2Engine)
-engine._settings = Settings("float32", 1, 1, 128, None)
+engine._settings = CTranslate2Settings("float32", 1, 1, 128, None)
 engine._vocabulary = ["a"] * 100
 engine._generator = Recorder()
 engine._cancelled, engine._outputs = set(), SimpleQueue()

@@ -37,7 +37,7 @@ def test_another_architecture_is_refused_by_name(architectures):
         ({"rms_norm_eps": -1}, "rms_norm_eps in config.json is -1"),
         ({"rope_theta": float("nan")}, "rope_theta in config.json is nan"),
         ({"num_attention_heads": 4, "num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3"),
-        ({"head_dim": 15}, "even head_dim, and it is 15"),
+        ({"head_dim": 15}, "even head_dim, but it is 15"),
         ({"hidden_act": "gelu"}, "'gelu' is not supported"),
         ({"quantization_config": {"quant_method": "awq"}}, "already quantized"),
         ({"use_sliding_window": True}, "sliding window"),

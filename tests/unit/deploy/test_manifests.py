@@ -64,7 +64,7 @@ def test_the_page_names_what_is_not_checked():
         (RUNNER, "containerPort: 5000", "containerPort: 5001", "no containerPort is PORT, 5000"),
         (RUNNER, 'io/port: "5000"', 'io/port: "8000"', "prometheus.io/port: 8000 is not PORT, 5000"),
         (RUNNER, "io/path: /metrics", "io/path: /metric", "prometheus.io/path: the front has no /metric"),
-        (RUNNER, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "its root can be written to"),
+        (RUNNER, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "its root file system is writable"),
         (RUNNER, "mountPath: /tmp", "mountPath: /temp", "/tmp is in no volume"),
         (RUNNER, "- name: home\n", "- name: house\n", "there is no volume home"),
         (RUNNER, "value: /var/cache/cog-triton/weights", "value: /data", "/data is in no volume"),
@@ -88,7 +88,7 @@ def test_the_page_names_what_is_not_checked():
         (GROUP, '"2400"', '"3600"', "ENGINE_START_TIMEOUT is not shorter than SETUP_TIMEOUT"),
         (GROUP, "seconds: 75", "seconds: 60", "the workers go before the leader has drained, which takes 70 s"),
         (GROUP, "seconds: 75", "seconds: 85", "terminationGracePeriodSeconds: 90; preStop, DRAIN_SECONDS and its end take 95"),
-        (GROUP, "medium: Memory, ", "", "host: /dev/shm is no memory"),
+        (GROUP, "medium: Memory, ", "", "host: /dev/shm is not in memory"),
         (GROUP, "mountPath: /etc/cog-triton/hosts", "mountPath: /etc/hosts", "/secret is in no Secret"),
         (GROUP, "name: cache\n", "name: cached\n", "there is no volume cache"),
         (GROUP, "allowPrivilegeEscalation", "allowPrivilegesEscalation", "('allowPrivilegesEscalation' was unexpected)"),
@@ -97,10 +97,10 @@ def test_the_page_names_what_is_not_checked():
         (f"{HOSTS}/hosts-network-policy.yaml", "    - from:", "    - ports: [{port: http}]\n      from:", "no ingress on all"),
         (COMPOSE, "DRAIN_SECONDS", "DRAIN", "compose: service runner: the runner reads no variable DRAIN"),
         (COMPOSE, "0.1:5000:5000", "0.1:5000:5001", "does not lead to PORT, 5000"),
-        (COMPOSE, "/health/ready", "/ready", "healthcheck: that is no path"),
+        (COMPOSE, "/health/ready", "/ready", "healthcheck: that is not a path"),
         (COMPOSE, "period: 80s", "period: 30s", "DRAIN_SECONDS and its end take 70"),
         (COMPOSE, "../prometheus/", "../rules/", "there is no ../rules/"),
-        ("compose/prometheus.yaml", "runner:5000", "runner:8000", "runner:8000 is no service's port"),
+        ("compose/prometheus.yaml", "runner:5000", "runner:8000", "runner:8000 is not the port of a service"),
         ("compose/prometheus.yaml", "/metrics", "/stats", "the front has no /stats"),
     ],
 )  # fmt: skip
@@ -214,5 +214,5 @@ spec:
     with pytest.raises(ValueError, match="there is no Pod/two"):
         build(tmp_path)
     (tmp_path / "kustomization.yaml").write_text("resources: [base.yaml]\nnamePrefix: a-\n")
-    with pytest.raises(ValueError, match="not known here: namePrefix"):
+    with pytest.raises(ValueError, match="unknown here: namePrefix"):
         build(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from shared.layout import PROJECT_ROOT
 from tests.docs.pages import blocks
 
-# As they stand in other repositories.
+# As they are in other repositories.
 ELSEWHERE = {
     "examples/quantization/": "TensorRT-LLM",
     "examples/models/core/": "TensorRT-LLM",

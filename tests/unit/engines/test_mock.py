@@ -77,7 +77,7 @@ def test_steps_are_for_all_streams_together(start):
 
 @pytest.mark.parametrize("step_seconds", [0, 0.001])
 def test_a_request_has_its_own_rate_and_time_to_first_token(start, step_seconds):
-    """While its neighbour goes on as the engine is configured."""
+    """While its neighbour continues as the engine is configured."""
     engine = start(tokens_per_second=10_000, step_seconds=step_seconds)
     engine.submit(Request(1, [1, RATE, FIRST + 40, DELAY_MS, FIRST + 49], 9))
     engine.submit(Request(2, [1], 40))

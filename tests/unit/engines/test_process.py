@@ -14,7 +14,7 @@ import pytest
 from runner.engines.catalogue import ENGINES, EngineKind
 from runner.engines.process import EngineProcess, load_engine, main
 from runner.protocol.engine import (
-    MOST_TOKENS,
+    MAX_TOKENS,
     Declaration,
     FinishReason,
     Limits,
@@ -36,7 +36,7 @@ from tests.support.engine_process import Driver, engine_process
 from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
 
 ROOT = Path(__file__).resolve().parents[3]
-DECLARED = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), ENGINES["mock"].honours, seeds=True)
+DECLARED = Declaration("mock", Limits(MAX_TOKENS, MAX_TOKENS - 1), ENGINES["mock"].honours, seeds=True)
 
 
 @pytest.fixture

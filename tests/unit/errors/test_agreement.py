@@ -59,7 +59,7 @@ def raised() -> set[str]:
 
 
 def named_in(tree: ast.AST) -> set[str]:
-    """Names that a test module uses, and those of the codes that stand in its texts."""
+    """Names that a test module uses, and those of the codes in its texts."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:

@@ -15,7 +15,7 @@ from tests.support.tensorrt_llm_engine import STAND_IN, write_engine
 
 @pytest.fixture
 def executor(monkeypatch):
-    """The stand-in as `tensorrt_llm.bindings.executor`, for as long as the test runs."""
+    """The stand-in as `tensorrt_llm.bindings.executor`, while the test runs."""
     monkeypatch.syspath_prepend(str(STAND_IN))
     before = set(sys.modules)
     import tensorrt_llm.bindings.executor as module

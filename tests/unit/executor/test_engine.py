@@ -70,7 +70,7 @@ EOS, OTHER = 35, 31  # of a tokenizer as Llama 3's: its EOS is not the lowest of
 
 @pytest.mark.parametrize("streaming", [True, False])
 class TestMinTokens:
-    """Of [30, 31, 32, ...]: no end id may end the text before so many tokens; each may from there on."""
+    """Of [30, 31, 32, ...]: no end id may end the text before that many tokens; each may from there on."""
 
     @pytest.fixture
     def answer(self, running, streaming):
@@ -256,7 +256,7 @@ def test_a_full_queue_is_told(running):
             time.sleep(0.001)
         for number in (2, 3):
             engine.submit(Request(number, PROMPT, 5))
-        with pytest.raises(ExecutorQueueFull, match="2 requests wait"):
+        with pytest.raises(ExecutorQueueFull, match="2 requests are waiting"):
             engine.submit(Request(4, PROMPT, 5))
 
 

@@ -21,13 +21,13 @@ TEXTS = [
     ),
     (
         "Encountered an error when fetching new request: [TensorRT-LLM][ERROR] Assertion failed: EndId (99) is not within acceptable range [-1, 50).",
-        "E2403 MalformedRequest: The request breaks the tensor contract: EndId (99) is not within",
+        "E2403 MalformedRequest: The request violates the tensor contract: EndId (99) is not within",
     ),
     ("[TensorRT-LLM][ERROR] Assertion failed: topP.value() > 0.f", "E2403 MalformedRequest: "),
     ("Incorrect sampling config", "E2403 MalformedRequest: "),
     (
         "Maximum queue size of 8 has been reached, please try again later",
-        "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests wait.",
+        "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests are waiting.",
     ),
     (
         "[json.exception.out_of_range.403] key 'mapping' not found",

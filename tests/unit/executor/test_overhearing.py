@@ -1,4 +1,4 @@
-"""What a library writes to descriptors 1 and 2 while it loads is kept, and still reaches the log at once."""
+"""What a library writes to descriptors 1 and 2 while it loads is kept, and still reaches the log immediately."""
 
 from __future__ import annotations
 

@@ -147,4 +147,4 @@ class TestMaxUtilization:
 
 def test_an_unknown_parameter_is_told_with_the_nearest(capfd):
     assert parse_parameters({"kv_cache_free_gpu_memory_fraction": 0.5}) == {}
-    assert "the nearest that is known is kv_cache_free_gpu_mem_fraction" in capfd.readouterr().err
+    assert "the nearest known one is kv_cache_free_gpu_mem_fraction" in capfd.readouterr().err

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from runner.prediction.adapters import Adapters
-from runner.protocol.engine import MOST_TOKENS, Declaration, Limits
+from runner.protocol.engine import MAX_TOKENS, Declaration, Limits
 from shared.errors import (
     AdapterUnknown,
     ApiKeyInvalid,
@@ -22,7 +22,7 @@ from tests.support.front import serving
 from tests.support.mock_engine import HANG
 from tests.support.waiting import until
 
-CAN = Declaration("mock", Limits(MOST_TOKENS, MOST_TOKENS - 1), frozenset({"lora", "cache_salt"}))
+CAN = Declaration("mock", Limits(MAX_TOKENS, MAX_TOKENS - 1), frozenset({"lora", "cache_salt"}))
 OPERATOR = {"authorization": "Bearer secret-of-the-operator"}
 
 
@@ -93,7 +93,7 @@ def test_an_input_of_cogs_api_names_one(run, answered):
     "error",
     [
         VllmAdapterInvalid(name="sql", reason="adapter_config.json is not a JSON object"),
-        VllmAdaptersInUse(reason="2 others are in use, all that there is room for"),
+        VllmAdaptersInUse(reason="2 others are in use, all there is room for"),
     ],
 )
 def test_one_that_the_engine_cannot_use_fails_its_request(run, answered, error):

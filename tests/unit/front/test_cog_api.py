@@ -131,7 +131,7 @@ NO_OBJECT = 'is not of type "object"'
         (
             {"webhook_events_filter": ["bogus"]},
             "webhook_events_filter",
-            "it is a list of start, output, logs, completed",
+            "it must be a list of start, output, logs, completed",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_webhooks_are_told_that_something_was_said():
 
 
 def test_only_the_last_of_it_is_kept(monkeypatch):
-    monkeypatch.setattr(prediction, "_MOST_LOGS", 3)
+    monkeypatch.setattr(prediction, "_MAX_LOGS", 3)
     one = Prediction("p", {})
     asyncio.run(one.run(Work(*WORK)))
     assert one.view()["logs"] == "\nb\n"

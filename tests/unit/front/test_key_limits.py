@@ -37,7 +37,7 @@ def test_requests_of_a_key_are_limited_and_those_without_one_are_not():
     async def test(admission):
         tickets = [await admission.enter("a") for _ in range(2)]
         with pytest.raises(
-            KeyLimitReached, match="your key would have 3 predictions in progress; it may have 2"
+            KeyLimitReached, match="your key would have 3 predictions in progress; its limit is 2"
         ):
             await admission.enter("a")
         await admission.enter("b")
@@ -55,7 +55,7 @@ def test_tokens_of_a_key_are_limited():
         first, second = await admission.enter("a"), await admission.enter("a")
         first.hold(60)
         with pytest.raises(
-            KeyLimitReached, match="your key would have 101 tokens in progress; it may have 100"
+            KeyLimitReached, match="your key would have 101 tokens in progress; its limit is 100"
         ):
             second.hold(41)
         second.leave()

@@ -1,4 +1,4 @@
-"""What browsers get at `/`, and what the page is told of the runner. tests/page tries it in a browser."""
+"""What browsers get at `/`, and what the page learns about the runner. tests/page tries it in a browser."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Telling an address that a client named: where it may be, and what it is told."""
+"""Reports to an address that a client gave: where it may be, and what it gets."""
 
 from __future__ import annotations
 
@@ -187,4 +187,4 @@ def test_a_redirect_to_no_address_is_told_in_the_log(engine_directory, location,
     with hook([location] * 9) as (address, _), front_that_may_tell(engine_directory, address) as front:
         predict(front, webhook=address, webhook_events_filter=["start"])
         wait_told(told_in_log, bool)
-    assert told_in_log == ["webhook not told"]
+    assert told_in_log == ["webhook not delivered"]

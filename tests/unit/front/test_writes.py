@@ -31,7 +31,7 @@ class Transport:
 
 
 def after_a_pass(act):
-    """What two transports have sent when `act(first, second)` was called: at once, and after the pass."""
+    """What two transports have sent after `act(first, second)`: immediately, and after the pass."""
 
     async def main():
         writes, inside = Writes(), [Transport(), Transport()]

@@ -33,5 +33,5 @@ def test_the_daemon_of_open_mpi_5():
     "words", [["rm", "-r", "/"], [], ["orted-of-another"], ["sh", "-c", '"orted; true"']]
 )
 def test_anything_else_is_refused(words):
-    with pytest.raises(ValueError, match="no daemon"):
+    with pytest.raises(ValueError, match="not one of mpirun's daemons"):
         daemon_command(words)

@@ -140,5 +140,5 @@ def test_a_registry_that_is_not_there_is_named():
 
 
 def test_a_name_without_a_repository_is_refused():
-    with pytest.raises(Problem, match="names no repository"):
+    with pytest.raises(Problem, match="does not name a repository"):
         attached("image")

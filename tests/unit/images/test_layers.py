@@ -85,7 +85,7 @@ def test_two_wheels_may_not_write_one_path_differently(tree, tmp_path):
     for name in "ab":
         make_wheel(tmp_path / f"{name}.whl", same="1", other=name)
     wheel.install(tree, tmp_path / "a.whl", PLACE, "3.13", [])
-    with pytest.raises(Problem, match=f"Two packages hold /{SITE}/other"):
+    with pytest.raises(Problem, match=f"Two packages have /{SITE}/other"):
         wheel.install(tree, tmp_path / "b.whl", PLACE, "3.13", [])
 
 

@@ -1,4 +1,4 @@
-"""What is told when Triton, or what prepares the engine, ends: its own coded error, or what it said."""
+"""What is reported when Triton, or the preparation of the engine, ends: its own coded error, or its output."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ def test_it_runs_mpis_daemon_and_nothing_else(tmp_path):
     here = part(tmp_path)
     assert here.command(["orted", "-x"]) == [str(tmp_path / "programs/orted"), "-x"]
     for told in (["other"], ["/bin/sh", "-c", "true"], ["vllm-node", "1"]):
-        with pytest.raises(HostNotJoined, match="which is not known here"):
+        with pytest.raises(HostNotJoined, match="which is unknown here"):
             here.command(told)
     with pytest.raises(HostNotJoined, match="there is no prted here"):
         here.command(["prted"])
-    with pytest.raises(HostNotJoined, match="which is not known here"):
+    with pytest.raises(HostNotJoined, match="which is unknown here"):
         part(tmp_path, "vllm").command(["orted"])
 
 

@@ -16,7 +16,7 @@ def quick(monkeypatch):
 
 
 async def hangs(serve, seconds: float) -> tuple[bool, int]:
-    """Whether a server is found to hang within so long, and how many connections it had."""
+    """Whether a server is found to hang within that time, and how many connections it had."""
     connections = []
 
     async def count(reader, writer):

@@ -158,7 +158,7 @@ FATBIN_ADDRESS = sections_of(LIBRARY.build())[".nv_fatbin"][0]
     [
         (b"\x7fELF" + bytes(100), "not an ELF file for x86-64"),
         (b"\x7fELF", "a header points past the end of the file"),
-        (broken(0, b"\1"), "device code that is in no container"),
+        (broken(0, b"\1"), "device code outside of a container"),
         (broken(4, b"\2"), "a container of version 2 with a header of 16 bytes"),
         (broken(8, b"\xff" * 8), "a container reaches past its section"),
         (broken(16 + 2, b"\2"), "an entry of version 0x102 with a header of 64 bytes"),

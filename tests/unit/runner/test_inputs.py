@@ -112,7 +112,7 @@ def test_a_template_that_repeats_a_prompt_too_often():
 
 
 def test_messages_beside_a_prompt():
-    with pytest.raises(MessagesInvalid, match="beside"):
+    with pytest.raises(MessagesInvalid, match="was sent as well"):
         prepared(messages="[]")
 
 

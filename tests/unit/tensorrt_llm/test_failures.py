@@ -87,7 +87,7 @@ def test_long_lines_are_cut():
 
 
 def test_a_tool_that_said_nothing():
-    assert "it said nothing" in str(coded("build", 3, []))
+    assert "it printed nothing" in str(coded("build", 3, []))
 
 
 TRACEBACK = """\

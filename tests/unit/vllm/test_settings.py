@@ -76,8 +76,8 @@ def test_what_earlier_versions_took_is_left_out_with_a_warning(directory, capsys
         "seed": 1,
     }
     told = capsys.readouterr().err.splitlines()
-    assert told[0].endswith("no swap_space any more: it is left out; write kv_offloading_size in its place")
-    assert told[1].endswith("no disable_log_requests any more: it is left out")
+    assert told[0].endswith("no longer has swap_space: it is left out; write kv_offloading_size in its place")
+    assert told[1].endswith("no longer has disable_log_requests: it is left out")
 
 
 def test_a_model_that_drafts_has_to_be_there(directory):

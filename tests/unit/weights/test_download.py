@@ -133,7 +133,11 @@ def test_an_engine_that_is_refused_is_not_fetched_whole(fetch, tmp_path):
         ("none.tar", WeightsUnreachable, "127.0.0.1 answered 404 Not Found"),
         ("moved-to-nothing.tar", WeightsUnreachable, "127.0.0.1 answered 404 Not Found"),
         ("circle.tar", WeightsUnreachable, "redirects more than 10 times"),
-        ("elsewhere.tar", WeightsUnreachable, "redirects to what is not a valid http:// or https:// URL"),
+        (
+            "elsewhere.tar",
+            WeightsUnreachable,
+            "redirects to something that is not a valid http:// or https:// URL",
+        ),
         ("cut.tar", WeightsUnreachable, "Connection broken"),
         ("chunked-and-cut.tar", EngineArchiveMalformed, "ends in the middle of a file"),
     ],

@@ -165,7 +165,7 @@ def test_damaged_bytes_end_everything_at_once(fetch, archive, tmp_path):
 
 
 def test_what_other_threads_wait_for_ends_too(server, monkeypatch):
-    """A server that stalls does not keep a start that has failed."""
+    """A stalled server does not hold up a start that has failed."""
     monkeypatch.setattr(limits, "SILENCE_SECONDS", 200)
     server.rate = 4 * KILO
     far = remote.Remote(server.url, connections=parts.CONNECTIONS, attempts=5)
@@ -179,7 +179,7 @@ def test_what_other_threads_wait_for_ends_too(server, monkeypatch):
 @pytest.mark.parametrize(
     ("content_range", "said"),
     [
-        (f"bytes 0-7/{len(ARCHIVE)}", "other bytes came"),
+        (f"bytes 0-7/{len(ARCHIVE)}", "the bytes that arrived are not those asked for"),
         ("bytes 0-7/*", "does not say which bytes"),
         (None, "does not say which bytes"),
     ],

@@ -1,4 +1,4 @@
-// The form: a prompt, its answer as it comes, and how to ask the same elsewhere.
+// The form: a prompt, its answer as it arrives, and how to ask the same elsewhere.
 import { hasKey } from "./key.js";
 import { Failed, predict } from "./prediction.js";
 
@@ -19,7 +19,7 @@ export function start() {
   showCurl();
 }
 
-// Whether the model has a chat template; it is used where there is one, unless somebody says otherwise.
+// Whether the model has a chat template; it is used if there is one, unless somebody chooses otherwise.
 export function setChat(hasTemplate) {
   const box = at("chat");
   if (box.disabled !== hasTemplate) return;
@@ -41,7 +41,7 @@ async function run() {
     for await (const { kind, data } of predict(input(), running.signal)) {
       if (kind === "output") {
         first ??= performance.now() - began;
-        text.appendData(data.chunk); // a text node: nothing of it is read as HTML
+        text.appendData(data.chunk); // a text node: none of it is read as HTML
         keepEndInView();
       } else if (kind === "completed") {
         if (data.error) throw new Failed(data.error, data.error_code);

@@ -3,7 +3,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 300;
 const HEIGHT = 60;
 
-// `values`: the newest last, null where nothing is known; `room`: how many there may be; `top`: of the scale.
+// `values`: the newest last, null if unknown; `room`: how many there may be; `top`: of the scale.
 export function draw(svg, values, { room, top }) {
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   svg.setAttribute("preserveAspectRatio", "none");

@@ -1,4 +1,4 @@
-// Requests to the runner, with the API key where it needs one. The key lives in this tab's sessionStorage alone.
+// Requests to the runner, with the API key if it needs one. The key lives only in this tab's sessionStorage.
 const NAME = "cog-triton-key";
 const dialog = document.getElementById("key-dialog");
 const field = document.getElementById("key");
@@ -40,14 +40,15 @@ function ask(wasRefused) {
     dialog.addEventListener(
       "close",
       () => {
-        // Chromium gives the field that had it the focus back, but no caret: what is typed would be lost.
+        // Chromium returns the focus to the field that had it, but without a caret: what is typed would be
+        // lost.
         const focused = document.activeElement;
         focused.blur();
         focused.focus();
         const key = field.value.trim();
         field.value = "";
         if (dialog.returnValue !== "use" || !key) {
-          reject(new KeyNeeded("It needs an API key."));
+          reject(new KeyNeeded("An API key is needed."));
           return;
         }
         sessionStorage.setItem(NAME, key);

@@ -1,7 +1,7 @@
-// One prediction over Cog's API, as it comes.
+// One prediction over Cog's API, as it arrives.
 import { request } from "./key.js";
 
-// An error of the runner; `code` is E1001 and the like, or empty.
+// An error from the runner; `code` is E1001 or the like, or empty.
 export class Failed extends Error {
   constructor(text, code) {
     super(text);

@@ -1,4 +1,4 @@
-// What the runner is busy with: asked for while the page is looked at.
+// What the runner is doing: asked for while the page is visible.
 import { setChat } from "./ask.js";
 import { draw } from "./chart.js";
 import { KeyNeeded, request } from "./key.js";

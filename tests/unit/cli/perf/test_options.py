@@ -13,13 +13,13 @@ PROGRAM = Path(sys.executable).with_name("cog-triton")
     ("arguments", "said"),
     [
         (["--rate", "8", "--concurrency", "8"], "a rate or a concurrency, not both"),
-        (["--concurrency", "1,x"], "no list such as 1,8,64"),
-        (["--concurrency", "0"], "no list such as 1,8,64"),
+        (["--concurrency", "1,x"], "not a list such as 1,8,64"),
+        (["--concurrency", "0"], "not a list such as 1,8,64"),
         (["--unit", "batch"], "a batch needs --rate"),
         (["--unit", "batch", "--rate", "0.5"], "at least 1"),
         (["--slo", "speed=5ms"], "is not NAME=500ms"),
         (["--prompts", "none.txt"], "none.txt"),
-        (["--report", "none/report.html"], "no file in a folder that exists"),
+        (["--report", "none/report.html"], "is not a file in an existing folder"),
         (["--target", "vllm"], "is not one of"),
     ],
 )

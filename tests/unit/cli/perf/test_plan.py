@@ -1,4 +1,4 @@
-"""When requests are sent, what they ask, and what is good enough."""
+"""When requests are sent, what they ask for, and what is good enough."""
 
 import statistics
 from itertools import pairwise
@@ -30,7 +30,7 @@ def test_how_a_load_is_called():
         step.label
         for step in (Step(1, concurrency=1), Step(1, concurrency=8), Step(1, rate=2.5), Step(1, batch=4))
     ]
-    assert labels == ["1 stream", "8 streams", "2.5 requests/s", "4 at once"]
+    assert labels == ["1 stream", "8 streams", "2.5 requests/s", "4 together"]
 
 
 def test_objectives():

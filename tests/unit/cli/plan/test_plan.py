@@ -157,7 +157,7 @@ def test_it_is_told_to_people_and_to_programs(measurement, capsys):
 
 def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
     assert plan(asked(measurement, slo="itl=4ms"), as_json=False) == 1
-    assert "no number of runners keeps them" in capsys.readouterr().out
+    assert "no number of runners meets them" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

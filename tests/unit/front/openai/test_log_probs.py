@@ -13,7 +13,7 @@ TOLD = (LogProbs(-0.5, ((12, -0.5), (13, -1.5))), LogProbs(-2.5, ((13, -inf),)))
 
 @pytest.fixture
 def tokenizer():
-    """Every word but the first gets a space when it is written, which is no part of it here."""
+    """Every word but the first gets a space when it is written, which is not part of it here."""
     return Tokenizer(word_tokenizer())
 
 

@@ -175,7 +175,7 @@ def test_images_sound_and_files_are_refused(kind):
     error = refused(ChatParameters, {"messages": [{"role": "user", "content": content}]})
     assert isinstance(error, ParameterNotSupported)
     assert error.details["parameter"] == "messages[0].content"
-    assert "images, sound and files are not read" in str(error)
+    assert "images, sound and files are not supported" in str(error)
 
 
 def test_log_probs_of_a_chat_without_alternatives_and_of_completions():

@@ -158,7 +158,7 @@ class Executor:
         self._model = None
         if source := engine["pretrained_config"].get("stand_in_model"):
             _deserialize(Path(model_path) / f"rank{self._plan}.engine")
-            # NumPy is not in every environment of a stand-in.
+            # NumPy is not in every environment with a stand-in.
             self._model = import_module("tests.reference.llama").Reference(Path(source))
         check(
             int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == ranks,
@@ -220,7 +220,7 @@ class Executor:
             return sequence.id
 
     def await_responses(self, timeout: timedelta | float | None = None) -> list[Response]:
-        """An int is no duration ("Executor"): it would be the id of a request."""
+        """An int is not a duration ("Executor"): it would be the id of a request."""
         if not isinstance(timeout, timedelta | float | None):
             raise TypeError("await_responses(): incompatible function arguments.")
         self._check_leader("awaitResponses")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.lifecycle.preparation import load_engine
+from runner.lifecycle.preparation import prepare_engine
 from runner.settings import Settings
 from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import EngineKindMismatch, WeightsNotSet
@@ -23,17 +23,17 @@ def archive(tmp_path):
 
 def test_no_engine_is_named(tmp_path):
     with pytest.raises(WeightsNotSet):
-        load_engine(settings(tmp_path), ["mock"])
+        prepare_engine(settings(tmp_path), ["mock"])
 
 
 def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, archive):
     with pytest.raises(EngineKindMismatch, match='"mock" engine; this image serves: ctranslate2'):
-        load_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"])
+        prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"])
     assert not list((tmp_path / "cache").glob("*"))
 
 
 def test_weights_come_before_the_engine_directory(tmp_path, archive):
-    engine = load_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["mock"])
+    engine = prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["mock"])
     assert engine.manifest.engine == "mock"
-    again = load_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"])
+    again = prepare_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"])
     assert again.path == engine.path
