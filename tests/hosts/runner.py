@@ -131,4 +131,4 @@ class TwoHosts:
             f"E2409 HostLost: The host {self.second.address}, which serves part of the engine, was lost: "
         )
         assert reason in str(failed.value)
-        assert self.status() == "UNHEALTHY"
+        wait_for(lambda: self.status() == "UNHEALTHY")

@@ -7,6 +7,7 @@ from tests.support.processes import MARK
 from tests.support.tensorrt_llm_engine import runner_environment, stand_in_tokens
 
 PROMPT = "20"
+START_SECONDS = 120
 
 
 def text_of(tokens: int) -> str:
@@ -20,10 +21,10 @@ def test_answers_come_through_both_apis_and_again_after_the_other_host_was_lost(
     settings |= {MARK: mark, "ENGINE_ENVIRONMENT": MARK}
     with hosts.serving(**settings):
         with hosts.joining(**settings) as joining:
-            hosts.wait_ready(60)
+            hosts.wait_ready(START_SECONDS)
             assert hosts.by_cog(PROMPT, 40) == text_of(40)
             assert hosts.by_openai(PROMPT, 40) == text_of(40)
             hosts.lose(PROMPT, 3000, joining.kill)
         with hosts.joining(**settings):
-            hosts.wait_ready(60)
+            hosts.wait_ready(START_SECONDS)
             assert hosts.by_cog(PROMPT, 40) == text_of(40)
