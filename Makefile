@@ -67,7 +67,7 @@ lint: setup-dev ## Check format, lint and types; changes nothing
 	@.venv/bin/mypy
 
 fix: setup-dev ## Format, and fix what the linter can
-	.venv/bin/ruff check --fix .
+	.venv/bin/ruff check --fix --exit-zero --quiet .
 	.venv/bin/ruff format .
 
 docs: setup-dev ## Write the generated files: errors.md, config.md, environment.md, the schemas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.errors import PartNotInstalled
-from shared.layout import Layout
+from shared.layout import WITHOUT_ENVIRONMENT, Layout
 
 from .check import Check, Finding, error, ok, warning
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def _look() -> Iterator[Finding]:
     layout = Layout.current()
     engines = layout.available_engines()
-    alone = engines == ["mock"]  # a builder image has others, and no Triton
+    alone = set(engines) <= WITHOUT_ENVIRONMENT  # a builder image has others, and no Triton
     try:
         _ = layout.tritonserver, layout.triton_libraries, layout.backend_directory
         yield ok(f"Triton and the engine bridge are in {layout.home}")
@@ -25,7 +25,8 @@ def _look() -> Iterator[Finding]:
         lacks = f"{part} is missing at {place}: nothing can be served here."
         yield (error if alone else warning)(lacks, "Run `make setup`, or use a runner image.")
     if alone:
-        yield warning("The only engine here is mock.", "Run `make setup`, or use the engine's image.")
+        here = ", ".join(engines)
+        yield warning(f"The only engine here is {here}.", "Run `make setup`, or use the engine's image.")
     else:
         yield ok(f"Engines: {', '.join(engines)}")
 
