@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runner.settings import Settings
+from tools.docs.environment_values import EXAMPLES, allowed_values
 
 INTRO = """\
 # Environment
@@ -44,24 +45,37 @@ OTHERS = {
     ],
 }
 
-HEADER = "| variable | default | meaning |\n|---|---|---|\n"
+HEADER = "| variable | meaning | values | default | example |\n|---|---|---|---|---|\n"
+OTHERS_HEADER = "| variable | default | meaning |\n|---|---|---|\n"
 
 
 def page() -> str:
     """The text of docs/environment.md."""
     rows = [
-        (str(field.alias), "" if field.default is None else _shown(field.default), str(field.description))
+        _row(
+            f"`{field.alias}`",
+            str(field.description),
+            allowed_values(field),
+            _shown(field.default),
+            f"`{EXAMPLES[str(field.alias)]}`",
+        )
         for field in Settings.model_fields.values()
     ]
-    sections = [INTRO + "\n" + _table(rows)]
-    sections += [f"## {title}\n\n{_table(rows)}" for title, rows in OTHERS.items()]
+    sections = [INTRO + "\n" + HEADER + "".join(rows)]
+    sections += [
+        f"## {title}\n\n{OTHERS_HEADER}"
+        + "".join(_row(f"`{name}`", default, meaning) for name, default, meaning in others)
+        for title, others in OTHERS.items()
+    ]
     return "\n".join(sections)
 
 
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
 def _shown(default: object) -> str:
+    if default is None or default == "":
+        return ""
     home = str(Settings.model_fields["weights_cache"].default.home())
-    return str(default).replace(home, "~").replace("False", "")
-
-
-def _table(rows: list[tuple[str, str, str]]) -> str:
-    return HEADER + "".join(f"| `{name}` | {default} | {meaning} |\n" for name, default, meaning in rows)
+    return f"`{str(default).lower() if isinstance(default, bool) else str(default).replace(home, '~')}`"
