@@ -3,7 +3,8 @@
 DIR is where the payload was unpacked. Sides: `runner` (our front, both APIs), `async_llm` (vLLM's engine without
 a server), `serve` and `serve_rust` (`vllm serve` with either front). Each is given every number of streams, all
 at once, of the same 128 tokens in and 256 out; every token is counted. `--check` looks at what else has to hold of
-the runner (tests/support/under_load.py). Writes a JSON report after each figure.
+the runner (tests/support/under_load.py); `--profile` has the first two watched once more, with the most streams.
+Writes a JSON report after each figure.
 
 Without a GPU the first two sides run from a checkout after `make test-vllm`, without DIR: `--simulate` with steps that
 last as on an H200 and no model in them, `--rehearse` with a tiny one.
@@ -23,12 +24,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.gpu.serving.greedy import greedy_tokens
-from tests.gpu.serving.machine import below, compute_processes, cpu_per_token, cpu_seconds, machine
+from tests.gpu.serving.machine import (
+    below,
+    compute_processes,
+    cpu_per_token,
+    cpu_seconds,
+    machine,
+    processes_by_role,
+)
 from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
     MODEL_NAME,
@@ -40,6 +48,7 @@ from tests.gpu.serving.model import (
     write_engine,
     write_model,
 )
+from tests.gpu.serving.profile import profiled
 from tests.support.under_load import cancel_half, gpu_memory, kill
 
 if TYPE_CHECKING:
@@ -182,6 +191,19 @@ def target_of_checkout(place: Path, *, simulate: bool) -> Path:
     return place
 
 
+@contextmanager
+def watched(options: argparse.Namespace, report: Report, side: str, streams: int, pid: int) -> Iterator[None]:
+    """See where each process of a session spends its time."""
+    directory = options.log / f"{side}-{streams}"
+    directory.mkdir(exist_ok=True)
+
+    def tell(name: str, figures: dict[str, Any]) -> None:
+        report.add(f"{side}, profile", streams=streams, process=name, **figures)
+
+    with profiled(options.profile, processes_by_role(pid), directory, tell):
+        yield
+
+
 def run_runner(options: argparse.Namespace, report: Report, client: Path, scratch: Path) -> None:
     target = options.target
     engine = write_engine(scratch / "engine", engine_arguments(options), rehearsal=options.rehearse)
@@ -216,6 +238,10 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         for streams in options.streams * options.repeat:
             for name, (path, body) in bodies.items():
                 report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
+        if options.profile:
+            streams = max(options.streams)
+            with watched(options, report, "runner", streams, pid):
+                measure(client, port, "/v1/completions", openai_body(), streams, pid)
         if "greedy" in options.check:
             (scratch / "greedy.json").write_text(json.dumps(greedy_tokens(port)))
         count, tokens = (32, 300) if options.rehearse else (256, 600)
@@ -231,15 +257,19 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
 
 
 def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) -> None:
-    model = write_model(scratch / "direct", rehearsal=options.rehearse)
+    # The runner's own, if it was there before: vLLM keeps what it compiles by the model's path, too.
+    unpacked = next((scratch / "weights").glob("*/engine/config.json"), None)
+    model = unpacked.parent if unpacked else write_model(scratch / "direct", rehearsal=options.rehearse)
     expected = scratch / "greedy.json"
+    streams = options.streams * options.repeat
+    last = max(options.streams)
     done = subprocess.Popen(
         [
             str(options.target / "home/engines/vllm/bin/python"),
             "-m",
             "tests.gpu.serving.direct",
             *("--model", str(model), "--arguments", json.dumps(engine_arguments(options))),
-            *("--streams", *map(str, options.streams * options.repeat)),
+            *("--streams", *map(str, [*streams, *([last] if options.profile else [])])),
             *(["--greedy"] if expected.exists() else []),
         ],
         cwd=_ROOT,
@@ -251,19 +281,25 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
     )
     assert done.stdout is not None
     used: dict[str, float] | None = None
-    for line in done.stdout:
-        if not line.startswith("{"):
-            continue
-        told = json.loads(line)
-        if (tokens := told.get("greedy")) is None:
+    runs = 0
+    with ExitStack() as watching:
+        for line in done.stdout:
+            if not line.startswith("{"):
+                continue
+            told = json.loads(line)
+            if (tokens := told.get("greedy")) is not None:
+                ours = json.loads(expected.read_text())
+                equal = sum(one == other for one, other in zip(ours, tokens, strict=True))
+                report.add("greedy", prompts=len(tokens), equal=equal, tokens=sum(map(len, ours)))
+                continue
             before, used = used, cpu_seconds(done.pid)
-            if before is not None:
+            if before is not None and runs <= len(streams):
                 made = told["streams"] * OUTPUT_TOKENS
                 report.add("async_llm", **told, cpu_us_per_token=cpu_per_token(before, used, made))
-            continue
-        ours = json.loads(expected.read_text())
-        equal = sum(one == other for one, other in zip(ours, tokens, strict=True))
-        report.add("greedy", prompts=len(tokens), equal=equal, tokens=sum(map(len, ours)))
+            watching.close()
+            if options.profile and runs == len(streams):
+                watching.enter_context(watched(options, report, "async_llm", last, done.pid))
+            runs += 1
     done.wait(60)
 
 
@@ -307,6 +343,7 @@ def main() -> int:
     parser.add_argument(
         "--kill", nargs="*", default=[], metavar="PART", help="of a command line, after measuring, under load"
     )
+    parser.add_argument("--profile", type=Path, metavar="PY_SPY", help="the program that watches")
     parser.add_argument(
         "--engine-args", type=json.loads, default={}, metavar="JSON", help="further arguments, for every side"
     )

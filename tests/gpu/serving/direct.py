@@ -84,7 +84,14 @@ async def _main(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    os.environ |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    # As for the runner's engine (runner/engines/vllm/environment.py): it can use what that one compiled, then.
+    os.environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_PLUGINS": "",
+        "VLLM_USE_DEEP_GEMM": "0",
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    }
     parser = argparse.ArgumentParser(prog="tests.gpu.serving.direct")
     parser.add_argument("--model", required=True)
     parser.add_argument("--arguments", required=True, help="of the engine, as JSON")

@@ -23,6 +23,7 @@ _ROLES = (
     ("APIServer", "python front"),
     ("vllm", "python front"),
 )
+_OTHERS = "others"
 
 
 def machine(target: Path) -> dict[str, Any]:
@@ -60,11 +61,20 @@ def below(pid: int) -> dict[int, str]:
     return found
 
 
+def processes_by_role(pid: int) -> dict[str, int]:
+    """One process of a session for each role in it."""
+    return {_role(name): child for child, name in below(pid).items() if _role(name) != _OTHERS}
+
+
+def _role(name: str) -> str:
+    return next((role for part, role in _ROLES if part in name), _OTHERS)
+
+
 def cpu_seconds(pid: int) -> dict[str, float]:
     """What the processes of a session have used, by their role."""
     used: dict[str, float] = {}
     for child, name in below(pid).items():
-        role = next((role for part, role in _ROLES if part in name), "others")
+        role = _role(name)
         try:
             fields = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 SIDES = {
@@ -25,6 +25,8 @@ _PARTS = {
     "EngineCor": "vLLM's engine core",
     "bin/tritonserver": "Triton",
 }
+_PROFILED = {"async_llm": SIDES["async_llm"], "runner": SIDES["runner, openai"]}
+_FUNCTIONS = 5
 _INTRO = """\
 # On a GPU
 
@@ -150,10 +152,27 @@ def page(reports: list[list[Figure]]) -> str:
         cpu("CPU of the engine core, us per token", plain, core=True),
         _GRAPHS,
         *(rates(f"tokens/s with `{arguments}`", found) + "\n" for arguments, found in runs.items()),
+        *profiles(figures),
         "| what else has to hold | |\n|---|---|\n",
         *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
     ]
     return "".join(parts)
+
+
+def profiles(figures: list[Figure]) -> Iterator[str]:
+    """Where each process was seen most often, of the last profile of a side with so many streams."""
+    last = {
+        (one["side"].partition(",")[0], one["streams"], one["process"]): one["functions"]
+        for one in figures
+        if "functions" in one
+    }
+    if last:
+        yield "| seen by py-spy with | streams | process | where its threads were most often |\n|---|---|---|---|\n"
+    for (side, streams, process), functions in last.items():
+        where = ", ".join(f"`{name}` {share:.0%}" for name, share in functions[:_FUNCTIONS])
+        yield f"| {_PROFILED[side]} | {streams} | {process} | {where} |\n"
+    if last:
+        yield "\n"
 
 
 def _rows(figures: Iterable[Figure]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.gpu.serving.model import summary
 from tests.gpu.serving.page import page
+from tests.gpu.serving.profile import busiest
 
 MACHINE = {
     "side": "machine",
@@ -73,3 +74,21 @@ def test_lost_streams_are_told():
 
 def test_quantiles_and_mean():
     assert summary([3.0, 1.0, 2.0, 10.0]) == {"p50": 2.0, "p99": 3.0, "mean": 4.0}
+
+
+def test_functions_are_counted_without_their_lines_where_stacks_end():
+    stacks = "thread (0x1);main (a.py:1);step (b.py:2) 3\nthread (0x2);step (b.py:7) 3\nthread (0x1);wait (c.py:1) 2\n"
+    assert busiest(stacks) == {"samples": 8, "functions": [["step (b.py)", 0.75], ["wait (c.py)", 0.25]]}
+
+
+def test_the_last_profile_of_a_process_is_told():
+    first = {
+        "side": "runner, profile",
+        "streams": 512,
+        "process": "front",
+        "functions": [["earlier (a.py)", 1.0]],
+    }
+    last = first | {"functions": [["send (b.py)", 0.5], ["read (c.py)", 0.25]]}
+    text = page([*REPORTS, [MACHINE, first, last]])
+    assert "| our front, OpenAI's API | 512 | front | `send (b.py)` 50%, `read (c.py)` 25% |\n" in text
+    assert "earlier" not in text
