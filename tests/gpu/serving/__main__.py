@@ -361,6 +361,7 @@ def main() -> int:
     if options.target is None:
         options.target = target_of_checkout(scratch / "target", simulate=options.simulate)
     options.target = options.target.resolve()
+    sys.path.append(str(options.target / "site"))  # what the machine's Python lacks
     client = scratch / "streams"
     source = _ROOT / "tests/performance/client/streams.c"
     subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)

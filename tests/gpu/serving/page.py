@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -27,10 +28,11 @@ _PARTS = {
 }
 _PROFILED = {"async_llm": SIDES["async_llm"], "runner": SIDES["runner, openai"]}
 _FUNCTIONS = 5
+_MADE = re.compile(r"\b[a-z2-7]{40,}\.py")  # named by the hash of its content
 _INTRO = """\
 # On a GPU
 
-Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of `tests.gpu.serving`, one machine each:
+Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of `tests.gpu.serving`:
 {gpu_and_driver}, {cores} cores; vLLM {vllm}, PyTorch {torch}, Python {python}; {date}.
 
 A model of the shape of Llama 3 8B with random weights, bf16, 128 tokens in and 256 out, temperature 1, all streams
@@ -41,9 +43,11 @@ and what this model does not load. Cog's API gets text, which is cut into tokens
 """
 _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
-between chunks hold one of them, so that the p99 at 512 is the length of one, whatever the front: of a full one, or at
-times of the last, which is shorter. The median stream has its first token after the fourth, fifth or sixth step: how
-many requests have come when the first step begins decides which, and moves the p50 by up to a step from run to run.
+between chunks hold one of them, so that the p99 at 512 is the length of one, without any front too: of a full one, or
+at times of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
+shorter steps: its p99 is lower, and its first tokens come later. The median stream has its first token after the
+fourth, fifth or sixth step: how many requests have come when the first step begins decides which, and moves the p50 by
+up to a step from run to run.
 
 """
 _CPU = """
@@ -52,10 +56,16 @@ The CPU's time is first that of all processes but the engine core: for us front,
 """
 _GRAPHS = """
 vLLM captures CUDA graphs for up to 512 sequences. Beyond, the engine core launches each kernel from Python: a step of
-1,024 streams takes it about 50 ms of CPU, one of 512 about 12. So it keeps a core busy, is slower beside our
-processes than alone, and differs by 10% from run to run.
-`vllm serve` with its Python front was measured on one such machine on 2026-11-21: 0.97, 0.58 and 0.52 of the engine
+1,024 streams takes it about 40 ms of CPU, one of 512 about 15. So it keeps a core busy, and how fast that core is, and
+what else wants it, decides: on other machines of this kind, on 2026-11-21, our front had 0.85 and 0.80 of the engine
+directly at 1,024. With graphs for 1,024 sequences (`max_cudagraph_capture_size`) no side is behind, and all are faster.
+`vllm serve` with its Python front was measured on such a machine on 2026-11-21: 0.97, 0.58 and 0.52 of the engine
 directly at 64, 256 and 512 streams.
+
+"""
+_PROFILE = """
+What the threads of each process did when they did not wait, during one more burst: the functions in which most of the
+stacks ended that py-spy saw.
 
 """
 
@@ -167,9 +177,11 @@ def profiles(figures: list[Figure]) -> Iterator[str]:
         if "functions" in one
     }
     if last:
-        yield "| seen by py-spy with | streams | process | where its threads were most often |\n|---|---|---|---|\n"
+        yield _PROFILE.lstrip()
+        yield "| of | streams | process | where its threads were |\n|---|---|---|---|\n"
     for (side, streams, process), functions in last.items():
-        where = ", ".join(f"`{name}` {share:.0%}" for name, share in functions[:_FUNCTIONS])
+        named = [(_MADE.sub("what torch.compile made", name), share) for name, share in functions]
+        where = ", ".join(f"`{name}` {share:.0%}" for name, share in named[:_FUNCTIONS])
         yield f"| {_PROFILED[side]} | {streams} | {process} | {where} |\n"
     if last:
         yield "\n"

@@ -1,6 +1,6 @@
 """Everything that a GPU machine without a network needs for `tests.gpu.serving`, in few and small files.
 
-    python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 56] [--only-code]
+    python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 51] [--only-code]
 
 The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: those whose names are in NAMES_FILE
 (one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--present", type=Path, help="names of packages that the machine has, one a line")
     parser.add_argument("--sm", default="90")
-    parser.add_argument("--part-mb", type=int, default=56)
+    parser.add_argument("--part-mb", type=int, default=51)
     parser.add_argument("--only-code", action="store_true")
     options = parser.parse_args()
     directory = options.directory.resolve()

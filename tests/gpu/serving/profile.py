@@ -43,8 +43,8 @@ def profiled(
         for _, watcher in watching.values():
             watcher.wait(60)
     for name, (stacks, _) in watching.items():
-        if stacks.exists():
-            tell(name, busiest(stacks.read_text()))
+        if stacks.exists() and (told := busiest(stacks.read_text()))["samples"]:
+            tell(name, told)
 
 
 def busiest(stacks: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.gpu.serving.model import summary
-from tests.gpu.serving.page import page
+from tests.gpu.serving.page import ROOT, page
 from tests.gpu.serving.profile import busiest
 
 MACHINE = {
@@ -92,3 +92,31 @@ def test_the_last_profile_of_a_process_is_told():
     text = page([*REPORTS, [MACHINE, first, last]])
     assert "| our front, OpenAI's API | 512 | front | `send (b.py)` 50%, `read (c.py)` 25% |\n" in text
     assert "earlier" not in text
+
+
+def test_code_that_torch_compile_made_is_called_so():
+    figures = {"side": "runner, profile", "streams": 8, "process": "engine core"}
+    functions = [[f"call (c{'a2' * 25}.py)", 1.0]]
+    assert "`call (what torch.compile made)` 100%" in page(
+        [*REPORTS, [MACHINE, figures | {"functions": functions}]]
+    )
+
+
+def table(path, title):
+    """The cells below each of the columns, by the first of their row."""
+    lines = path.read_text().split(f"| {title}", 1)[1].split("\n\n")[0].splitlines()
+    head, *body = ([cell.strip("| *") for cell in line.split(" | ")] for line in (lines[0], *lines[2:]))
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in body}
+
+
+def test_the_readme_has_the_figures_of_the_page():
+    measured = table(ROOT / "docs/performance-gpu.md", "output tokens/s")
+    told = table(ROOT / "README.md", "streams")
+    pairs = {
+        "vLLM's engine, driven directly": "vLLM's engine directly",
+        "cog-triton, OpenAI's API": "our front, OpenAI's API",
+        "`vllm serve`, Rust front": "`vllm serve`, Rust front",
+    }
+    for ours, theirs in pairs.items():
+        for streams, rate in told[ours].items():
+            assert measured[theirs][streams].split()[0] == rate
