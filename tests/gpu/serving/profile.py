@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from collections import Counter
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ def profiled(
         yield
     finally:
         for _, watcher in watching.values():
-            watcher.send_signal(2)  # as Ctrl-C: it writes what it has seen
+            watcher.send_signal(signal.SIGINT)  # it writes what it has seen then
         for _, watcher in watching.values():
             watcher.wait(60)
     for name, (stacks, _) in watching.items():
