@@ -46,8 +46,8 @@ The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each.
 between chunks hold one of them, so that the p99 at 512 is the length of one, without any front too: of a full one, or
 at times of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
 shorter steps: its p99 is lower, and its first tokens come later. The median stream has its first token after the
-fourth, fifth or sixth step: how many requests have come when the first step begins decides which, and moves the p50 by
-up to a step from run to run.
+fourth, fifth or sixth step, of 256 streams after the second or third: how many requests have come when the first step
+begins decides which, and moves the p50 by up to a step from run to run.
 
 """
 _CPU = """
