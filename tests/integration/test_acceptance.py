@@ -121,6 +121,10 @@ def machine(tmp_path_factory):
     return Machine(tmp_path_factory.mktemp("acceptance"))
 
 
+# A whole run of the checks starts dozens of engines.
+pytestmark = pytest.mark.timeout(900)
+
+
 @pytest.fixture(scope="module")
 def accepted(machine):
     """A whole run without a fault; its engines are those of the runs that follow."""

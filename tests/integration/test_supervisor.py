@@ -186,10 +186,12 @@ def test_a_directory_in_use_is_not_swept(start, tmp_path):
         assert other.process.wait(10) == 0
 
 
-def test_sigterm_drains_and_a_second_one_does_not_wait(ready):
-    ready.process.terminate()
-    assert ready.wait("DRAINING")["seconds"] == 25
-    assert ready.process.wait(20) == 0
+def test_sigterm_drains(start):
+    with start(STUB_FRONT_DRAINS_FOR="3") as runner:
+        runner.wait("READY")
+        runner.process.terminate()
+        assert runner.wait("DRAINING")["seconds"] == 25
+        assert runner.process.wait(20) == 0
 
 
 def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):

@@ -29,7 +29,7 @@ def descendants(pid: int) -> set[int]:
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+            parents[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
         except (OSError, ProcessLookupError):
             continue
     found = {pid}
@@ -41,7 +41,7 @@ def descendants(pid: int) -> set[int]:
 def is_alive(pid: int) -> bool:
     """Whether the process is there and no zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except (OSError, ProcessLookupError):
         return False
 

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
 from shared.errors import TritonTokenizerError
 
-DRAINING_SECONDS = 0.3
+DRAINING_SECONDS = float(os.environ.get("STUB_FRONT_DRAINS_FOR", "0.3"))
 
 
 class StubFront:
