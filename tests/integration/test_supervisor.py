@@ -194,6 +194,15 @@ def test_sigterm_drains(start):
         assert runner.process.wait(20) == 0
 
 
+def test_a_second_sigterm_does_not_wait(start):
+    with start(STUB_FRONT_DRAINS_FOR="1000") as runner:
+        runner.wait("READY")
+        runner.process.terminate()
+        runner.wait("DRAINING")
+        runner.process.terminate()
+        assert runner.process.wait(15) == 0
+
+
 def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):
     with start(COG_WEIGHTS=silence) as runner:
         runner.wait("STARTING")
