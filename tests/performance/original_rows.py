@@ -1,5 +1,4 @@
-"""How many times faster than the original this is: its algorithm, rewritten, with the same mock engine in the
-same run.
+"""How many times faster than the original this is: its algorithm, rewritten, on the same mock engine, in one run.
 
 The original has Cog's server, a predictor that reads server-sent events from Triton's HTTP endpoint and decodes the
 whole sequence for each token, and in Triton an ensemble with a model in Python before the engine and one behind it
