@@ -1,4 +1,4 @@
-"""`cog-triton add-compiled`: an engine.tar that brings what vLLM has compiled for it."""
+"""`cog-triton add-compiled`: an engine.tar that includes what vLLM has compiled for it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[str]:
-    """Write `output`: the files of `engine`, an engine.tar, and all of `cache` that is for it.
+    """Write `output`: the files of `engine`, an engine.tar, and everything in `cache` that is for it.
 
-    Without `cache`, that is COMPILE_CACHE. Returns what it was compiled on, one line for each. Raises
+    `cache` defaults to COMPILE_CACHE. Returns what it was compiled on, one line each. Raises
     NothingCompiled, NotEnoughSpace, PackageFailed, and what `fetch_weights` raises.
     """
     settings = Settings.from_environment(os.environ)

@@ -224,10 +224,10 @@ def add_compiled(
     engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar of vLLM.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
     cache: Annotated[
-        Path | None, typer.Option(help="What it was compiled into; without it, COMPILE_CACHE.")
+        Path | None, typer.Option(help="The folder it was compiled into; default: COMPILE_CACHE.")
     ] = None,
 ) -> None:
-    """Write an engine.tar that brings what vLLM has compiled for it, where it was served once.
+    """Write an engine.tar that includes what vLLM compiled for it on a machine that served it.
 
     A runner with the same image, driver and GPUs loads that instead of compiling, if ALLOW_MODEL_CODE=1.
     """
@@ -249,7 +249,7 @@ def acceptance(
         str | None, typer.Option(help="tensorrt_llm or vllm; default: the one that is installed.")
     ] = None,
     work_dir: Annotated[
-        Path | None, typer.Option(help="Where engines and logs are kept; default: a folder that is removed.")
+        Path | None, typer.Option(help="Where engines and logs are kept; default: a temporary folder.")
     ] = None,
     archive: Annotated[
         str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL to use instead of building one.")

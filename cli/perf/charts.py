@@ -89,7 +89,7 @@ def throughput_and_latency(steps: Sequence[dict[str, Any]]) -> str:
     chart = pygal.XY(
         **_settings(
             "Throughput against latency",
-            "tokens/s; beside the points: the load",
+            "tokens/s; the load is next to the points",
             "time to first token",
             value_formatter=milliseconds,
             x_value_formatter=_number,

@@ -126,7 +126,7 @@ def _server(steps: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return ""
     headings = ["", "", "server avg", "client avg", "server p99", "client p99"]
-    return _table("What the server reports, beside the client", headings, rows)
+    return _table("What the server reports, compared with the client", headings, rows)
 
 
 def _client(steps: Sequence[dict[str, Any]]) -> str:

@@ -123,7 +123,7 @@ def _table(result: dict[str, Any]) -> Table:
 
 def _beside(step: dict[str, Any]) -> Table:
     view = step["server"]
-    table = Table(title=f"What the server saw, beside the client, at {step['load']}")
+    table = Table(title=f"What the server saw, compared with the client, at {step['load']}")
     for heading in ("", "server avg", "client avg", "server p99", "client p99"):
         table.add_column(heading, justify="right" if heading else "left")
     for name in (*_METRICS, "queue_time"):

@@ -45,7 +45,7 @@ class TritonUnavailable(CogTritonError):
     code = "E2105"
     fixed_by = FixedBy.ENGINE
     message = "Triton is unavailable: {reason}."
-    remedy = "Try again in a few seconds; the runner is restarting it."
+    remedy = "Try again in a few seconds; the runner restarts it automatically."
 
 
 class Overloaded(CogTritonError):

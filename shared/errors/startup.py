@@ -114,7 +114,7 @@ class MemoryTooSmall(CogTritonError):
         "This container may have {limit} MiB of memory; {processes} processes of the engine need"
         " {needed} MiB."
     )
-    remedy = "Give it more (--memory; in Kubernetes resources.limits.memory)."
+    remedy = "Give it more (--memory; in Kubernetes, resources.limits.memory)."
 
 
 class EngineArchiveMalformed(CogTritonError):
@@ -179,7 +179,7 @@ class ModelRepositoryNotServed(CogTritonError):
 class NothingCompiled(CogTritonError):
     code = "E4108"
     fixed_by = FixedBy.OPERATOR
-    message = "{cache} has nothing that vLLM compiled for {engine}."
+    message = "{cache} contains nothing that vLLM compiled for {engine}."
     remedy = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again."
 
 

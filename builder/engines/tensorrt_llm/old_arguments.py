@@ -100,7 +100,7 @@ _BUILD_PY: dict[str, Rule] = {
     "use_paged_context_fmha": Renamed("use_paged_context_fmha", bare="enable"),
     "paged_kv_cache": Renamed("kv_cache_type", bare="paged"),
     "timing_cache": Renamed("input_timing_cache"),
-    "parallel_build": Dropped("workers says how many GPUs build at once"),
+    "parallel_build": Dropped("workers sets how many GPUs build in parallel"),
     "use_smooth_quant": Dropped("smoothquant sets it where the checkpoint is made"),
     "use_layernorm_plugin": _GONE,
     "use_rmsnorm_plugin": _GONE,

@@ -177,7 +177,7 @@ def test_code_in_an_archive_is_the_operators_decision(shipped, capfd):
 
 def test_nothing_was_compiled_for_it(tmp_path):
     archive(tmp_path / "engine.tar")
-    with pytest.raises(NothingCompiled, match="has nothing that vLLM compiled for"):
+    with pytest.raises(NothingCompiled, match="contains nothing that vLLM compiled for"):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / "nothing")
     archive(tmp_path / "mock.tar", engine="mock")
     with pytest.raises(NothingCompiled):
