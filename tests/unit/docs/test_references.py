@@ -114,6 +114,14 @@ def test_every_variable_is_read_by_somebody(page):
     assert named - words_of_the_source() - READ_BY_OTHERS.keys() == set()
 
 
+def test_the_figures_of_the_readme_are_those_that_were_measured():
+    section = text_of("README.md").partition("\n## How fast it is\n")[2].partition("\n## ")[0]
+    figures = set(re.findall(r"\b\d+,\d{3}\b", section)) - {"1,024"}
+    measured = re.findall(r"\b\d+,\d{3}\b", text_of("docs/performance-gpu.md"))
+    assert len(figures) > 5
+    assert figures - set(measured) == set()
+
+
 def test_what_is_broken_is_seen():
     assert broken_links("README.md", "[a](docs/nowhere.md) [b](#no-such-part) [c](LICENSE)") == [
         "docs/nowhere.md",
