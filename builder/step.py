@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from builder.output import log_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from shared.artifact import Manifest
@@ -45,6 +46,8 @@ class Build:
     work_dir: Path  # of this build only
     output: Path
     hf_token: str | None = field(repr=False)
+    accept: Callable[[Mapping[str, int]], None] = lambda _sizes: None
+    """Is told the bytes of each file of a model on the hub before any is fetched, and raises to refuse it."""
     model: Model | None = None
     draft: Model | None = None
     """A smaller model that guesses what `model` will write."""

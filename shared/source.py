@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from shared.http import Arriving, Unreachable, download
+from shared.http import Arriving, Unreachable, download, limits
 
 if TYPE_CHECKING:
     import os
@@ -78,10 +78,12 @@ def _path_of(url: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def opened(source: str, progress: Progress, **options: int) -> AbstractContextManager[Arriving]:
-    """The bytes of `source`; of http(s) with the options of `download`. Raises `Unreachable`."""
+def opened(
+    source: str, progress: Progress, *, attempts: int = limits.ATTEMPTS
+) -> AbstractContextManager[Arriving]:
+    """The bytes of `source`; of http(s) after so many attempts. Raises `Unreachable`."""
     path = local_path(source)
-    return download(source, progress, **options) if path is None else opened_file(path, progress)
+    return download(source, progress, attempts=attempts) if path is None else opened_file(path, progress)
 
 
 def found(path: Path) -> os.stat_result:

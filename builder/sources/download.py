@@ -96,7 +96,7 @@ class Download:
             build.model = self._directory(build.work_dir / "model", name)
         else:
             hub = HubModel(self.model, self.revision, build.hf_token)
-            path = hub.fetch(self.wanted, progress)
+            path = hub.fetch(self.wanted, progress, build.accept)
             build.model = self._directory(path, self.model, path.name)  # a snapshot is named after its commit
 
     def look(self) -> Model | None:

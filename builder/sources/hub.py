@@ -1,8 +1,9 @@
 """A model on the Hugging Face hub.
 
 Its files are in the hub library's own cache (HF_HOME, HF_HUB_CACHE); HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
-mean what they mean to that library. Fetching a model that is there downloads nothing; a broken transfer
-resumes where it broke off, and the complete files of a failed fetch are kept.
+mean what they mean to that library. Large files are fetched like an engine.tar, over many connections; the
+library fetches the others. Fetching a model that is there downloads nothing; a broken transfer resumes where
+it broke off, and the complete files of a failed fetch are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from huggingface_hub import HfApi, constants, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -27,8 +28,11 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.utils._verification import HashAlgo, compute_file_hash
 from huggingface_hub.utils.tqdm import tqdm
 
+from builder.sources.hub_files import fetch_blob
 from builder.sources.hub_limits import limit_the_hub
 from shared.errors import (
     CogTritonError,
@@ -40,10 +44,11 @@ from shared.errors import (
     NotEnoughSpace,
     RevisionNotFound,
 )
+from shared.http import Unreachable
 from shared.sizes import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from huggingface_hub.hf_api import RepoSibling
 
@@ -74,9 +79,15 @@ class HubModel:
         except Exception as error:
             raise self._translated(error) from None
 
-    def fetch(self, wanted: Callable[[Collection[str]], list[str]], progress: StepProgress) -> Path:
+    def fetch(
+        self,
+        wanted: Callable[[Collection[str]], list[str]],
+        progress: StepProgress,
+        accept: Callable[[Mapping[str, int]], None] = lambda _sizes: None,
+    ) -> Path:
         """The directory of the model's files, named after its commit. `wanted` gets the names of all files
-        that the model has, raises to refuse it, and returns patterns of those to take.
+        that the model has, raises to refuse it, and returns patterns of those to take. `accept` gets the
+        bytes of each of these and raises to refuse them; offline it is not asked.
 
         Raises what `files` raises, NotEnoughSpace before any transfer when the disk is too small, and
         ModelCorrupt.
@@ -89,11 +100,13 @@ class HubModel:
             files = {file.rfilename: file for file in info.siblings or ()}
             patterns = wanted(files)
             taken = [file for name, file in files.items() if _takes(patterns, name)]
+            accept({file.rfilename: file.size or 0 for file in taken})
             missing = [file for file in taken if not self._has(file, str(info.sha))]
             _check_space(missing)
-            path = self._download(api, patterns, progress)
-            if missing:
-                self._verify(api, path)
+            show = _Arrived(progress, sum(file.size or 0 for file in missing))
+            there = self._fetch_large(missing, str(info.sha), show)
+            path = self._download(api, patterns, show)
+            self._verify((file for file in missing if file not in there), path)
             return path
         except CogTritonError:
             raise
@@ -118,17 +131,36 @@ class HubModel:
         _remove(Path(path))
         return False
 
-    def _download(self, api: HfApi, patterns: list[str], progress: StepProgress) -> Path:
+    def _fetch_large(
+        self, files: Iterable[RepoSibling], commit: str, show: _Arrived
+    ) -> Collection[RepoSibling]:
+        """Fetch those of `files` that the hub has outside of Git, and return them."""
+        blobs = _cache() / repo_folder_name(repo_id=self.name, repo_type="model") / "blobs"
+        fetched = []
+        for file in files:
+            if file.lfs is None or (blobs / file.lfs.sha256).exists():
+                continue
+            url = hf_hub_url(self.name, file.rfilename, revision=commit)
+            found = fetch_blob(url, file.lfs.sha256, blobs, self.token, show)
+            if found is None:
+                continue
+            if found != file.lfs.sha256:
+                raise self._corrupt(file.rfilename, "sha256", found, file.lfs.sha256)
+            show.before += file.lfs.size
+            fetched.append(file)
+        return fetched
+
+    def _download(self, api: HfApi, patterns: list[str], show: _Arrived) -> Path:
         """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk."""
         cancelled = threading.Event()
 
-        def show(done: int, total: int) -> None:
+        def count(done: int) -> None:
             if cancelled.is_set():
                 raise _CancelledError
-            progress(done, total)
+            show(done)
 
         with ThreadPoolExecutor(1) as executor:
-            future = executor.submit(self._snapshot, api, patterns, tqdm_class=_byte_counter(show))
+            future = executor.submit(self._snapshot, api, patterns, tqdm_class=_byte_counter(count))
             try:
                 while True:
                     try:
@@ -145,15 +177,22 @@ class HubModel:
         )
         return snapshot
 
-    def _verify(self, api: HfApi, path: Path) -> None:
+    def _verify(self, files: Iterable[RepoSibling], path: Path) -> None:
         """The library only compares sizes; what differs from the hub is removed from the cache again."""
-        found = api.verify_repo_checksums(self.name, revision=path.name)
-        for mismatch in found.mismatches:
-            _remove(path / mismatch["path"])
-        if found.mismatches:
-            first = found.mismatches[0]
-            reason = f"its {first['algorithm']} is {first['actual']} instead of {first['expected']}"
-            raise ModelCorrupt(file=first["path"], model=self.name, reason=reason)
+        wrong = []
+        for file in files:
+            algorithm: HashAlgo = "git-sha1" if file.lfs is None else "sha256"
+            expected = file.blob_id if file.lfs is None else file.lfs.sha256
+            found = compute_file_hash(path / file.rfilename, algorithm)
+            if expected not in (None, found):
+                _remove(path / file.rfilename)
+                wrong.append(self._corrupt(file.rfilename, algorithm, found, str(expected)))
+        if wrong:
+            raise wrong[0]
+
+    def _corrupt(self, file: str, algorithm: str, found: str, expected: str) -> ModelCorrupt:
+        reason = f"its {algorithm} is {found} instead of {expected}"
+        return ModelCorrupt(file=file, model=self.name, reason=reason)
 
     def _translated(self, error: Exception) -> CogTritonError:
         """Turn what the hub library raised into our errors; its own texts contain addresses and paths."""
@@ -173,6 +212,8 @@ class HubModel:
                 return self._translated(error.__cause__)
             case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:
                 return ModelNotFound(model=self.name, reason="the hub does not accept this hf_token")
+            case Unreachable():
+                reason = error.reason
             case HfHubHTTPError():
                 reason = f"the hub answered {error.response.status_code}"
             case httpx2.ConnectError():
@@ -217,11 +258,23 @@ def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+@dataclass
+class _Arrived:
+    """Takes the bytes of one file after the other."""
+
+    progress: StepProgress
+    total: int
+    before: int = 0
+
+    def __call__(self, done: int) -> None:
+        self.progress(self.before + done, self.total)
+
+
 class _CancelledError(Exception):
     """Ends the transfers of a cancelled build."""
 
 
-def _byte_counter(show: Callable[[int, int], None]) -> type[tqdm]:
+def _byte_counter(show: Callable[[int], None]) -> type[tqdm]:
     """A progress bar for the hub library that draws nothing and passes the bytes on."""
 
     class Counter(tqdm):
@@ -234,6 +287,6 @@ def _byte_counter(show: Callable[[int, int], None]) -> type[tqdm]:
         def update(self, n: float | None = 1) -> None:
             self._done += int(n or 0)
             if self._shown:
-                show(self._done, int(self.total or 0))
+                show(self._done)
 
     return Counter

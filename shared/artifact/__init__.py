@@ -3,6 +3,7 @@
 from .directory import EngineDirectory
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
 from .read import extract_archive, read_manifest
+from .store import Store
 from .tar import Readable
 from .write import PackedFile, write_archive
 
@@ -16,6 +17,7 @@ __all__ = [
     "Manifest",
     "PackedFile",
     "Readable",
+    "Store",
     "extract_archive",
     "read_manifest",
     "write_archive",

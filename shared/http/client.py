@@ -37,11 +37,15 @@ _EXPIRED_STATUS = frozenset({401, 403, 404, 410})
 class Client:
     """Many threads may share one. Everything here raises urllib3's HTTPError."""
 
-    def __init__(self, url: str, *, connections: int = 1, attempts: int = 1) -> None:
+    def __init__(
+        self, url: str, *, connections: int = 1, attempts: int = 1, authorization: str | None = None
+    ) -> None:
         first = _parsed(url)
         self._first = self._location = first.url  # and where redirects led
         self._origin = _origin(first)
         self._authorization = make_headers(basic_auth=unquote(first.auth)) if first.auth else {}
+        if authorization is not None:
+            self._authorization = {"Authorization": authorization}
         self._connections = connections
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
         self.closed = threading.Event()

@@ -47,11 +47,18 @@ class Arriving:
 
 
 @contextmanager
-def download(url: str, progress: Progress, *, attempts: int = limits.ATTEMPTS) -> Iterator[Arriving]:
-    """The body of `url`, over many connections if the server supports ranges. Raises `Unreachable`, as does
-    reading it.
+def download(
+    url: str, progress: Progress, *, attempts: int = limits.ATTEMPTS, authorization: str | None = None
+) -> Iterator[Arriving]:
+    """The body of `url`, over many connections where the server has ranges. `authorization` is a header for
+    its server, and for none that it redirects to. Raises `Unreachable`, as does reading it.
     """
-    with translated(), closing(Remote(url, connections=CONNECTIONS, attempts=attempts)) as remote:
+    with (
+        translated(),
+        closing(
+            Remote(url, connections=CONNECTIONS, attempts=attempts, authorization=authorization)
+        ) as remote,
+    ):
         chunks = in_order(remote, remote.size) if remote.has_ranges and remote.size else remote.whole()
         with closing(chunks):
             yield Arriving(chunks, remote.size, progress)

@@ -28,8 +28,10 @@ class Remote:
     What fails is tried several times, from where it broke off; then urllib3's HTTPError is raised.
     """
 
-    def __init__(self, url: str, *, connections: int, attempts: int) -> None:
-        self._client = Client(url, connections=connections, attempts=attempts)
+    def __init__(
+        self, url: str, *, connections: int, attempts: int, authorization: str | None = None
+    ) -> None:
+        self._client = Client(url, connections=connections, attempts=attempts, authorization=authorization)
         self._open: set[BaseHTTPResponse] = set()
         self._validator: tuple[str, str] | None = None
         first = self._client.attempt(self._client.get, {"Range": "bytes=0-0"})

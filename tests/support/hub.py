@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -51,6 +51,7 @@ class Hub(LoopbackServer):
         self.repositories: dict[str, Repository] = {}
         self.requests: list[str] = []  # "METHOD /path", in the order they came
         self.tokens: set[str] = set()  # every token that was sent
+        self.tokens_of_storage: set[str] = set()  # those that came to where files are stored
         self.failing = False  # answer everything with 503
         self.cut_after: int | None = None  # bytes of the next stored file before the connection breaks, once
         self.fails_after_cut = False  # then answer that file with 503 from then on
@@ -92,6 +93,8 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             self.sent_token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if self.sent_token:
                 hub.tokens.add(self.sent_token)
+                if path.startswith("/stored/"):
+                    hub.tokens_of_storage.add(self.sent_token)
             if hub.failing or (hub.fails_after_cut and self.path in hub._broken):
                 self._send(503, b"")
             elif path.startswith("/stored/"):
@@ -154,9 +157,10 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             status = 200
             if wanted := self.headers.get("Range"):
                 hub.ranges.append(wanted)
-                start = int(wanted.removeprefix("bytes=").partition("-")[0])
-                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-                content = content[start:]
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                start, stop = int(first), min(int(last or len(content)) + 1, len(content))
+                headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
+                content = content[start:stop]
                 status = 206
             self._send(status, content, headers)
 
@@ -179,14 +183,18 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                 if hub.fails_after_cut:
                     hub._broken.add(self.path)
                 self.close_connection = True
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client that has all it wants of this connection
+                self.wfile.write(body)
 
     return Handler
 
 
 def _sibling(repository: Repository, file: str) -> dict[str, object]:
     entry = _tree_entry(repository, file)
-    return {"rfilename": file, "size": entry["size"], "blobId": entry["oid"]}
+    sibling = {"rfilename": file, "size": entry["size"], "blobId": entry["oid"]}
+    if isinstance(lfs := entry.get("lfs"), dict):
+        sibling["lfs"] = {"sha256": lfs["oid"], "size": lfs["size"], "pointerSize": lfs["pointerSize"]}
+    return sibling
 
 
 def _tree_entry(repository: Repository, file: str) -> dict[str, object]:

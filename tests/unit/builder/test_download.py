@@ -1,10 +1,12 @@
 import errno
 import io
+import itertools
 import os
 import shutil
 import tarfile
 
 import pytest
+import tenacity
 from huggingface_hub import constants, file_download
 
 from builder.sources.download import Download
@@ -18,6 +20,7 @@ from shared.errors import (
     NotEnoughSpace,
     RevisionNotFound,
 )
+from shared.http import limits, parts
 from tests.support.loopback import folder_server
 from tests.unit.builder.conftest import FILES
 
@@ -26,6 +29,11 @@ CUT = 300_000
 
 def ignore(done, total=None):
     pass
+
+
+@pytest.fixture
+def without_waiting(monkeypatch):
+    monkeypatch.setattr(limits, "WAIT", tenacity.wait_none())
 
 
 def test_takes_weights_and_tokenizer_only(hub, model_dir, state):
@@ -65,14 +73,26 @@ def test_progress_counts_bytes(hub, state):
     assert shown[-1] == (size, size)
 
 
-def test_broken_transfer_is_resumed(hub, state, monkeypatch):
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", CUT // 3)  # what the library writes at once
+def test_weights_come_over_several_connections(hub, state, model_dir):
+    weights = bytes(parts.FIRST) + 2 * parts.PART * b"w"
+    (model_dir / "model.safetensors").write_bytes(weights)
+    Download("someone/tiny").run(state, ignore)
+    assert (state.model.path / "model.safetensors").read_bytes() == weights
+    ends = [0, parts.FIRST, parts.FIRST + parts.PART, len(weights)]
+    ranges = {f"bytes={start}-{stop - 1}" for start, stop in itertools.pairwise(ends)}
+    assert set(hub.ranges) == ranges | {"bytes=0-0"}
+
+
+@pytest.mark.usefixtures("without_waiting")
+def test_broken_transfer_is_resumed(hub, state):
     hub.cut_after = CUT
     Download("someone/tiny").run(state, ignore)
-    assert hub.ranges == [f"bytes={CUT}-"]
+    last = len(FILES["model.safetensors"]) - 1
+    assert hub.ranges == ["bytes=0-0", f"bytes=0-{last}", f"bytes={CUT}-{last}"]
     assert (state.model.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
+@pytest.mark.usefixtures("without_waiting")
 def test_what_was_whole_when_a_download_failed_is_kept(hub, state, model_dir):
     (model_dir / "model.safetensors").rename(model_dir / "model-00002-of-00002.safetensors")
     (model_dir / "model-00001-of-00002.safetensors").write_bytes(b"first")
@@ -84,7 +104,7 @@ def test_what_was_whole_when_a_download_failed_is_kept(hub, state, model_dir):
     before = len(hub.requests)
     Download("someone/tiny").run(state, ignore)
     again = [request for request in hub.requests[before:] if "/stored/" in request]
-    assert again == ["GET /stored/someone--tiny/model-00002-of-00002.safetensors"]
+    assert set(again) == {"GET /stored/someone--tiny/model-00002-of-00002.safetensors"}
     assert len(list(state.model.path.glob("*.safetensors"))) == 2
 
 
@@ -178,6 +198,7 @@ def test_token_opens_the_model(hub, state, gated):
     state.hf_token = "hf_right"
     Download("someone/tiny").run(state, ignore)
     assert hub.tokens == {"hf_right"}
+    assert hub.tokens_of_storage == set()
 
 
 @pytest.mark.parametrize(
