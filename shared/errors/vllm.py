@@ -121,3 +121,14 @@ class VllmAdaptersInUse(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The adapter cannot be loaded now: {reason}."
     remedy = "Try again later; `max_cpu_loras` says how many adapters are held at the same time."
+
+
+class VllmGpusNotConnected(CogTritonError):
+    code = "E2215"
+    at_start = True
+    fixed_by = FixedBy.OPERATOR
+    message = "The GPUs cannot exchange data: {reason}."
+    remedy = (
+        "Run the container with more shared memory (--shm-size=1g) and all of its GPUs, and check them with"
+        " nvidia-smi; with NCCL_DEBUG=INFO NCCL says more in the log."
+    )

@@ -10,6 +10,7 @@ from shared.errors import (
     VllmCacheTooSmall,
     VllmContextTooLong,
     VllmGpuMemoryInUse,
+    VllmGpusNotConnected,
     VllmGpuTooOld,
     VllmModelIncomplete,
     VllmModelNotSupported,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from shared.errors import CogTritonError
 
+_NCCL_ASKED = re.compile(r"NCCL error(?: in: \S+,|:) |Last error: ")
 # The first one found decides: causes come before their consequences.
 _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
     (r"Model architectures .{0,200}? are not supported", lambda told: VllmModelNotSupported(reason=told)),
@@ -65,7 +67,13 @@ _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
     ),
     (r"No available memory for the cache blocks", lambda told: VllmCacheTooSmall(reason=told)),
     (r"CUDA out of memory[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
+    (r"Cuda failure (\d+ )?'out of memory'", lambda told: VllmOutOfMemory(reason=told)),
     (r"OutOfMemoryError[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
+    # Of vLLM's own wrapper, and of torch.distributed, which says where in its sources, and what came last.
+    (
+        r"NCCL error(?: in: \S+,|:) [^\n]{1,200}(?:\n[^\n]{0,200}\nLast error:\s*[^\n]{1,200})?",
+        lambda told: VllmGpusNotConnected(reason=_NCCL_ASKED.split(told)[-1]),
+    ),
     (r"got an unexpected keyword argument '[^']+'", lambda told: VllmArgumentInvalid(reason=told)),
     (r"Timed out waiting for engine[^\n]{0,80}", lambda told: VllmStartTimedOut(reason=told)),
 )

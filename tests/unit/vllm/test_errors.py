@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+from runner.engines.vllm.environment import vllm_environment
 from runner.engines.vllm.errors import coded, not_loaded
 
 # As vLLM 0.26 says them, on GPUs too.
@@ -86,6 +91,26 @@ TEXTS = [
         "11.20/139.80 GiB",
     ),
     ("TimeoutError: Timed out waiting for engine core processes to start. ", "E2212", "Timed out"),
+    (
+        "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)\n",
+        "E2215",
+        "exchange data: unhandled system error (run with NCCL_DEBUG=INFO for details). Run",
+    ),
+    (
+        (
+            "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+            "NCCLUtils.cpp:94, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.28.9\n"
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'invalid argument'\n"
+        ),
+        "E2215",
+        "exchange data: Cuda failure 'invalid argument'. Run",
+    ),
+    (
+        "DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:275, internal error",
+        "E2215",
+        "exchange data: internal error. Run",
+    ),
+    ("Last error:\nCuda failure 2 'out of memory'\n", "E2209", "'out of memory'"),
     ("something else went wrong in /opt/venv/lib/vllm/worker.py", "E2200", "went wrong in worker.py"),
     ("", "E2200", "does not say why"),
 ]
@@ -98,6 +123,38 @@ def test_a_text_has_a_code(text, code, told):
     assert told in str(error)
     assert "/opt" not in str(error)
     assert "/srv" not in str(error)
+
+
+# What NCCL 2.28.9 says where /dev/shm is full, as a worker's log has it.
+OF_A_WORKER = """\
+import logging.config, os
+from pathlib import Path
+import json
+
+logging.config.dictConfig(json.loads(Path(os.environ["VLLM_LOGGING_CONFIG_PATH"]).read_text()))
+try:
+    raise RuntimeError(
+        "NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, unhandled system error (run"
+        " with NCCL_DEBUG=INFO for details), NCCL version 2.28.9\\nncclSystemError: System call (e.g. socket,"
+        " malloc) or external library call failed or device error. \\nLast error:\\nError while creating shared"
+        " memory segment /dev/shm/nccl-bWHyCi (size 9637888), error: No space left on device (28)"
+    )
+except RuntimeError:
+    logging.getLogger("vllm.v1.executor.multiproc_executor").exception("WorkerProc failed to start.")
+"""
+
+
+def test_what_a_worker_could_not_do_is_told_from_its_own_log(monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    with vllm_environment() as failures:
+        subprocess.run([sys.executable, "-c", OF_A_WORKER], env=os.environ, check=True, timeout=60)
+        error = coded([failures.read_text(), "Engine core initialization failed. Failed core proc(s): {}"])
+    assert error.code == "E2215"
+    assert str(error).startswith(
+        "E2215 VllmGpusNotConnected: The GPUs cannot exchange data: Error while creating shared memory segment"
+        " nccl-bWHyCi (size 9637888), error: No space left on device (28). Run the container with more shared"
+        " memory (--shm-size=1g)"
+    )
 
 
 def test_the_cause_comes_before_what_follows_from_it():
