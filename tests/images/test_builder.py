@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from demo.cog_client import PredictionClient
+from shared.artifact import read_manifest
 from tests.support.hub import Hub, Repository
 from tests.support.images import (
     BUILDER,
@@ -54,9 +55,9 @@ def test_an_engine_built_in_a_container_is_served_in_one(image, cpu, demo, tmp_p
         assert "".join(PredictionClient(runner.url).text(inputs)) == demo["text"]
 
 
-@pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm"])
+@pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm", "vllm"])
 def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
-    """TensorRT-LLM's tools are the tests' stand-ins, in place of the image's."""
+    """TensorRT-LLM's tools are the tests' stand-ins, in place of the image's; vLLM needs none."""
     directory = shared_directory(tmp_path_factory, "environment")
     installed = Path("/opt/cog-triton/engines")
     numpy = installed / "ctranslate2/lib/python3.13/site-packages"
@@ -76,6 +77,10 @@ def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
             podman("container", "cp", f"{builder.name}:/src/engine.tar", directory / f"{count}.tar")
             built.add(hashlib.sha256((directory / f"{count}.tar").read_bytes()).hexdigest())
     assert len(built) == 1
+    with (directory / "0.tar").open("rb") as archive:
+        manifest = read_manifest(archive)
+    assert manifest.engine == engine
+    assert manifest.model == "model"
 
 
 def test_what_the_image_is_told_and_given_by_its_user(image, tmp_path_factory):

@@ -18,6 +18,7 @@ import pytest
 from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
+from tests.support.hub import Hub, Repository
 from tests.vllm.acceptance import Accepted, run_acceptance
 from tests.vllm.lora import ADAPTERS, write_adapter
 from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
@@ -113,8 +114,13 @@ def failures_of_starts(scratch: Path) -> Any:
 
 
 def acceptance(scratch: Path) -> Accepted:
-    config = {"engine": "vllm", "model": str(MODEL), "max_model_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
-    return run_acceptance(scratch, config, PYTHON, ENVIRONMENT)
+    """Of the demo's model on a hub."""
+    name = "someone/demo"
+    config = {"engine": "vllm", "model": name, "max_model_len": MAX_SEQ_LEN, "engine_args": ARGUMENTS}
+    with Hub() as hub:
+        hub.repositories[name] = Repository(MODEL)
+        where = {"HF_ENDPOINT": hub.url, "HF_HOME": str(scratch / "cache")}
+        return run_acceptance(scratch, config, PYTHON, ENVIRONMENT | where)
 
 
 @pytest.fixture
