@@ -22,7 +22,7 @@ from shared.lora import ADAPTERS, CONFIG, WEIGHTS
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from shared.config import VLLMConfig
     from shared.progress import Progress
@@ -35,20 +35,21 @@ def in_place(
     folder: Path | None = None,
     adapters: Mapping[str, Path] | None = None,
     hf_token: str | None = None,
+    accept: Callable[[Mapping[str, int]], None] = lambda _sizes: None,
     progress: Progress | None = None,
 ) -> Path:
     """The folder below `cache` that a runner serves as an unpacked engine; its weights are links.
 
     A model on the hub is fetched into the hub's cache unless it is there. The same model with the same config
     gives the same folder. Paths in `config` start at `folder`; `adapters` are the folders of its LoRA
-    adapters, by name. Raises the errors of a download and a conversion (E31xx, E32xx), and WeightsNotStored
-    when `cache` cannot be written to.
+    adapters, by name; `accept` is that of `Build`. Raises the errors of a download and a conversion (E31xx,
+    E32xx), WeightsNotStored when `cache` cannot be written to, and what `accept` raises.
     """
     *steps, _package = make_plan(config, folder).steps
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".in-place-", dir=cache) as scratch:
-            state = Build(Path(scratch).absolute(), cache, hf_token)
+            state = Build(Path(scratch).absolute(), cache, hf_token, accept)
             run_steps(steps, state, progress or SilentProgress())
             files = packed_files(state, dump_config(config))
             files += [

@@ -20,7 +20,7 @@ STDIN = "-"
 
 
 def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> None:
-    """Print the answer of the engine at a path or URL to `inputs`, those of a prediction.
+    """Print the answer to `inputs`, those of a prediction, by the engine of a value of COG_WEIGHTS.
 
     Inputs that are missing have the engine's defaults; without a prompt and messages, the prompt is read from
     stdin. Raises the errors of predictions (E1xxx, E2xxx), and those of a start (E4xxx) when the engine

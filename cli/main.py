@@ -7,19 +7,17 @@ import re
 import shlex
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from cli.output import say_error, say_json
+from cli.measuring import perf, plan
+from cli.output import AS_JSON, say_error, say_json
 from shared import VERSION
 from shared.errors import CogTritonError
 
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
-_JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
-
 _ENGINE = typer.Argument(
     help="URL or path of an engine.tar, or a directory with one. For vLLM also a model on the hub (owner/name"
     " or owner/name@revision), a folder with one, a config, or a model repository of Triton's vLLM backend."
@@ -66,7 +64,7 @@ def init(
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, _JSON] = False) -> None:
+def doctor(as_json: Annotated[bool, AS_JSON] = False) -> None:
     """Report what this machine has and lacks for building, serving and images, and what to do about it.
 
     Exit status 1 when cog-triton does not work here.
@@ -81,7 +79,7 @@ def doctor(as_json: Annotated[bool, _JSON] = False) -> None:
 def build(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Build an engine: `cog-triton build config.yaml -o engine.tar`.
 
@@ -106,7 +104,7 @@ def build(
 @app.command()
 def check(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
     gpu: Annotated[
         str | None,
@@ -139,13 +137,11 @@ def serve(
     Then: curl -N localhost:5000/predictions -H 'Accept: text/event-stream'
     -H 'Content-Type: application/json' -d '{"input": {"prompt": "Hello"}}'
     """
-    from cli.engines import runs_here, weights_of
     from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
     signal.signal(signal.SIGTERM, _end)
-    weights = weights_of(engine, runs_here)
-    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": weights}
+    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": _absolute(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
@@ -162,12 +158,10 @@ def join(
 
     The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all hosts have the same HOSTS_SECRET.
     """
-    from cli.engines import runs_here, weights_of
     from shared.layout import PROJECT_ROOT
 
-    check = partial(runs_here, joins=True)
-    weights = {} if engine is None else {"COG_WEIGHTS": weights_of(engine, check)}
-    command = [sys.executable, "-m", "runner.lifecycle.joining", address]
+    weights = {} if engine is None else {"COG_WEIGHTS": _absolute(engine)}
+    command = [sys.executable, "-m", "cli.joining", address]
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, {**os.environ, **safe, **weights})  # noqa: S606 - no shell is what we want
@@ -195,13 +189,12 @@ def generate(
     stop_sequences: Annotated[
         str | None, typer.Option(help="Texts before which the answer ends, separated by commas or as JSON.")
     ] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Print an engine's answer as it arrives: `cog-triton generate engine.tar --prompt Hello`.
 
     The inputs and their defaults are those of a prediction; nothing is left running.
     """
-    from cli.engines import runs_here, weights_of
     from cli.generate import generate as print_answer
 
     inputs = {
@@ -216,7 +209,7 @@ def generate(
         "seed": seed,
         "stop_sequences": stop_sequences,
     }
-    print_answer(weights_of(engine, runs_here), inputs, as_json=as_json)
+    print_answer(_absolute(engine), inputs, as_json=as_json)
 
 
 @app.command()
@@ -259,7 +252,7 @@ def acceptance(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a report, as text for an issue.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run this check only; may be repeated.")] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Compare the real TensorRT-LLM or vLLM with what was assumed of it, on a machine with a GPU.
 
@@ -270,103 +263,7 @@ def acceptance(
     raise typer.Exit(run(model, work_dir, engine, archive, against, report, only or [], as_json=as_json))
 
 
-@app.command()
-def perf(
-    url: Annotated[
-        str,
-        typer.Argument(
-            help="The server's address: http(s)://HOST:PORT[/PATH], or grpc://HOST:PORT for Triton."
-        ),
-    ],
-    target: Annotated[
-        Literal["cog-triton", "openai", "triton", "mock", "replicate"] | None,
-        typer.Option(help="The kind of server; default: found out from the address and what answers there."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The model, for OpenAI's API, Triton (default: ensemble) and Replicate (a version)."
-        ),
-    ] = None,
-    concurrency: Annotated[
-        str | None,
-        typer.Option(help="Requests at the same time; a list, such as 1,8,64, is run one after another."),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Requests per second (rps), or per batch (batch).")
-    ] = None,
-    unit: Annotated[
-        Literal["rps", "batch"],
-        typer.Option(
-            help="rps: regardless of the server's answers; batch: the next one when all have ended."
-        ),
-    ] = "rps",
-    arrivals: Annotated[
-        Literal["poisson", "constant"], typer.Option(help="Arrivals of --unit rps: random, or evenly spaced.")
-    ] = "poisson",
-    duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each load.")] = 10,
-    requests: Annotated[int | None, typer.Option(min=1, help="Requests of each load, at most.")] = None,
-    input_tokens: Annotated[
-        int, typer.Option("--n_input_tokens", min=1, help="Approximate length of the prompt: its words.")
-    ] = 100,
-    output_tokens: Annotated[
-        int,
-        typer.Option(
-            "--n_output_tokens", min=1, help="Length of each answer; exact if the server can do that."
-        ),
-    ] = 100,
-    tps: Annotated[
-        float | None, typer.Option(min=1, help="Tokens per second expected of a stream; a mock is set to it.")
-    ] = None,
-    prompts: Annotated[
-        Path | None, typer.Option(help="A file with a prompt, or a JSON object, on each line.")
-    ] = None,
-    output_method: Annotated[
-        Literal["yield", "wait"],
-        typer.Option("--output_method", help="yield: events as they come; wait: one answer at the end."),
-    ] = "yield",
-    slo: Annotated[
-        str | None, typer.Option(help="What is good enough, for goodput: ttft=500ms,itl=50ms,latency=5s.")
-    ] = None,
-    stall: Annotated[
-        float, typer.Option(min=0.1, help="Seconds without a token after which a request is abandoned.")
-    ] = 60,
-    metrics: Annotated[
-        str | None, typer.Option(help="Where the server reports its metrics; default: its /metrics.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a report for a browser; it needs no network.")
-    ] = None,
-    as_json: Annotated[bool, _JSON] = False,
-) -> None:
-    """Load a server and report what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8,64`.
-
-    Latencies count from when a request was due. A key may be in OPENAI_API_KEY or REPLICATE_API_TOKEN.
-    """
-    from cli.perf.command import perf as measure
-    from cli.perf.options import plan_of
-
-    plan = plan_of(
-        url,
-        target=target,
-        model=model,
-        concurrency=concurrency,
-        rate=rate,
-        unit=unit,
-        arrivals=arrivals,
-        duration=duration,
-        requests=requests,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        tokens_per_second=tps,
-        prompts=prompts,
-        output_method=output_method,
-        objectives=slo,
-        stall_seconds=stall,
-        metrics_url=metrics,
-        report=report,
-    )
-    raise typer.Exit(measure(plan, as_json=as_json))
+app.command()(perf)
 
 
 @app.command()
@@ -404,7 +301,7 @@ def _variable(text: str) -> tuple[str, str]:
 @app.command()
 def inspect(
     engine: Annotated[str, typer.Argument(help="Path or URL of an engine.tar, or a directory with one.")],
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Show what an engine is, from its manifest: `cog-triton inspect engine.tar`.
 
@@ -417,6 +314,11 @@ def inspect(
         say_json({"source": engine, "manifest": manifest and manifest.model_dump(mode="json")})
     else:
         typer.echo(described(manifest))
+
+
+def _absolute(engine: str) -> str:
+    """An existing path, as it is from every working directory; everything else is left as it is."""
+    return engine if "://" in engine or not Path(engine).exists() else str(Path(engine).resolve())
 
 
 def _end(number: int, _frame: object) -> None:
@@ -438,63 +340,7 @@ def model_repository(
     typer.echo(write(engine, out))
 
 
-@app.command()
-def plan(
-    measurement: Annotated[
-        str,
-        typer.Argument(
-            help="What `cog-triton perf --concurrency ... --json` wrote about one runner; - is stdin."
-        ),
-    ],
-    rate: Annotated[list[float], typer.Option(min=0.001, help="Requests per second; may be repeated.")],
-    slo: Annotated[str, typer.Option(help="What is good enough: ttft=500ms,itl=50ms,latency=5s.")],
-    share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the requests that must meet the objectives.")
-    ] = 0.99,
-    balance: Annotated[
-        Literal["least_conn", "round_robin", "random"],
-        typer.Option(help="How the load balancer chooses a runner."),
-    ] = "least_conn",
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of one runner.")] = 1,
-    reserve: Annotated[
-        float, typer.Option(min=0, help="Runners kept beyond what the load needs, as a share of those.")
-    ] = 0.25,
-    pull: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: pulling the image onto a node.")
-    ] = 0,
-    weights: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: fetching the engine into an empty cache.")
-    ] = 0,
-    load: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: loading the engine from the cache, until ready.")
-    ] = 0,
-    as_json: Annotated[bool, _JSON] = False,
-) -> None:
-    """Compute how many runners a load needs: `cog-triton plan one.json --rate 1000 --slo
-    ttft=500ms,itl=50ms`.
-
-    Given the seconds that a start takes, also how fast the load may grow. Exit status 1 when nothing meets
-    the objectives.
-    """
-    from cli.perf.plan import Objectives
-    from cli.plan.command import Asked
-    from cli.plan.command import plan as tell
-    from cli.plan.growth import Pace, Start
-    from cli.plan.sizing import Wanted
-
-    try:
-        objectives = Objectives.of(slo)
-    except ValueError as problem:
-        raise typer.BadParameter(str(problem), param_hint="--slo") from None
-    asked = Asked(
-        measurement,
-        rate,
-        Wanted(objectives, share, balance),
-        Start(pull, weights, load),
-        Pace(reserve=reserve),
-        gpus,
-    )
-    raise typer.Exit(tell(asked, as_json=as_json))
+app.command()(plan)
 
 
 def main() -> None:

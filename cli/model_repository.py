@@ -6,33 +6,41 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from cli.engines import weights_of
-from runner.lifecycle.preparation import backend_model
+from cli.engines import engine_of
+from runner.lifecycle.preparation import backend_model, engine_kind
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
 from shared.layout import PROJECT_ROOT, Layout
+from shared.logs import configure_logging
 from shared.server_arguments import is_decoupled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from shared.artifact import Manifest
+    from shared.artifact import EngineFacts
 
 
 def model_repository(engine: str, out: Path) -> str:
-    """Write the model repository `out` for `engine`, a directory or an archive, by its path or URL.
+    """Write the model repository `out` for `engine`, as COG_WEIGHTS names it.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
     it, quoted for a shell, from any directory. Raises PartNotInstalled, ServerParameterInvalid and what
-    `fetch_weights` raises.
+    `engine_of` and `fetch_weights` raise.
     """
+    configure_logging()
     settings = Settings.from_environment(os.environ)
-    directory = fetch_weights(
-        weights_of(engine), settings.weights_cache, check=_take_any, max_bytes=settings.max_engine_bytes
-    )
     layout = Layout.current()
-    kind = "tensorrt_llm" if directory.manifest is None else directory.manifest.engine
+
+    def check(facts: EngineFacts | None) -> None:
+        """Whether it fits this machine is checked when it is served."""
+        layout.engine_python(engine_kind(facts))
+
+    source = engine_of(engine, settings, check)
+    directory = fetch_weights(
+        source, settings.weights_cache, check=check, max_bytes=settings.max_engine_bytes
+    )
+    kind = engine_kind(directory.manifest)
     parameters = BridgeParameters(
         engine_python=layout.engine_python(kind),
         engine_kind=kind,
@@ -50,7 +58,3 @@ def model_repository(engine: str, out: Path) -> str:
     decoupled = is_decoupled(settings.server_arguments(directory.config))
     write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
-
-
-def _take_any(_manifest: Manifest | None) -> None:
-    """Whether it fits this machine is checked when it is served."""

@@ -12,6 +12,9 @@ import typer
 if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
+AS_JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
+"""The option of every command that has a document for programs."""
+
 
 def say(text: str, colour: str | None = None, *, err: bool = False) -> None:
     """Print a line; in colour at a terminal, unless NO_COLOR says otherwise (https://no-color.org)."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def loaded(weights: str) -> AsyncIterator[Predictor]:
-    """The engine at a path or URL, with the environment's settings, until the end of the context.
+    """The engine of a value of COG_WEIGHTS, with the environment's settings, until the context ends.
 
     Raises what the set-up of a runner raises.
     """

@@ -28,7 +28,9 @@ class Settings(BaseModel):
     weights: str | None = Field(
         None,
         alias="COG_WEIGHTS",
-        description="URL or path of an engine.tar, or a directory that holds an unpacked one",
+        description="URL or path of an engine.tar, or a directory that holds an unpacked one; for vLLM also"
+        " the name of a model on the hub (`owner/name@revision`), a folder with a model, a config, or a model"
+        " repository of Triton's vLLM backend",
     )
     engine_dir: Path | None = Field(
         None,

@@ -12,6 +12,7 @@ from builder.step import Build, BuiltWith
 from shared.vllm_arguments import table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from builder.step import Model
@@ -70,7 +71,8 @@ class TakeModel:
         build.packed = {f"engine/{path.name}": path for path in self._files(build.model)}
         if build.draft is not None:
             build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
-        gpu_bytes = _weights(build.model) // self.gpus if self.whole else None
+        sizes = {path.name: path.stat().st_size for path in build.model.path.iterdir() if path.is_file()}
+        gpu_bytes = weights_bytes(sizes) // self.gpus if self.whole else None
         build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus, gpu_bytes=gpu_bytes)
 
     def _files(self, model: Model) -> list[Path]:
@@ -80,9 +82,8 @@ class TakeModel:
         return [model.path / name for name in names if any(fnmatch(name, one) for one in patterns)]
 
 
-def _weights(model: Model) -> int:
-    """Their bytes. Of a model that has them twice, whole and in parts, those of the larger."""
-    sizes = {path.name: path.stat().st_size for path in model.path.iterdir() if path.is_file()}
+def weights_bytes(sizes: Mapping[str, int]) -> int:
+    """Of a model with files of these sizes; where it has them twice, whole and in parts, the larger."""
     form = weights_form(sorted(sizes), PUBLISHED)
     patterns = WEIGHT_FILES[form] if form else ()
     ours = {name: size for name, size in sizes.items() if any(fnmatch(name, one) for one in patterns)}

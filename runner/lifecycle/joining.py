@@ -1,6 +1,6 @@
 """A host that serves part of an engine: it joins the first host, and runs what that one asks for.
 
-    python -m runner.lifecycle.joining ADDRESS
+    python -m cli.joining ADDRESS
 
 It prepares as a runner does (the same settings, the same engine), makes a link to ADDRESS, and runs one of
 two things: mpirun's daemon, which starts the ranks of a TensorRT-LLM engine, or a vLLM node. When the link
@@ -42,6 +42,8 @@ from shared.logs import configure_logging, get_logger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runner.lifecycle.preparation import Find
+
 _RETRY_SECONDS = 0.5
 _SECONDS_TO_START = 2.0  # what ends with an error before that could not do its part
 _PR_SET_CHILD_SUBREAPER = 36
@@ -70,9 +72,9 @@ class Part(NamedTuple):
         raise HostNotJoined(address="the first host", reason=f"it asks for {name!r}, which is unknown here")
 
 
-def part_of(settings: Settings) -> Part:
+def part_of(settings: Settings, find: Find) -> Part:
     """Fetch the engine, and find out what this host has. Raises what the preparation of a runner raises."""
-    engine = prepare_engine(settings, Layout.current().available_engines(), several_hosts=True)
+    engine = prepare_engine(settings, Layout.current().available_engines(), find, several_hosts=True)
     kind = engine_kind(engine.manifest)
     environment = engine_environment(os.environ, settings.engine_variables)
     environment |= {
@@ -163,9 +165,9 @@ def end_children() -> None:
                 continue
 
 
-def main() -> int:
+def main(find: Find) -> int:
     """Join until SIGTERM; exit status 1 when this host cannot."""
-    parser = argparse.ArgumentParser(prog="runner.lifecycle.joining")
+    parser = argparse.ArgumentParser(prog="cli.joining")
     parser.add_argument("address", metavar="ADDRESS", help="HOSTS_ADDRESS of the first host")
     options = parser.parse_args()
     configure_logging()
@@ -174,7 +176,7 @@ def main() -> int:
     try:
         settings = Settings.from_environment(os.environ)
         secret = settings.secret_of_hosts()
-        join(options.address, part_of(settings), secret)
+        join(options.address, part_of(settings, find), secret)
     except CogTritonError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -185,7 +187,3 @@ def main() -> int:
 
 def _end(number: int, _frame: object) -> None:
     sys.exit(0 if number == signal.SIGTERM else 128 + number)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Everything that must exist before Triton starts, in a process of its own: heavy imports, threads,
 downloads.
 
-    python -m runner.lifecycle.preparation --control-fd FD --directory DIR
+    python -m cli.preparation --control-fd FD --directory DIR
 
 It tells its supervisor over FD (control.py) what to start, or why that is impossible, and ends.
 """
@@ -41,12 +41,19 @@ from shared.progress import stderr_progress
 from shared.server_arguments import is_decoupled
 
 if TYPE_CHECKING:
-    from shared.artifact import EngineDirectory, Manifest
+    from collections.abc import Callable
+
+    from shared.artifact import EngineDirectory, EngineFacts
+
+    Check = Callable[[EngineFacts | None], None]
+    """Raises to refuse an engine; None is one from before manifests."""
+    Find = Callable[[str, Settings, Check], str]
+    """Gives the engine that COG_WEIGHTS stands for, as `fetch_weights` takes it."""
 
 log = get_logger()
 
 
-def prepare(settings: Settings, directory: Path) -> Prepared:
+def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     """Fetch the engine, check that it runs here, and write Triton's model repository into `directory`.
 
     Raises the errors of configs (E3xxx) and of a start (E4xxx).
@@ -54,7 +61,7 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     layout = Layout.current()
     for opened in settings.triton_addresses:
         refuse_used_port(opened.port, opened.host)
-    engine = prepare_engine(settings, layout.available_engines(), several_hosts=settings.several_hosts)
+    engine = prepare_engine(settings, layout.available_engines(), find, several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
     arguments = settings.server_arguments(engine.config)
@@ -95,9 +102,9 @@ def prepare(settings: Settings, directory: Path) -> Prepared:
     return Prepared(command, environment, address)
 
 
-def engine_kind(manifest: Manifest | None) -> str:
-    """The kind of engine in an archive; those from before manifests hold TensorRT-LLM's."""
-    return "tensorrt_llm" if manifest is None else manifest.engine
+def engine_kind(facts: EngineFacts | None) -> str:
+    """The kind of an engine, from its manifest; archives from before manifests hold TensorRT-LLM's."""
+    return "tensorrt_llm" if facts is None else facts.engine
 
 
 def backend_model(engine: EngineDirectory) -> str | None:
@@ -108,25 +115,26 @@ def backend_model(engine: EngineDirectory) -> str | None:
 
 
 def prepare_engine(
-    settings: Settings, available: list[str], *, several_hosts: bool = False
+    settings: Settings, available: list[str], find: Find, *, several_hosts: bool = False
 ) -> EngineDirectory:
     """The engine in the settings, fetched and unpacked if need be.
 
     Raises WeightsNotSet when they have none, EngineKindMismatch for a kind that is not in `available`, what
-    check_machine raises for a machine that cannot run it, and what fetch_weights raises.
+    check_machine raises for a machine that cannot run it, and what `find` and `fetch_weights` raise.
     """
 
-    def check(manifest: Manifest | None) -> None:
-        if (kind := engine_kind(manifest)) not in available:
+    def check(facts: EngineFacts | None) -> None:
+        if (kind := engine_kind(facts)) not in available:
             raise EngineKindMismatch(kind=kind, available=", ".join(available))
-        check_machine(kind, manifest, settings.image_sm, several_hosts=several_hosts)
+        check_machine(kind, facts, settings.image_sm, several_hosts=several_hosts)
 
     source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
     if source is None:
         raise WeightsNotSet
+    source = find(str(source), settings, check)
     with stderr_progress().step("engine") as progress:
         engine = fetch_weights(
-            str(source),
+            source,
             settings.weights_cache,
             check=check,
             max_bytes=settings.max_engine_bytes,
@@ -163,9 +171,9 @@ def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
         raise SettingInvalid(setting="WORLD_SIZE", value=settings.world_size, reason=reason)
 
 
-def main() -> None:
+def main(find: Find) -> None:
     """Prepare once, and report how it went."""
-    parser = argparse.ArgumentParser(prog="runner.lifecycle.preparation")
+    parser = argparse.ArgumentParser(prog="cli.preparation")
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     options = parser.parse_args()
@@ -177,14 +185,10 @@ def main() -> None:
                 settings.setup_timeout, settings.engine_start_timeout, settings.drain_seconds
             )
             control.sendall(encode(seconds))
-            message: Prepared | SetupFailed = prepare(settings, options.directory)
+            message: Prepared | SetupFailed = prepare(settings, options.directory, find)
         except CogTritonError as error:
             message = SetupFailed(str(error))
         except Exception:
             log.exception("the preparation failed")
             message = SetupFailed(str(GenericError()))
         control.sendall(encode(message))
-
-
-if __name__ == "__main__":
-    main()

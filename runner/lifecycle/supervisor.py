@@ -179,7 +179,7 @@ class Supervisor:
 
     async def _prepared(self) -> Prepared:
         near, far = socket.socketpair()
-        command = [sys.executable, "-m", "runner.lifecycle.preparation"]
+        command = [sys.executable, "-m", "cli.preparation"]
         command += ["--directory", str(self._directory), "--control-fd", str(far.fileno())]
         with far:
             process = self._processes.start(command, os.environ, pass_fds=[far.fileno()])

@@ -201,7 +201,7 @@ class WeightsNotSet(CogTritonError):
     code = "E4202"
     fixed_by = FixedBy.OPERATOR
     message = "Neither COG_WEIGHTS nor ENGINE_DIR is set."
-    remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar."
+    remedy = "Set COG_WEIGHTS to the URL or path of an engine.tar, or for vLLM to the name of a model."
 
 
 class PortInUse(CogTritonError):

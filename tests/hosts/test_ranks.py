@@ -49,7 +49,7 @@ class Cluster:
             *(f"{name}={value}" for name, value in settings.items()),
             sys.executable,
             "-m",
-            "runner.lifecycle.joining",
+            "cli.joining",
             address_of(self.first),
         )
         return joined(self.second.command(*words), self.log, **environment)

@@ -71,6 +71,10 @@ def test_weights_that_are_not_there(start):
     assert "E4201 WeightsNotFound" in start(COG_WEIGHTS="/nowhere/engine.tar")
 
 
+def test_a_model_of_the_hub_that_no_engine_here_serves(start):
+    assert "E4103 EngineKindMismatch" in start(COG_WEIGHTS="someone/tiny", HF_ENDPOINT="http://127.0.0.1:1")
+
+
 def test_an_unreachable_url(start):
     assert "E4200 WeightsUnreachable" in start(COG_WEIGHTS="http://127.0.0.1:1/engine.tar")
 

@@ -21,14 +21,6 @@ section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the 
 OTHERS = {
     "The builder": [
         ("BUILDER_OUTPUT_DIR", "/src", "directory that engine.tar is written to"),
-        (
-            "HF_TOKEN",
-            "",
-            "token for private and gated models; the builder's `hf_token` input wins",
-        ),
-        ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
-        ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
-        ("HF_HUB_OFFLINE", "", "1: use only what has been downloaded already"),
     ],
     "Without effect": [
         ("PAD_ID", "", "of the original cog-triton: without beams there is nothing to pad"),
@@ -42,6 +34,10 @@ OTHERS = {
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
         ("PORT", "5000", "port of the HTTP API"),
+        ("HF_TOKEN", "", "token for private and gated models; the builder's `hf_token` input wins"),
+        ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
+        ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
+        ("HF_HUB_OFFLINE", "", "1: use only what has been downloaded already"),
     ],
 }
 

@@ -1,15 +1,18 @@
-"""What people give to `cog-triton serve`, and what a runner gets for it."""
+"""What COG_WEIGHTS may name besides an engine.tar, and what a runner gets for it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from cli.engines import runs_here, weights_of
+from cli.engines import engine_of
 from runner.engines.vllm.settings import engine_arguments
 from runner.lifecycle import machine
 from runner.lifecycle.machine import Gpu, Machine
-from shared.artifact import EngineDirectory, EngineFacts
+from runner.lifecycle.preparation import prepare_engine
+from runner.settings import Settings
+from shared.artifact import EngineDirectory
 from shared.errors import (
     ConfigInvalid,
     EngineKindMismatch,
@@ -17,7 +20,9 @@ from shared.errors import (
     ModelFilesMissing,
     ModelNotFound,
     VllmRepositoryInvalid,
+    WeightsTooLargeForGpu,
 )
+from shared.logs import configure_logging
 from shared.lora import CONFIG, WEIGHTS
 from tests.unit.builder.conftest import hub, model_dir
 from tests.unit.builder.test_vllm import TOKENIZER
@@ -68,6 +73,10 @@ def repository(tmp_path, model):
     return repository
 
 
+def weights_of(source: str) -> str:
+    return engine_of(source, Settings.from_environment(os.environ), lambda _: None)
+
+
 def arguments(weights: str):
     made = engine_arguments(Path(weights))
     return {
@@ -77,33 +86,52 @@ def arguments(weights: str):
     }
 
 
-def test_a_machine_that_cannot_run_it_is_refused_before_anything_is_fetched(tmp_path, hub):
-    def no_gpu(facts):
-        assert (facts.engine, facts.ranks) == ("vllm", 1)
-        raise GpusMissing(needed=1, found=0, reason="there are no more")
+@pytest.fixture
+def load(monkeypatch):
+    """Load what COG_WEIGHTS names, on a machine with so many GPUs."""
 
+    def load(source, gpus=1, free_mib=None, engines=("vllm",), **options):
+        here = Machine(
+            gpus=(Gpu("NVIDIA H200", 90, free_mib),) * gpus,
+            driver="580.65",
+            cuda=(13, 0),
+            shared_mib=1024,
+            locked_mib=None,
+            memory_mib=64_000,
+        )
+        monkeypatch.setattr(machine, "read_machine", lambda _: here)
+        monkeypatch.setenv("COG_WEIGHTS", str(source))
+        return prepare_engine(Settings.from_environment(os.environ), list(engines), engine_of, **options)
+
+    return load
+
+
+def test_a_runner_serves_a_model_of_the_hub(hub, model, load):
+    engine = load("someone/tiny")
+    assert (engine.manifest.engine, engine.manifest.model) == ("vllm", "someone/tiny")
+    assert (engine.path / "engine/model.safetensors").read_bytes() == (
+        model / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_machine_that_cannot_run_it_is_refused_before_anything_is_fetched(tmp_path, hub, load):
     with pytest.raises(GpusMissing):
-        weights_of("someone/tiny", no_gpu)
+        load("someone/tiny", gpus=0)
     assert hub.requests == []
     assert not (tmp_path / "weights").exists()
 
 
-def test_a_host_of_several_needs_a_gpu_for_its_part(monkeypatch):
-    here = Machine(
-        gpus=(Gpu("NVIDIA H200", 90),),
-        driver="580.65",
-        cuda=(13, 0),
-        shared_mib=1024,
-        locked_mib=None,
-        memory_mib=64_000,
-    )
-    monkeypatch.setattr(machine, "read_machine", lambda _: here)
-    facts = EngineFacts(engine="vllm", model="m", ranks=2, cog_triton_version="1")
+def test_weights_that_no_gpu_has_room_for_are_refused_before_they_are_fetched(hub, load):
+    with pytest.raises(WeightsTooLargeForGpu, match="has 0 MiB free; the weights alone take 1 MiB"):
+        load("someone/tiny", free_mib=0)
+    assert hub.file_requests() == []
+
+
+def test_a_host_of_several_needs_a_gpu_for_its_part(model, tmp_path, load):
+    (tmp_path / "c.yaml").write_text("engine: vllm\nmodel: ./published\ntensor_parallel_size: 2\n")
     with pytest.raises(GpusMissing, match="needs 2 GPUs, and this machine shows 1"):
-        runs_here(facts)
-    runs_here(facts, joins=True)
-    monkeypatch.setenv("HOSTS_ADDRESS", "10.0.0.1:5700")
-    runs_here(facts)
+        load(tmp_path / "c.yaml")
+    assert load(tmp_path / "c.yaml", several_hosts=True).manifest.ranks == 2
 
 
 def test_a_folder_with_a_model_is_served_where_it_lies(model, tmp_path):
@@ -155,9 +183,15 @@ def test_a_config_of_another_engine_needs_a_build(tmp_path):
         weights_of(str(tmp_path / "c.yaml"))
 
 
-@pytest.mark.parametrize("engine", ["engine.tar", "out/engine.tar", "https://a.example/engine.tar", "a/b/c"])
-def test_all_else_is_for_the_runner_to_find(engine):
-    assert weights_of(engine) in (engine, str(Path(engine).resolve()))
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("engine.tar", "out/engine.tar", "https://a.example/engine.tar", "file:///engine.tar"),
+        *("data:,x", "a/b/c", "a/" + 5000 * "b"),
+    ],
+)
+def test_all_else_is_the_path_or_url_of_an_engine(source):
+    assert weights_of(source) == source
 
 
 def test_an_unpacked_engine_is_left_alone(tmp_path):
@@ -176,10 +210,9 @@ def test_a_folder_without_weights(model):
         weights_of(str(model))
 
 
-def test_an_image_without_vllm_says_so_before_anything_is_fetched(hub, model, home):
-    (home / "engines/vllm/bin/python").unlink()
+def test_an_image_without_vllm_says_so_before_anything_is_fetched(hub, model, load):
     with pytest.raises(EngineKindMismatch):
-        weights_of("someone/tiny")
+        load("someone/tiny", engines=["ctranslate2"])
     assert hub.requests == []
 
 
@@ -191,6 +224,7 @@ class TestRepositoriesOfTriton:
         assert EngineDirectory(Path(weights)).config["triton_model"] == "llama3-70b"
 
     def test_removed_keys_are_warnings_with_their_successors(self, repository, capsys):
+        configure_logging()
         weights_of(str(repository(swap_space=4, max_seq_len_to_capture=4096, worker_use_ray=False)))
         told = capsys.readouterr().err
         assert (

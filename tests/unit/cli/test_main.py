@@ -8,10 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from cli.main import app
 from shared import VERSION
 
 PROGRAM = Path(sys.executable).with_name("cog-triton")
+COMMANDS = get_command(app)
+assert isinstance(COMMANDS, TyperGroup)
 COLOUR = b"\x1b["
 
 
@@ -107,3 +113,10 @@ def test_completion(shell):
 def test_a_directory_is_named_as_such(tmp_path):
     assert "it is a directory" in run("check", tmp_path).stdout
     assert "it is a directory" in run("build", tmp_path, "-o", tmp_path / "x").stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS.commands)
+def test_every_command_says_what_it_takes(command):
+    told = CliRunner().invoke(app, [command, "--help"])
+    assert told.exit_code == 0, told.exception
+    assert "Usage: " in told.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.engines import engine_of
 from runner.lifecycle.preparation import prepare_engine
 from runner.settings import Settings
 from shared.artifact import EngineFacts, PackedFile, write_archive
@@ -23,17 +24,19 @@ def archive(tmp_path):
 
 def test_no_engine_is_named(tmp_path):
     with pytest.raises(WeightsNotSet):
-        prepare_engine(settings(tmp_path), ["mock"])
+        prepare_engine(settings(tmp_path), ["mock"], engine_of)
 
 
 def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, archive):
     with pytest.raises(EngineKindMismatch, match='"mock" engine; this image serves: ctranslate2'):
-        prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"])
+        prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"], engine_of)
     assert not list((tmp_path / "cache").glob("*"))
 
 
 def test_weights_come_before_the_engine_directory(tmp_path, archive):
-    engine = prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["mock"])
+    engine = prepare_engine(
+        settings(tmp_path, COG_WEIGHTS=str(archive), ENGINE_DIR="/nowhere"), ["mock"], engine_of
+    )
     assert engine.manifest.engine == "mock"
-    again = prepare_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"])
+    again = prepare_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"], engine_of)
     assert again.path == engine.path

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-START = ["runner.lifecycle.__main__", "runner.lifecycle.preparation", "runner.front.__main__"]
+START = ["runner.lifecycle.__main__", "cli.preparation", "runner.front.__main__"]
 
 
 @pytest.mark.parametrize("module", [*START, "runner.triton.client", "runner.engines.process"])

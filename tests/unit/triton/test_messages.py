@@ -3,7 +3,7 @@ import sys
 
 WITHOUT = """
 import sys
-import runner.lifecycle.preparation, runner.triton.client
+import cli.preparation, runner.triton.client
 assert "numpy" not in sys.modules, "numpy takes long to import"
 import tritonclient.grpc
 from tritonclient.grpc import service_pb2
