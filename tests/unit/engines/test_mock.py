@@ -79,7 +79,7 @@ def test_steps_are_for_all_streams_together(start):
 def test_a_request_has_its_own_rate_and_time_to_first_token(start, step_seconds):
     """While its neighbour continues as the engine is configured."""
     engine = start(tokens_per_second=10_000, step_seconds=step_seconds)
-    engine.submit(Request(1, [1, RATE, FIRST + 40, DELAY_MS, FIRST + 49], 9))
+    engine.submit(Request(1, [1, RATE, FIRST + 5, DELAY_MS, FIRST + 49], 9))
     engine.submit(Request(2, [1], 40))
     began, ended = time.monotonic(), {}
     tokens = defaultdict(list)
@@ -91,7 +91,7 @@ def test_a_request_has_its_own_rate_and_time_to_first_token(start, step_seconds)
         if len(ended) == 2:
             break
     assert tokens == {1: mock_tokens(9), 2: mock_tokens(40)}
-    assert ended[1] >= 0.049 + 8 / 40 > ended[2]
+    assert ended[1] >= 0.049 + 8 / 5 > ended[2]
 
 
 @pytest.mark.parametrize("prompt", [[RATE], [RATE, 1], [DELAY_MS, RATE, FIRST]])
