@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -21,11 +22,15 @@ MADE = PLACE / "made"
 def program() -> Path:
     """The command; its environment is made at the first call, and again when the lock changes."""
     recipe = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
-    if not MADE.is_file() or MADE.read_text() != recipe:
-        venv.create(PLACE, clear=True, with_pip=True, symlinks=True)
-        pip = [str(PLACE / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # The lock is complete, and leaves out on purpose what some packages say they need.
-        pip.append("--no-deps")
-        subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
-        MADE.write_text(recipe)
+    PLACE.parent.mkdir(exist_ok=True)
+    # Tests of two files may come here at the same time, in processes of their own.
+    with PLACE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not MADE.is_file() or MADE.read_text() != recipe:
+            venv.create(PLACE, clear=True, with_pip=True, symlinks=True)
+            # The lock is complete, and deliberately omits some declared requirements.
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+            pip = [str(PLACE / "bin/python"), "-m", "pip", "install", *options]
+            subprocess.run([*pip, "-r", str(LOCK)], check=True)
+            MADE.write_text(recipe)
     return PLACE / "bin/aiperf"
