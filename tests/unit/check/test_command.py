@@ -86,7 +86,7 @@ class TestOnTheHub:
 
     def codes(self, run, model="someone/tiny"):
         result = run(f"engine: ctranslate2\nmodel: {model}\n", "--json")
-        return result.exit_code, [one["code"] for one in json.loads(result.output)["diagnostics"]]
+        return result.exit_code, [one["code"] for one in json.loads(result.stdout)["diagnostics"]]
 
     def test_all_is_there(self, run, files):
         assert self.codes(run) == (0, [])
