@@ -211,7 +211,7 @@ def bar(part: Part) -> str:
 
 def main() -> int:
     if sys.version_info < MINIMUM:
-        sys.stderr.write("cog-triton needs Python 3.11 or newer; name one with PYTHON=python3.12\n")
+        sys.stderr.write("cog-triton needs Python 3.11 or newer; run `make setup PYTHON=python3.12`\n")
         return 1
     dev = "--dev" in sys.argv[1:]
     # An environment that also holds the tools of development serves both.

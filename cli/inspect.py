@@ -39,7 +39,7 @@ def manifest_of(source: str) -> Manifest | None:
 def described(manifest: Manifest | None) -> str:
     """For people: one fact per line, without what is not known."""
     if manifest is None:
-        return "an engine from before manifests: nothing is known about it"
+        return "an engine without a manifest, from an old builder: nothing is known about it"
     facts = {
         "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
         "model": manifest.model,

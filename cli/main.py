@@ -19,8 +19,10 @@ from shared.errors import CogTritonError
 
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
 _ENGINE = typer.Argument(
-    help="URL or path of an engine.tar, or a directory with one. For vLLM also a model on the hub (owner/name"
-    " or owner/name@revision), a folder with one, a config, or a model repository of Triton's vLLM backend."
+    help="URL or path of an engine.tar, or a directory that holds an unpacked one. For vLLM also a"
+    " model on the hub (owner/name"
+    " or owner/name@revision), a folder with a model, a config, or a model repository of Triton's"
+    " vLLM backend."
 )
 
 app = typer.Typer(
@@ -183,8 +185,13 @@ def generate(
     temperature: Annotated[
         float | None, typer.Option(min=0, max=5, help="0: always the likeliest token.")
     ] = None,
-    top_p: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    top_k: Annotated[int | None, typer.Option(min=-1)] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Choose among the likeliest tokens with this total probability."),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=-1, help="Choose among this many of the likeliest tokens; 0 or -1: all.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random choice.")] = None,
     stop_sequences: Annotated[
         str | None, typer.Option(help="Texts before which the answer ends, separated by commas or as JSON.")
@@ -193,7 +200,7 @@ def generate(
 ) -> None:
     """Print an engine's answer as it arrives: `cog-triton generate engine.tar --prompt Hello`.
 
-    The inputs and their defaults are those of a prediction; nothing is left running.
+    The inputs and their defaults are those of a prediction. The engine is stopped after the answer.
     """
     from cli.generate import generate as print_answer
 
@@ -227,7 +234,7 @@ def add_compiled(
     from cli.add_compiled import add_compiled as write_archive
 
     for told in write_archive(engine, output, cache):
-        typer.echo(f"{output}: with what was compiled on {told}")
+        typer.echo(f"{output}: includes what was compiled on {told}")
 
 
 @app.command()
@@ -250,11 +257,13 @@ def acceptance(
     against: Annotated[
         Path | None, typer.Option(help="What another image printed with --json; the texts must be the same.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a report, as text for an issue.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a report to this file, ready to paste into an issue.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run this check only; may be repeated.")] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Compare the real TensorRT-LLM or vLLM with what was assumed of it, on a machine with a GPU.
+    """Test cog-triton's assumptions about TensorRT-LLM or vLLM against the real one, on a machine with a GPU.
 
     It makes small engines, serves them and sends them prompts; exit status 1 when an assumption is wrong.
     """
@@ -300,12 +309,14 @@ def _variable(text: str) -> tuple[str, str]:
 
 @app.command()
 def inspect(
-    engine: Annotated[str, typer.Argument(help="Path or URL of an engine.tar, or a directory with one.")],
+    engine: Annotated[
+        str, typer.Argument(help="URL or path of an engine.tar, or a directory that holds an unpacked one.")
+    ],
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Show what an engine is, from its manifest: `cog-triton inspect engine.tar`.
 
-    Only the beginning of a URL's file is fetched.
+    From a URL, only the beginning of the file is fetched.
     """
     from cli.inspect import described, manifest_of
 
@@ -328,7 +339,9 @@ def _end(number: int, _frame: object) -> None:
 
 @app.command()
 def model_repository(
-    engine: Annotated[str, typer.Option(help="Path or URL of an engine.tar, or a directory with one.")],
+    engine: Annotated[
+        str, typer.Option(help="URL or path of an engine.tar, or a directory that holds an unpacked one.")
+    ],
     out: Annotated[Path, typer.Option(help="The directory to write, for tritonserver's --model-repository.")],
 ) -> None:
     """Write a model repository for a Triton of your own: `... --engine engine.tar --out DIR`.

@@ -19,7 +19,7 @@ def perf(
     ],
     target: Annotated[
         Literal["cog-triton", "openai", "triton", "mock", "replicate"] | None,
-        typer.Option(help="The kind of server; default: found out from the address and what answers there."),
+        typer.Option(help="The kind of server; default: detected from the address and what answers there."),
     ] = None,
     model: Annotated[
         str | None,
@@ -29,22 +29,26 @@ def perf(
     ] = None,
     concurrency: Annotated[
         str | None,
-        typer.Option(help="Requests at the same time; a list, such as 1,8,64, is run one after another."),
+        typer.Option(help="Requests at the same time; for a list such as 1,8,64, one load after another."),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Requests per second (rps), or per batch (batch).")
+        float | None,
+        typer.Option(min=0.001, help="Requests per second, or with --unit batch requests per batch."),
     ] = None,
     unit: Annotated[
         Literal["rps", "batch"],
         typer.Option(
-            help="rps: regardless of the server's answers; batch: the next one when all have ended."
+            help="rps: send at this rate, however fast the server answers; batch: send the next"
+            " batch when the last has ended."
         ),
     ] = "rps",
     arrivals: Annotated[
         Literal["poisson", "constant"], typer.Option(help="Arrivals of --unit rps: random, or evenly spaced.")
     ] = "poisson",
     duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each load.")] = 10,
-    requests: Annotated[int | None, typer.Option(min=1, help="Requests of each load, at most.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="The most requests to send in each load.")
+    ] = None,
     input_tokens: Annotated[
         int, typer.Option("--n_input_tokens", min=1, help="Approximate length of the prompt: its words.")
     ] = 100,
@@ -55,7 +59,12 @@ def perf(
         ),
     ] = 100,
     tps: Annotated[
-        float | None, typer.Option(min=1, help="Tokens per second expected of a stream; a mock is set to it.")
+        float | None,
+        typer.Option(
+            min=1,
+            help="Tokens per second expected of each stream; with --target mock, the speed at which"
+            " it generates.",
+        ),
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option(help="A file with a prompt, or a JSON object, on each line.")
@@ -65,7 +74,10 @@ def perf(
         typer.Option("--output_method", help="yield: events as they come; wait: one answer at the end."),
     ] = "yield",
     slo: Annotated[
-        str | None, typer.Option(help="What is good enough, for goodput: ttft=500ms,itl=50ms,latency=5s.")
+        str | None,
+        typer.Option(
+            help="Objectives that a request must meet to count as goodput: ttft=500ms,itl=50ms,latency=5s."
+        ),
     ] = None,
     stall: Annotated[
         float, typer.Option(min=0.1, help="Seconds without a token after which a request is abandoned.")
@@ -78,9 +90,10 @@ def perf(
     ] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Load a server and report what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8,64`.
+    """Put load on a server and report what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8`.
 
-    Latencies count from when a request was due. A key may be in OPENAI_API_KEY or REPLICATE_API_TOKEN.
+    Latencies count from when a request was due.
+    An API key is read from OPENAI_API_KEY or REPLICATE_API_TOKEN.
     """
     from cli.perf.command import perf as measure
     from cli.perf.options import plan_of
@@ -116,7 +129,9 @@ def plan(
         ),
     ],
     rate: Annotated[list[float], typer.Option(min=0.001, help="Requests per second; may be repeated.")],
-    slo: Annotated[str, typer.Option(help="What is good enough: ttft=500ms,itl=50ms,latency=5s.")],
+    slo: Annotated[
+        str, typer.Option(help="Objectives that a request must meet: ttft=500ms,itl=50ms,latency=5s.")
+    ],
     share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of the requests that must meet the objectives.")
     ] = 0.99,
@@ -129,13 +144,17 @@ def plan(
         float, typer.Option(min=0, help="Runners kept beyond what the load needs, as a share of those.")
     ] = 0.25,
     pull: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: pulling the image onto a node.")
+        float, typer.Option(min=0, help="Seconds that a start spends pulling the image onto a node.")
     ] = 0,
     weights: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: fetching the engine into an empty cache.")
+        float,
+        typer.Option(min=0, help="Seconds that a start spends fetching the engine into an empty cache."),
     ] = 0,
     load: Annotated[
-        float, typer.Option(min=0, help="Seconds of a start: loading the engine from the cache, until ready.")
+        float,
+        typer.Option(
+            min=0, help="Seconds that a start spends loading the engine from the cache until it is ready."
+        ),
     ] = 0,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:

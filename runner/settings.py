@@ -81,7 +81,7 @@ class Settings(BaseModel):
         None,
         ge=2,
         alias="MAX_SEQUENCE_LENGTH",
-        description="the most tokens of prompt and answer together, if the engine would accept more",
+        description="the most tokens of prompt and answer together, where the engine itself accepts more",
     )
     world_size: int | None = Field(
         None,
@@ -283,7 +283,7 @@ class Settings(BaseModel):
     hosts_secret: SecretStr | None = Field(
         None,
         alias="HOSTS_SECRET",
-        description="secret by which the hosts of an engine know each other, the same on all: at least"
+        description="secret with which the hosts of an engine recognize each other, the same on all: at least"
         f" {LEAST_SECRET} characters",
     )
     hosts_secret_file: Path | None = Field(
@@ -315,7 +315,11 @@ class Settings(BaseModel):
             return cls.model_validate({name: value for name, value in environment.items() if value})
         except ValidationError as invalid:
             first = invalid.errors()[0]
-            raise SettingInvalid(setting=first["loc"][0], value=first["input"], reason=first["msg"]) from None
+            raise SettingInvalid(
+                setting=first["loc"][0],
+                value=first["input"],
+                reason=first["msg"].replace("Input should", "it should"),
+            ) from None
 
     @property
     def admitted_at_once(self) -> int:
@@ -344,7 +348,9 @@ class Settings(BaseModel):
         return self.hosts_address is not None
 
     def secret_of_hosts(self) -> bytes:
-        """The secret by which the hosts of an engine know each other. Raises SettingInvalid when it is short
+        """The secret with which the hosts of an engine recognize each other.
+
+        Raises SettingInvalid when it is short
         or missing.
         """
         secret = self.hosts_secret.get_secret_value() if self.hosts_secret else ""
@@ -357,8 +363,8 @@ class Settings(BaseModel):
                     setting="HOSTS_SECRET_FILE", value=str(self.hosts_secret_file), reason=reason
                 ) from None
         if len(secret) < LEAST_SECRET:
-            reason = f"the hosts of an engine need one of at least {LEAST_SECRET} characters"
-            raise SettingInvalid(setting="HOSTS_SECRET", value="too short" if secret else "", reason=reason)
+            reason = f"it must have at least {LEAST_SECRET} characters"
+            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else "", reason=reason)
         return secret.encode()
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -398,7 +404,8 @@ class Settings(BaseModel):
             reason = problem.reason
         except ValidationError as invalid:
             first = invalid.errors()[0]
-            reason = f"instantiate.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            told = first["msg"].replace("Input should", "must")
+            reason = f"instantiate.{'.'.join(map(str, first['loc']))} {told}"
         else:
             return section.model_dump(mode="json", exclude_unset=True)
         raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)

@@ -111,7 +111,11 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
 
 
 def _reason(error: OSError) -> str:
-    return "this user may not read it" if isinstance(error, PermissionError) else str(error.strerror)
+    return (
+        "this user has no permission to read it"
+        if isinstance(error, PermissionError)
+        else str(error.strerror)
+    )
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

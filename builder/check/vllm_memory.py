@@ -56,7 +56,7 @@ class Memory:
         weights = f"roughly {readable(self.weights)} of weights on each GPU"
         cache = f"{readable(self.cache_per_token)} of KV cache for each token"
         if self.feasible is None:
-            return f"{weights}, {cache}; `gpu: H100`, or --gpu, says what fits"
+            return f"{weights}, {cache}; set `gpu`, or pass --gpu H100, to see what fits"
         room = f"{self.gpu} has room for {self.feasible} tokens beside them"
         longest = f", {self.feasible // self.wanted} sequences of {self.wanted}" if self.wanted else ""
         return f"{weights}, {cache}; {room}{longest if self.wanted and self.feasible >= self.wanted else ''}"

@@ -230,7 +230,7 @@ class HubModel:
             case OSError(strerror=str(text)):
                 reason = text
             case _:
-                reason = f"the transfer broke ({type(error).__name__})"
+                reason = f"the transfer was interrupted ({type(error).__name__})"
         return DownloadFailed(model=self.name, reason=reason)
 
 

@@ -64,12 +64,14 @@ def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
             continue
         if text_alike and text.startswith(" "):
             if not told:
-                _log.warning("spaces at the beginning of a text differ from the model's own tokenizer")
+                _log.warning(
+                    "spaces at the beginning of a text are handled differently from the model's own tokenizer"
+                )
                 told = True
             continue
         shown = text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
         what = "decodes" if ids_alike else "splits"
-        raise TokenizerNotConverted(reason=f"it {what} {shown!r} differently from the model's own")
+        raise TokenizerNotConverted(reason=f"the converted one {what} {shown!r} differently")
 
 
 def _own_folder(build: Build) -> Path:

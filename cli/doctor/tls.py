@@ -62,7 +62,8 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
         reason = getattr(failed, "strerror", None) or type(failed).__name__
         return warning(
             f"{host} cannot be reached: {reason}.",
-            "Without it, use models in a folder, a mirror (HF_ENDPOINT), or HTTPS_PROXY.",
+            "Set HTTPS_PROXY if there is a proxy; otherwise use a mirror (HF_ENDPOINT) or models in"
+            " a folder.",
         )
     return ok(f"{host} can be reached")
 

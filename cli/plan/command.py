@@ -121,7 +121,7 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
         for name, words in (("cold", "starts from nothing"), ("cached", "starts from the cache")):
             growth = found["growth"][name]
             minutes, jump = growth["doubles_in_minutes"], growth[f"jump_by_{JUMP:g}"]
-            doubles = "cannot double in a day" if minutes is None else f"may double in {minutes:g} min"
+            doubles = "cannot double in a day" if minutes is None else f"can double in {minutes:g} min"
             say(
                 f"  {words} ({growth['start_seconds']:g} s): the load {doubles};"
                 f" {JUMP:g} times as much at once: {jump['seconds']:,.0f} s too few,"

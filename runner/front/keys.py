@@ -90,7 +90,7 @@ class Keys:
             if hmac.compare_digest(digest, sent):
                 found = name
         if found is None:
-            raise ApiKeyInvalid(reason="The API key is not one of this runner's")
+            raise ApiKeyInvalid(reason="This runner does not accept that API key")
         return found
 
     def _look(self) -> None:

@@ -42,7 +42,7 @@ class EngineProbe:
             before, seen = seen, self._token_count()
             problem = None if seen != before else await self._problem()
             if problem and self.is_alive:
-                log.error("the engine does not generate", error=str(problem))
+                log.error("the engine is not generating tokens", error=str(problem))
             self.is_alive = problem is None
 
     async def _problem(self) -> CogTritonError | None:

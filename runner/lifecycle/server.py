@@ -66,7 +66,7 @@ class Server(ABC):
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await connected.wait()
         except TimeoutError:
-            return f"did not get ready within {_CONNECT_SECONDS} s"
+            return f"did not become ready within {_CONNECT_SECONDS} s"
         await wait_until_hung(reached_at(self.host), self.port, self.liveness_path, tls=self.tls)
         return "does not answer"
 

@@ -56,7 +56,9 @@ class Adapters:
     def check_name(self, name: str, place: str, served: str) -> None:
         """Raises RequestInvalid when it is that of the model, or of another adapter."""
         if name == served or self._places.get(name, place) != place:
-            raise RequestInvalid(parameter="lora_name", reason=f"{name} is the name of another")
+            raise RequestInvalid(
+                parameter="lora_name", reason=f"{name} is already the name of the model or of another adapter"
+            )
 
     def add(self, name: str, place: str) -> None:
         """From now on, `name` means what `found` returned."""

@@ -45,7 +45,9 @@ def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> S
     for name in _FLOATS:
         value = getattr(sent, name)
         if value is not None and not abs(value) <= _LARGEST_FLOAT32:
-            raise InvalidArgument(argument=name, value=value, reason="engines compute with 32 bits")
+            raise InvalidArgument(
+                argument=name, value=value, reason="it does not fit into the 32-bit numbers that engines use"
+            )
     # Executors refuse a temperature or top_p of 0; people mean "always the likeliest token".
     greedy = 0 in (_float32(sent.temperature), _float32(sent.top_p)) or sent.top_k == 1
     seed = sent.seed

@@ -28,7 +28,9 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
     except ValidationError as invalid:
         first = invalid.errors()[0]
         where = "".join(f"[{part!r}]" for part in first["loc"])
-        raise MessagesInvalid(reason=f"messages{where}: {first['msg']}") from None
+        raise MessagesInvalid(
+            reason=f"messages{where}: {first['msg'].replace('Input should', 'it should')}"
+        ) from None
     if not messages:
         raise MessagesInvalid(reason="the list is empty")
     return messages

@@ -83,7 +83,7 @@ class _Feed(asyncio.Protocol):
             for message in self._reader.messages(data):
                 self._take(message)
         except ValueError as error:
-            log.exception("the bridge cannot be understood")
+            log.exception("a message from the bridge cannot be read")
             self._end(TritonMalformedEvent(reason=str(error)))
             self.close()
 

@@ -30,7 +30,7 @@ class ModelNotServed(CogTritonError):
     code = "E1303"
     fixed_by = FixedBy.USER
     message = 'The model "{model}" does not exist here; this runner serves "{served}".'
-    remedy = "Send that name; the operator may set SERVED_MODEL_NAME, or ACCEPT_ANY_MODEL."
+    remedy = "Send that name; the operator can set SERVED_MODEL_NAME or ACCEPT_ANY_MODEL."
 
 
 class ApiKeyInvalid(CogTritonError):

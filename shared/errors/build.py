@@ -92,7 +92,8 @@ class NotEnoughSpace(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
     remedy = (
-        "Free space there, or use a larger disk: TMPDIR (what is built), HF_HOME (models), -o (the archive)."
+        "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME (models) or"
+        " -o (the archive)."
     )
 
 
@@ -134,7 +135,7 @@ class ConversionFailed(CogTritonError):
 class HostMemoryExhausted(CogTritonError):
     code = "E3203"
     fixed_by = FixedBy.OPERATOR
-    message = 'The step "{step}" was killed by signal 9 (SIGKILL), likely because the memory ran out.'
+    message = 'The step "{step}" was killed by signal 9 (SIGKILL), probably because memory ran out.'
     remedy = "Use a machine with more memory, or fewer workers."
 
 

@@ -37,7 +37,7 @@ class ConfigCheckFailed(CogTritonError):
     code = "E3010"
     fixed_by = FixedBy.OPERATOR
     message = "The config {source} cannot be built: {reason}."
-    remedy = "`cog-triton check` lists everything that is wrong, with its place and what to do."
+    remedy = "Run `cog-triton check` on it: it lists every problem, where it is and how to fix it."
 
 
 class ArgumentUnknown(CogTritonError):
@@ -190,7 +190,10 @@ class ExampleUnknown(CogTritonError):
 class TokenizerWillBeMade(CogTritonError):
     code = "E3032"
     fixed_by = FixedBy.OPERATOR
-    message = "The model has no tokenizer.json; the build makes one from {files}, and compares the two."
+    message = (
+        "The model has no tokenizer.json; the build makes one from {files}, and checks that both"
+        " give the same result."
+    )
     remedy = "Nothing to do; a tokenizer.json beside them would be used instead."
 
 

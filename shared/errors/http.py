@@ -9,7 +9,7 @@ class BodyTooLarge(CogTritonError):
     code = "E1320"
     fixed_by = FixedBy.USER
     message = "The body has more than {limit} bytes."
-    remedy = "Send less; the operator may raise MAX_BODY_BYTES."
+    remedy = "Send less; the operator can raise MAX_BODY_BYTES."
 
 
 class BodyNotRead(CogTritonError):
@@ -51,14 +51,14 @@ class AddressRefused(CogTritonError):
     code = "E1326"
     fixed_by = FixedBy.USER
     message = "Nothing is sent to {address}: {reason}."
-    remedy = "Use a public http or https address; the operator may allow others in {setting}."
+    remedy = "Use a public http or https address; the operator can allow others in {setting}."
 
 
 class TooManyConnections(CogTritonError):
     code = "E1327"
     fixed_by = FixedBy.USER
     message = "{limit} connections are open already."
-    remedy = "Try again in a few seconds; the operator may raise MAX_CONNECTIONS."
+    remedy = "Try again in a few seconds; the operator can raise MAX_CONNECTIONS."
 
 
 class RequestTooSlow(CogTritonError):

@@ -88,7 +88,7 @@ class InvalidArgument(CogTritonError):
     code = "E1104"
     fixed_by = FixedBy.USER
     message = "{argument} is {value}, but {reason}."
-    remedy = "Send a value in that range."
+    remedy = "Send another value, or omit it."
 
 
 class StructuredOutputInvalid(CogTritonError):

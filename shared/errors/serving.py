@@ -52,13 +52,13 @@ class Overloaded(CogTritonError):
     code = "E2106"
     fixed_by = FixedBy.USER
     message = "{limit} predictions are running or waiting already; no more are accepted."
-    remedy = "Try again in a few seconds; the operator may raise MAX_PREDICTIONS."
+    remedy = "Try again in a few seconds; the operator can raise MAX_PREDICTIONS."
 
 
 class PredictionFailed(CogTritonError):
     code = "E2107"
     fixed_by = FixedBy.USER
-    message = "Cog refused or failed the prediction: {reason}."
+    message = "Cog refused the prediction, or it failed: {reason}."
     remedy = "Fix that, then send it again."
 
 
@@ -150,4 +150,7 @@ class HostLost(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The host {host}, which serves part of the engine, was lost: {reason}."
-    remedy = "The engine starts again as soon as hosts with enough GPUs have joined."
+    remedy = (
+        "Run `cog-triton join` there again, or on another host; the engine restarts once there are"
+        " enough GPUs."
+    )

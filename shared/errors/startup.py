@@ -111,7 +111,7 @@ class MemoryTooSmall(CogTritonError):
     code = "E4018"
     fixed_by = FixedBy.OPERATOR
     message = (
-        "This container may have {limit} MiB of memory; {processes} processes of the engine need"
+        "This container can use at most {limit} MiB of memory; {processes} processes of the engine need"
         " {needed} MiB."
     )
     remedy = "Give it more (--memory; in Kubernetes, resources.limits.memory)."

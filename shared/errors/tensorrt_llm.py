@@ -32,7 +32,7 @@ class EngineOfAnotherGpu(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine was built for compute capability {built}; the GPU here has {present}."
-    remedy = "Build it on a GPU of this kind, or serve it on one of that kind."
+    remedy = "Build it again on a GPU like the one here, or serve it on a GPU like the one it was built on."
 
 
 class RanksMismatch(CogTritonError):

@@ -227,7 +227,7 @@ def test_a_runner_that_goes_away_is_noticed(browser, engine):
         stopping = page.front
         stopping.loop.call_soon_threadsafe(setattr, stopping.server, "should_exit", True)
         wait_for(lambda: page.text("status") == "UNREACHABLE", SECONDS)
-        assert page.text("watch-problem").startswith("The runner does not answer.")
+        assert page.text("watch-problem").startswith("The runner is not responding.")
         page.run(prompt="1")
         assert page.error()[0] == ""
 

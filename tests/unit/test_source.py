@@ -56,7 +56,9 @@ def test_a_file_of_another_user_is_named_as_such(reader, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "open", refused)
     read, error = READERS[reader]
-    with pytest.raises(error, match=r"secret cannot be read: this user may not read it\. Check the path "):
+    with pytest.raises(
+        error, match=r"secret cannot be read: this user has no permission to read it\. Check the path "
+    ):
         read(str(path), tmp_path)
 
 

@@ -8,8 +8,8 @@ from tools.docs.environment_values import EXAMPLES, allowed_values
 INTRO = """\
 # Environment
 
-Made from `runner/settings.py` by `make docs`; the other variables are listed there too. An empty variable
-counts as unset. An invalid value fails the set-up with E4002.
+Made from `runner/settings.py` by `make docs`; the other variables are listed in
+`tools/docs/environment.py`. An empty variable counts as unset. An invalid value fails the set-up with E4002.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
 section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the default.
@@ -23,14 +23,14 @@ OTHERS = {
         ("BUILDER_OUTPUT_DIR", "/src", "directory that engine.tar is written to"),
     ],
     "Without effect": [
-        ("PAD_ID", "", "of the original cog-triton: without beams there is nothing to pad"),
+        ("PAD_ID", "", "from the original cog-triton; there is no beam search here, so nothing is padded"),
         (
             "TRITONSERVER_BACKEND_DIR",
             "",
-            "of the original cog-triton: the engine bridge, below COG_TRITON_HOME, is the only backend",
+            "from the original cog-triton; the only backend here is the engine bridge, below COG_TRITON_HOME",
         ),
     ],
-    "Both": [
+    "The runner and the builder": [
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
         ("PORT", "5000", "port of the HTTP API"),

@@ -93,7 +93,9 @@ class Adapters:
         if len(self._held) >= self._most:
             idle = next((other for other, held in self._held.items() if not held.users), None)
             if idle is None:
-                raise VllmAdaptersInUse(reason=f"{self._most} others are in use, all there is room for")
+                raise VllmAdaptersInUse(
+                    reason=f"{self._most} others are in use, and there is no room for more"
+                )
             self._drop(idle)
         _check(path)
         made = _Held(next(self._numbers), state, str(path))

@@ -141,13 +141,13 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
             f"{len(request.bad_words)} words",
             len(request.bad_words) <= _MAX_BAD_WORDS
             and sum(map(len, request.bad_words)) <= _MAX_BAD_WORD_TOKENS,
-            f"vLLM accepts {_MAX_BAD_WORDS} words of {_MAX_BAD_WORD_TOKENS} tokens in total",
+            f"vLLM accepts at most {_MAX_BAD_WORDS} words of {_MAX_BAD_WORD_TOKENS} tokens in total",
         ),
         (
             "min_tokens",
             min_tokens,
             min_tokens == 0 or ends <= _MAX_ENDS_WITH_MINIMUM,
-            f"with a minimum, vLLM accepts {_MAX_ENDS_WITH_MINIMUM} end ids and stop words",
+            f"with a minimum, vLLM accepts at most {_MAX_ENDS_WITH_MINIMUM} end ids and stop words",
         ),
         # Either may forbid the only token that the grammar allows: then nothing is left to choose from.
         (
@@ -166,7 +166,7 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
             "logit_bias",
             f"{len(request.logit_bias)} tokens",
             len(request.logit_bias) <= _MAX_BIASES,
-            f"vLLM accepts {_MAX_BIASES} tokens",
+            f"vLLM accepts at most {_MAX_BIASES} tokens",
         ),
         (
             "logit_bias",

@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_named(archive, cache, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse_to_open)  # root may read everything
-    with pytest.raises(WeightsUnreachable, match="this user may not read it"):
+    with pytest.raises(WeightsUnreachable, match="this user has no permission to read it"):
         fetch(archive, cache)
 
 

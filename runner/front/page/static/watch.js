@@ -21,7 +21,7 @@ export async function watch() {
       at("watch-problem").hidden = true;
     } catch (problem) {
       const needsKey = problem instanceof KeyNeeded;
-      at("watch-problem").firstElementChild.textContent = needsKey ? problem.message : "The runner does not answer.";
+      at("watch-problem").firstElementChild.textContent = needsKey ? problem.message : "The runner is not responding.";
       at("watch-problem").hidden = false;
       setStatus(needsKey ? "…" : "UNREACHABLE");
       await new Promise((resolve) => {
@@ -41,7 +41,7 @@ async function show() {
   const told = await answer.json();
   setStatus(told.status);
   setChat(told.chat);
-  at("limit").textContent = `, of ${told.limit}`;
+  at("limit").textContent = ` (limit ${told.limit})`;
   at("version").textContent = `cog-triton ${told.version}`;
   for (const [name, text] of Object.entries(CARDS)) {
     const values = told[name];
