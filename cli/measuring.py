@@ -90,7 +90,7 @@ def perf(
     ] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Put load on a server and report what is slow: `cog-triton perf http://localhost:5000 --concurrency 1,8`.
+    """Put load on a server and report what is slow: `cog-triton perf http://localhost:5000`.
 
     Latencies count from when a request was due.
     An API key is read from OPENAI_API_KEY or REPLICATE_API_TOKEN.

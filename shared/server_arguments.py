@@ -153,7 +153,7 @@ _NO_LORA = "LoRA is not served: a request that asks for it is refused"
 _NO_SPECULATION = "speculative decoding is not served"
 _NO_ENCODER = "engines with an encoder are not served"
 _NO_GUIDE = "guided decoding is not served"
-_ONE_MACHINE = "the ranks are those of the engine, all on one machine, and rank 0 leads them"
+_RANKS_OF_THE_ENGINE = "the ranks are those of the engine, mpirun starts them, and rank 0 leads them"
 _NOT_RETURNED = "log probabilities and logits are not returned"
 
 IGNORED: Mapping[str, str] = {
@@ -175,10 +175,10 @@ IGNORED: Mapping[str, str] = {
     "stats_check_period_ms": "statistics are read once a second",
     "iter_stats_max_iterations": "only the latest iteration is read",
     "request_stats_max_iterations": "statistics of single requests are not read",
-    "recv_poll_period_ms": _ONE_MACHINE,
-    "participant_ids": _ONE_MACHINE,
-    "num_nodes": _ONE_MACHINE,
-    "executor_worker_path": _ONE_MACHINE,
+    "recv_poll_period_ms": _RANKS_OF_THE_ENGINE,
+    "participant_ids": _RANKS_OF_THE_ENGINE,
+    "num_nodes": _RANKS_OF_THE_ENGINE,
+    "executor_worker_path": _RANKS_OF_THE_ENGINE,
     "lora_cache_optimal_adapter_size": _NO_LORA,
     "lora_cache_max_adapter_size": _NO_LORA,
     "lora_cache_gpu_memory_fraction": _NO_LORA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output_of_text
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 DEFAULT_MAX_TOKENS = 512
 DEFAULT_TEMPLATE = "{prompt}"
 _NEUTRAL_LENGTH_PENALTY = 1.0
-_INTEGERS = ("max_tokens", "min_tokens", "top_k", "seed", "max_new_tokens", "min_new_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +101,9 @@ class Inputs:
         if self.min_tokens is not None and self.min_new_tokens is not None:
             raise InvalidArgumentMinTokens
         return self.min_tokens if self.min_new_tokens is None else self.min_new_tokens
+
+
+_INTEGERS = tuple(name for name, kind in get_type_hints(Inputs).items() if int in (kind, *get_args(kind)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,27 +5,16 @@ from __future__ import annotations
 import secrets
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import get_args, get_type_hints
 
-from runner.protocol.engine import MAX_TOKENS
+from runner.protocol.engine import MAX_TOKENS, SamplingParameters
 from shared.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from runner.protocol.engine import SamplingParameters
 
 _RANDOM_SEED_BITS = 32  # every reader of JSON accepts them
 _SEED_BITS = 64  # the tensor `seed` is a UINT64
 _FLOAT32 = struct.Struct("f")
 _LARGEST_FLOAT32 = 3.4028234663852886e38
-_FLOATS = (
-    "temperature",
-    "top_p",
-    "min_p",
-    "length_penalty",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
+_FLOATS = tuple(name for name, kind in get_type_hints(SamplingParameters).items() if float in get_args(kind))
 # What does not affect an engine's choice need not be sent, so engines without such a parameter accept it.
 _NEUTRAL = {
     "length_penalty": 1.0,

@@ -59,8 +59,8 @@ An editor with the YAML language server completes and checks keys when the file 
 
     {SCHEMA_LINE}
 A model is the name of one on the hub, or a folder. What begins with `/`, `./` or `../` is a path; anything
-else is one too if there is such a folder. A relative path starts at the folder of the config, in
-`make demo MODEL=...` at the current folder. A config from an `http:` or `data:` URL is not in a folder: its
+else is one too if there is such a folder. A relative path is relative to the config's folder, or, in
+`make demo MODEL=...`, to the current folder. A config from an `http:` or `data:` URL is not in a folder: its
 paths must be absolute.
 
 A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 VARIABLES = {str(field.alias): field for field in Settings.model_fields.values()}
 """What the runner reads, by name."""
-OTHER_VARIABLES = {name for name, _, _ in OTHERS["Both"]}
-DEFAULT_PORT = next(default for name, default, _ in OTHERS["Both"] if name == "PORT")
+OTHER_VARIABLES = {name for name, _, _ in OTHERS["The runner and the builder"]}
+DEFAULT_PORT = next(default for name, default, _ in OTHERS["The runner and the builder"] if name == "PORT")
 SECONDS_TO_END = 10.0
 """How long the end of an engine may take once all predictions have ended."""
 _COMPILE_CACHE = "/var/cache/cog-triton/compiled"  # as nix/images.nix sets it

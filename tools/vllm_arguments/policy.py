@@ -86,6 +86,7 @@ WITHOUT = {
     "load_format": frozenset({"tensorizer", "modelexpress"}),
     "model_impl": frozenset({"terratorch"}),
     "speculative_config.method": frozenset({"custom_class", "extract_hidden_states"}),
+    "structured_outputs_config.backend": frozenset({"lm-format-enforcer", "outlines", "xgrammar"}),
 }
 
 # Arguments of earlier versions that people still have in a model.json, and their replacements.

@@ -37,7 +37,7 @@ Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of 
 
 A model of the shape of Llama 3 8B with random weights, bf16, 128 tokens in and 256 out, temperature 1, all streams
 at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of {least}
-to {most} runs; {lost} of all streams were refused or lost a token. The payload left out FlashAttention 2, FlashInfer
+to {most} runs; streams that were refused or lost a token: {lost}. The payload left out FlashAttention 2, FlashInfer
 and what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
 
 """

@@ -119,7 +119,7 @@ _RAW: dict[str, tuple[bytes, dict[str, str]]] = {
     "an empty body": (b"", {"content-type": "application/json"}),
     "a body of bytes": (b"\xff\xfe{}", {"content-type": "application/json"}),
     "a body that is said to be a text": (b'{"input": {"prompt": "x"}}', {"content-type": "text/plain"}),
-    "a body of no kind": (b'{"input": {"prompt": "x"}}', {}),
+    "a body without a Content-Type": (b'{"input": {"prompt": "x"}}', {}),
     "a kind with a charset": (
         json.dumps({"input": SHORT}).encode(),
         {"content-type": "application/json; charset=utf-8"},
@@ -162,13 +162,13 @@ def _add_ids() -> None:
     for name in ("../x", "a/b", "a\0b", "", "a" * 300, "ä", "a b", "a.b", ".."):
         add(
             f"the id {name[:20]!r}",
-            "an id that is none",
+            "an invalid id",
             speak=predicts(SHORT, id=name),
         )
     for name in ("%2e%2e%2fx", "a%00b", "a" * 300, "%C3%A4", "a.b"):
         add(
             f"the id {name[:20]!r} in the path",
-            "an id that is none",
+            "an invalid id",
             speak=asks("PUT", f"/predictions/{name}", json={"input": SHORT}),
         )
 

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 
+from runner.engines import checks
 from runner.engines.checks import check_request
 from runner.protocol.engine import Declaration, Limits, Request, SamplingParameters, StructuredOutput
 from shared.errors import (
@@ -66,6 +67,10 @@ def test_a_parameter_that_is_not_followed_is_refused(name, value):
     with pytest.raises(ParameterNotHonoured, match=f'"abacus" cannot honour {name}={value}'):
         check(sampling=SamplingParameters(**{name: value}))
     check({name}, sampling=SamplingParameters(**{name: value}))
+
+
+def test_there_is_an_example_of_every_optional_part():
+    assert set(PARTS) == set(checks._OPTIONAL_PARTS)
 
 
 @pytest.mark.parametrize(("name", "value"), PARTS.items())

@@ -20,7 +20,7 @@ def made(kind: type[CogTritonError]) -> CogTritonError:
 def test_text_is_code_name_message_and_remedy():
     error = InvalidArgument(argument="top_p", value=2, reason="it goes from 0 to 1")
     assert str(error) == (
-        "E1104 InvalidArgument: top_p is 2, but it goes from 0 to 1. Send a value in that range."
+        "E1104 InvalidArgument: top_p is 2, but it goes from 0 to 1. Send another value, or omit it."
     )
     assert error.details == {"argument": "top_p", "value": 2, "reason": "it goes from 0 to 1"}
 
