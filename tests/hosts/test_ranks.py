@@ -126,7 +126,7 @@ def test_an_address_that_is_not_this_hosts_is_refused(cluster):
     cluster.first, cluster.second = cluster.second, cluster.first._replace(address=cluster.first.address)
     cluster.first = cluster.first._replace(address="10.231.77.9")
     with cluster.serving() as (_, driver):
-        assert "nothing can listen at 10.231.77.9:5700: " in told(driver)
+        assert "cannot listen on 10.231.77.9:5700: " in told(driver)
 
 
 @pytest.mark.parametrize(
