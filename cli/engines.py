@@ -34,9 +34,8 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
 
     The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
     Triton's vLLM backend become a folder of links that a runner serves; `check` gets its facts before
-    anything is fetched. Everything else is left as it is. Raises VllmRepositoryInvalid, WeightsNotStored, the
-    builder's errors (E3xxx), and
-    what `check` raises.
+    anything is fetched. Everything else is left as it is. Raises VllmRepositoryInvalid, WeightsNotStored,
+    the builder's errors (E3xxx), and what `check` raises.
     """
     if scheme(source):
         return source

@@ -146,8 +146,8 @@ def _may_be_run(shipped: Path) -> bool:
     if code_is_allowed(os.environ):
         return True
     sys.stderr.write(
-        f"engine.tar brings what vLLM compiles on this machine ({SHIPPED}/{shipped.name}), which only"
-        " ALLOW_MODEL_CODE=1 lets it load: this start compiles it\n"
+        f"engine.tar includes what vLLM compiled for a machine like this one ({SHIPPED}/{shipped.name}), but"
+        " it is loaded only if ALLOW_MODEL_CODE=1: vLLM compiles it again\n"
     )
     return False
 
