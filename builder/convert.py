@@ -98,9 +98,8 @@ def failure(step: str, status: int, lines: Sequence[str]) -> CogTritonError:
     if status < 0:
         reason = f"it was killed by signal {-status} ({signal.Signals(-status).name})"
     else:
-        reason = (
-            f"it ended with status {status}: {without_folders(lines[-1]) if lines else 'it printed nothing'}"
-        )
+        last = without_folders(lines[-1]).rstrip(".") if lines else "it printed nothing"
+        reason = f"it ended with status {status}: {last}"
     return ConversionFailed(step=step, reason=reason)
 
 

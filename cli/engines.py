@@ -122,7 +122,7 @@ def _served(
     findings = Findings()
     check_vllm(config, findings)
     if findings.errors:
-        reason = "; ".join(str(one.error) for one in findings.errors)
+        reason = "; ".join(str(one.error).rstrip(".") for one in findings.errors)
         raise VllmRepositoryInvalid(path=folder or config.model, reason=reason, fix="Correct its arguments")
     for one in findings.found:
         if one.severity is Severity.WARNING:

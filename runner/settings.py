@@ -318,7 +318,7 @@ class Settings(BaseModel):
             raise SettingInvalid(
                 setting=first["loc"][0],
                 value=first["input"],
-                reason=first["msg"].replace("Input should", "it should"),
+                reason=first["msg"].replace("Input should", "it should").removeprefix("Value error, "),
             ) from None
 
     @property
@@ -404,7 +404,7 @@ class Settings(BaseModel):
             reason = problem.reason
         except ValidationError as invalid:
             first = invalid.errors()[0]
-            told = first["msg"].replace("Input should", "must")
+            told = first["msg"].replace("Input should", "must").removeprefix("Value error, ")
             reason = f"instantiate.{'.'.join(map(str, first['loc']))} {told}"
         else:
             return section.model_dump(mode="json", exclude_unset=True)

@@ -262,7 +262,7 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
     raise ServerParameterInvalid(
         parameter=_POLICY,
         value=policy,
-        reason="without enable_chunked_context that refuses prompts and answers that fit the engine",
+        reason="without enable_chunked_context it refuses prompts and answers that fit the engine",
     )
 
 

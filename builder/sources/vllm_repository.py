@@ -60,7 +60,7 @@ def read_repository(path: Path) -> Repository:
         config = VLLMConfig.model_validate(_config(given, model.name))
     except ValidationError as error:
         first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
         raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it") from None
     return Repository(config, file.parent, _adapters(file.with_name(MULTI_LORA), config))
 

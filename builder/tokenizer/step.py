@@ -65,7 +65,7 @@ def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
         if text_alike and text.startswith(" "):
             if not told:
                 _log.warning(
-                    "spaces at the beginning of a text are handled differently from the model's own tokenizer"
+                    "spaces at the beginning of a text are not handled as by the model's own tokenizer"
                 )
                 told = True
             continue

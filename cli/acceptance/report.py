@@ -89,7 +89,7 @@ def page(results: Sequence[Result], bench: Bench) -> str:
     lines = [
         f"# Acceptance of {bench.title} by cog-triton {VERSION}",
         "",
-        f"{platform.platform()}, {bench.gpus} GPUs, model {bench.model}: {_summary(results)}",
+        f"{platform.platform()}, GPUs: {bench.gpus}, model {bench.model}: {_summary(results)}",
     ]
     for result in results:
         if result.status is Status.FAILED:

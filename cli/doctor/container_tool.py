@@ -32,7 +32,9 @@ def _look() -> Iterator[Finding]:
                 "Start its service, and make sure that your user may use it (for docker: the group docker).",
             )
     if not found:
-        yield warning("Neither docker nor podman answers: images cannot be run.", "Install one of them.")
+        yield warning(
+            "Neither docker nor podman answers: images cannot be run.", "Install and start one of them."
+        )
     if _DRIVER.is_dir() and not any(map(shutil.which, ("nvidia-ctk", "nvidia-container-runtime"))):
         yield warning(
             "There is an NVIDIA driver, but not NVIDIA's container toolkit: containers cannot use GPUs.",

@@ -158,7 +158,7 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
         if lag["lagged"]:
             late = max(lag["lag"]["p99"], (lag["send_lag"] or {"p99": 0.0})["p99"])
             text = f"the client itself lagged at {load}: p99 {milliseconds(late)}, {lag['cpu']:.0%} of a core"
-            found.append(Finding("client lag", f"{text}; what it saw as late need not be the server's"))
+            found.append(Finding("client lag", f"{text}; what it saw as late need not be the server's fault"))
         tokens = step["tokens"]
         if (
             tokens["lost"] is None

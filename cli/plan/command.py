@@ -124,8 +124,8 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
             doubles = "cannot double in a day" if minutes is None else f"can double in {minutes:g} min"
             say(
                 f"  {words} ({growth['start_seconds']:g} s): the load {doubles};"
-                f" {JUMP:g} times as much at once: {jump['seconds']:,.0f} s too few,"
-                f" {jump['requests']:,.0f} requests too many"
+                f" {JUMP:g} times as much at once: too few runners for {jump['seconds']:,.0f} s,"
+                f" {jump['requests']:,.0f} requests without a place"
             )
     if any(found["runners"] > GROUP for found in result["rates"]):
         say(f"\nMore than {GROUP} runners are calculated as groups of {GROUP}.")

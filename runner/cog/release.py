@@ -16,7 +16,7 @@ def check_release() -> None:
     found = metadata.version("coglet")
     if found != RELEASE:
         get_logger().warning(
-            "an unknown release of Cog's server: cancels may not reach predictions",
+            "an unknown release of Cog's server: cancellations may not reach predictions",
             found=found,
             known=RELEASE,
         )

@@ -87,7 +87,7 @@ def check_machine(
     if several_hosts:
         ranks = max(1, min(ranks, len(machine.gpus)))
     if len(machine.gpus) < ranks:
-        raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="no other GPU is visible")
+        raise GpusMissing(needed=ranks, found=len(machine.gpus), reason="no more are visible")
     if machine.cuda < needed_cuda:
         raise DriverTooOld(
             driver=machine.driver,

@@ -267,7 +267,7 @@ class _Parameters:
                 continue  # of Triton itself
             if name not in _NEUTRAL:
                 hint = "".join(get_close_matches(name, [*_KNOWN, *_NEUTRAL], 1))
-                meant = f"; did you mean {hint}?" if hint else ""
+                meant = f" (did you mean {hint}?)" if hint else ""
                 raise MalformedRequest(reason=f"there is no sampling parameter {name!r}{meant}")
             if value not in _NEUTRAL[name]:
                 raise TensorNotSupported(tensor=f"sampling_parameters.{name}")

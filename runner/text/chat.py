@@ -84,7 +84,9 @@ class ChatTemplate:
         except (MessagesInvalid, MemoryError):
             raise
         except Exception as refused:  # a template is a program: it may raise anything
-            raise MessagesInvalid(reason=f"the model's chat template refuses them: {refused}") from None
+            raise MessagesInvalid(
+                reason=f"the model's chat template refuses them: {str(refused).rstrip('.! ')}"
+            ) from None
         return "".join(parts)
 
 

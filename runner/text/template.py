@@ -44,7 +44,7 @@ def fill_template(
     if "prompt" not in fields:
         raise BadPromptTemplate(reason="it lacks {prompt}")
     if system_prompt_sent and system_prompt and "system_prompt" not in fields:
-        raise BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}")
+        raise BadPromptTemplate(reason="a system_prompt was sent, but the template lacks {system_prompt}")
     formatted = "".join(filled)
     if not formatted.strip():
         raise PromptRequired

@@ -116,7 +116,8 @@ class Manifest(EngineFacts):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in (MANIFEST, *first["loc"]))
-            raise EngineArchiveMalformed(reason=f"{where}: {first['msg']}") from None
+            told = first["msg"].removeprefix("Value error, ")
+            raise EngineArchiveMalformed(reason=f"{where}: {told}") from None
         if any(file.name == CONFIG and file.sha256 != manifest.config_digest for file in manifest.files):
             raise EngineArchiveCorrupt(file=CONFIG, reason="its config_digest is that of another config")
         return manifest

@@ -61,7 +61,8 @@ class ModelGated(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "Access to the model {model!r} is restricted."
     remedy = (
-        "Accept its terms on the hub, and provide a token of that account: HF_TOKEN (command line) or the"
+        "Accept its terms on the hub, and provide a token of the account that did: HF_TOKEN"
+        " (command line) or the"
         " input hf_token (API)."
     )
 
@@ -70,7 +71,7 @@ class RevisionNotFound(CogTritonError):
     code = "E3102"
     fixed_by = FixedBy.OPERATOR
     message = "The model {model!r} has no revision {revision!r}."
-    remedy = "Use a branch, tag or commit that exists."
+    remedy = "Use a branch, tag or commit that exists; for a folder, omit the revision."
 
 
 class DownloadFailed(CogTritonError):

@@ -141,8 +141,11 @@ class HostsMissing(CogTritonError):
     code = "E2408"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "The engine needs more GPUs than its hosts have: {reason}."
-    remedy = "Run `cog-triton join` on more hosts, or check that they reach HOSTS_ADDRESS."
+    message = "The engine does not have all of the hosts that it needs: {reason}."
+    remedy = (
+        "Run `cog-triton join` on more hosts, and check HOSTS_ADDRESS: this host listens there, and"
+        " they must reach it."
+    )
 
 
 class HostLost(CogTritonError):

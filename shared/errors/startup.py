@@ -57,7 +57,7 @@ class ServerDiedTooOften(CogTritonError):
 class GpusMissing(CogTritonError):
     code = "E4010"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine needs {needed} GPUs, and this machine shows {found}: {reason}."
+    message = "GPUs needed by the engine: {needed}; shown by this machine: {found} ({reason})."
     remedy = "Run the container with GPUs (--gpus all), or check CUDA_VISIBLE_DEVICES and nvidia-smi."
 
 
@@ -156,7 +156,7 @@ class EngineArchiveTooLarge(CogTritonError):
     code = "E4105"
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive unpacks to more than {limit}."
-    remedy = "Check that it is an engine; raise MAX_ENGINE_BYTES if it really is that large."
+    remedy = "Check that it is an engine; if the limit is a number of bytes, MAX_ENGINE_BYTES can raise it."
 
 
 class VllmRepositoryInvalid(CogTritonError):

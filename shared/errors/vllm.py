@@ -130,5 +130,5 @@ class VllmGpusNotConnected(CogTritonError):
     message = "The GPUs cannot exchange data: {reason}."
     remedy = (
         "Run the container with more shared memory (--shm-size=1g) and all of its GPUs, and check them with"
-        " nvidia-smi; with NCCL_DEBUG=INFO NCCL says more in the log."
+        " nvidia-smi; with NCCL_DEBUG=INFO, NCCL says more in the log."
     )

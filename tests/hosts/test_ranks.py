@@ -119,7 +119,7 @@ def test_without_hosts_enough_it_says_so(cluster):
         text = told(driver)
         assert process.wait(10) == 1
     assert text.startswith("E2408 HostsMissing: ")
-    assert "2 are needed, this host has 1, the others: no others joined, after 0.5 s" in text
+    assert "after 0.5 s, 2 are needed, this host has 1, the others: none" in text
 
 
 def test_an_address_that_is_not_this_hosts_is_refused(cluster):
@@ -131,7 +131,7 @@ def test_an_address_that_is_not_this_hosts_is_refused(cluster):
 
 @pytest.mark.parametrize(
     ("case", "reason"),
-    [("secret", "it ended the connection"), ("engine", "its files is ")],
+    [("secret", "it ended the connection"), ("engine", "the digest of the engine's files is ")],
 )
 def test_a_host_with_another_secret_or_engine_is_refused(cluster, case, reason):
     secret = SECRET

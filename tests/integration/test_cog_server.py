@@ -56,7 +56,7 @@ def test_what_cog_refuses_gets_a_code_from_our_client(start, answered):
         assert "".join(client.text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
         with pytest.raises(PredictionFailed) as refused:
             client.predict({"prompt": "x", "max_tokens": 0})
-        (reason,) = re.findall("the prediction: (.*max_tokens.*)\\. Fix", str(refused.value))
+        (reason,) = re.findall("or it failed: (.*max_tokens.*)\\. Fix", str(refused.value))
         answered(str(refused.value), PredictionFailed(reason=reason))
 
 

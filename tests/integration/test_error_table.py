@@ -51,7 +51,7 @@ TABLE = [
     (
         {"prompt": "x", "system_prompt": "y", "prompt_template": "{prompt}"},
         "",
-        BadPromptTemplate(reason="a system_prompt was sent, but it lacks {system_prompt}"),
+        BadPromptTemplate(reason="a system_prompt was sent, but the template lacks {system_prompt}"),
     ),
     (
         {"prompt": "x", "structured_output": "[]"},

@@ -259,7 +259,7 @@ class TestSamplingParameters:
         [
             ("[]", "E2403", "sampling_parameters is not a JSON object"),
             ("{", "E2403", "sampling_parameters is not a JSON object"),
-            ('{"max_token": 5}', "E2403", "no sampling parameter 'max_token'; did you mean max_tokens?"),
+            ('{"max_token": 5}', "E2403", "no sampling parameter 'max_token' (did you mean max_tokens?)"),
             ('{"max_tokens": "many"}', "E2403", "max_tokens is not a whole number"),
             (f'{{"max_tokens": {10**400}}}', "E2403", "max_tokens is not a whole number"),
             (f'{{"logit_bias": {{"5": {10**400}}}}}', "E2403", "logit_bias is not an object of numbers"),

@@ -20,7 +20,7 @@ _UNFINALIZED = re.compile(r"without calling .?finalize")
 
 def _server(bench: TensorRTLLMBench) -> Server:
     if bench.gpus < _RANKS:
-        raise Skip(f"there are {bench.gpus} GPUs, and this needs {_RANKS}")
+        raise Skip(f"this needs {_RANKS} GPUs, and the machine has {bench.gpus}")
     engine = bench.built(
         "two-gpus", {"engine": "tensorrt_llm", "model": str(bench.model), "tensor_parallel_size": _RANKS}
     )

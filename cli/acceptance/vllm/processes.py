@@ -34,7 +34,7 @@ def _end(bench: VLLMBench) -> Outcome:
 
 def _on_two_gpus(bench: VLLMBench) -> Server:
     if bench.gpus < _GPUS:
-        raise Skip(f"there are {bench.gpus} GPUs, and this needs {_GPUS}")
+        raise Skip(f"this needs {_GPUS} GPUs, and the machine has {bench.gpus}")
     return bench.serve(bench.on_two_gpus.path)
 
 

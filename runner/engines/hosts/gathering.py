@@ -85,9 +85,9 @@ class Gathering:
         with self._changed:
             while (found := spread(needed, own, self._joined)) is None:
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() > deadline:
-                    others = ", ".join(str(host.gpus) for host in self._joined) or "no others joined"
+                    others = ", ".join(str(host.gpus) for host in self._joined) or "none"
                     reason = f"{needed} are needed, this host has {own}, the others: {others}"
-                    raise HostsMissing(reason=f"{reason}, after {seconds:g} s")
+                    raise HostsMissing(reason=f"after {seconds:g} s, {reason}")
             self._used = found.hosts
         return found
 
@@ -101,7 +101,7 @@ class Gathering:
             host = Host(address, int(told["gpus"]), link)
         except (LinkLost, KeyError, ValueError, TypeError):
             return
-        self._say(f"{told.get('host')} ({address}) has joined, with {host.gpus} GPUs")
+        self._say(f"{told.get('host')} ({address}) has joined; its GPUs: {host.gpus}")
         with self._changed:
             self._joined.append(host)
             self._changed.notify_all()

@@ -55,7 +55,8 @@ def identity(kind: str, engine_dir: Path) -> dict[str, str]:
     for name in ("manifest.json", "config.json", "engine/config.json"):
         path = engine_dir / name
         digest.update(path.read_bytes() if path.is_file() else b"-")
-    return {"cog-triton": VERSION, "engine": kind, "its files": digest.hexdigest()[:16]}
+    files = digest.hexdigest()[:16]
+    return {"cog-triton": VERSION, "engine": kind, "the digest of the engine's files": files}
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:

@@ -77,7 +77,7 @@ class Grammars:
             self.close()  # the next one finds another
             raise StructuredOutputInvalid(reason="it is too complex")
         if reason := answer.get("reason"):
-            line = " ".join(reason.split())
+            line = " ".join(reason.split()).rstrip(".")
             raise StructuredOutputInvalid(reason=line if len(line) <= _MAX_TOLD else f"{line[:_MAX_TOLD]}...")
         return Told(**answer)
 

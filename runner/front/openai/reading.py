@@ -82,7 +82,7 @@ def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
         case "extra_forbidden":
             known = _known(kind, detail["loc"])
             found = get_close_matches(str(detail["loc"][-1])[:_MAX_SHOWN], known, n=1)
-            instead = f"Did you mean {found[0]}" if found else "Omit it"
+            instead = f"Write {found[0]}, or omit it" if found else "Omit it"
             return ParameterUnknown(parameter=place, instead=instead)
         case "value_error":
             wanted = str(detail["ctx"]["error"])

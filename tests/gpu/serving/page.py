@@ -45,8 +45,8 @@ _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
 between chunks hold one of them, so that the p99 at 512 is the length of one, without any front too: of a full one, or
 at times of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
-shorter steps: its p99 is lower, and its first tokens come later. The median stream has its first token after the
-fourth, fifth or sixth step, of 256 streams after the second or third: how many requests have come when the first step
+shorter steps: its p99 is lower, and its first tokens come later. The median of 512 streams has its first token after the
+fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come when the first step
 begins decides which, and moves the p50 by up to a step from run to run.
 
 """
@@ -55,7 +55,7 @@ The CPU's time is first that of all processes but the engine core: for us front,
 
 """
 _GRAPHS = """
-vLLM captures CUDA graphs for up to 512 sequences. Beyond, the engine core launches each kernel from Python: a step of
+vLLM captures CUDA graphs for up to 512 sequences. Beyond that, the engine core launches each kernel from Python: a step of
 1,024 streams takes it about 40 ms of CPU, one of 512 about 15. So it keeps a core busy, and how fast that core is, and
 what else wants it, decides: on other machines of this kind, on 2026-11-21, our front had 0.85 and 0.80 of the engine
 directly at 1,024. With graphs for 1,024 sequences (`max_cudagraph_capture_size`) no side is behind, and all are faster.

@@ -129,7 +129,7 @@ def test_weights_that_no_gpu_has_room_for_are_refused_before_they_are_fetched(hu
 
 def test_a_host_of_several_needs_a_gpu_for_its_part(model, tmp_path, load):
     (tmp_path / "c.yaml").write_text("engine: vllm\nmodel: ./published\ntensor_parallel_size: 2\n")
-    with pytest.raises(GpusMissing, match="needs 2 GPUs, and this machine shows 1"):
+    with pytest.raises(GpusMissing, match="needed by the engine: 2; shown by this machine: 1"):
         load(tmp_path / "c.yaml")
     assert load(tmp_path / "c.yaml", several_hosts=True).manifest.ranks == 2
 

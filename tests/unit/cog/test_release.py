@@ -19,4 +19,4 @@ def test_another_release_is_told_at_set_up(monkeypatch, capsys):
     monkeypatch.setattr(metadata, "version", lambda _name: "0.99.0")
     configure_logging()
     check_release()
-    assert "cancels may not reach predictions" in capsys.readouterr().err
+    assert "cancellations may not reach predictions" in capsys.readouterr().err

@@ -141,7 +141,7 @@ class TestMaxUtilization:
             assert len(engine.run(Request(1, [1] * 1500, 2400))[0]) == 2400
 
     def test_it_is_refused_with_chunked_context_off(self):
-        with pytest.raises(ServerParameterInvalid, match="without enable_chunked_context that refuses"):
+        with pytest.raises(ServerParameterInvalid, match="without enable_chunked_context it refuses"):
             parse_parameters(self.POLICY | {"enable_chunked_context": "false"})
 
 

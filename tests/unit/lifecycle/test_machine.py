@@ -55,7 +55,7 @@ def test_engines_for_cpus_run_everywhere(kind):
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"gpus": (H200,)}, GpusMissing, "needs 2 GPUs, and this machine shows 1"),
+        ({"gpus": (H200,)}, GpusMissing, "needed by the engine: 2; shown by this machine: 1"),
         ({"gpus": (H200, Gpu("NVIDIA A40", 86))}, GpuMismatch, "SM 90; GPU 1 is a NVIDIA A40 with SM 86"),
         (
             {"cuda": (12, 8)},
@@ -77,7 +77,7 @@ def test_one_of_several_hosts_needs_a_gpu_of_its_own_and_no_more():
         check_machine("vllm", manifest(), read=lambda _: replace(MACHINE, **changes), several_hosts=True)
 
     several(gpus=(H200,), shared_mib=64)
-    with pytest.raises(GpusMissing, match="needs 1 GPUs, and this machine shows 0"):
+    with pytest.raises(GpusMissing, match="needed by the engine: 1; shown by this machine: 0"):
         several(gpus=())
     with pytest.raises(GpuMismatch, match="SM 90; GPU 0 is a NVIDIA A40"):
         several(gpus=(Gpu("NVIDIA A40", 86),))
@@ -152,5 +152,7 @@ def test_a_driver_that_does_not_answer(monkeypatch):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
-    with pytest.raises(GpusMissing, match="needs 4 GPUs, and this machine shows 0: the driver says"):
+    with pytest.raises(
+        GpusMissing, match=r"needed by the engine: 4; shown by this machine: 0 \(the driver says"
+    ):
         read_machine(4)

@@ -67,7 +67,7 @@ def test_other_arguments_have_a_table_of_their_own():
 
 
 def test_lost_streams_are_told():
-    assert "1 of all streams were refused or lost a token" in page(
+    assert "streams that were refused or lost a token: 1." in page(
         [[MACHINE, run("runner, cog", 9, whole=63)]]
     )
 

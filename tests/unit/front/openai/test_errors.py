@@ -25,7 +25,7 @@ def test_what_is_refused_is_told_in_openais_form(run, stream):
         sent = {"messages": HI, "temprature": 1, "stream": stream}
         error = await error_of(await http.post("/v1/chat/completions", json=sent), 400)
         assert error == {
-            "message": "E1301 ParameterUnknown: There is no parameter temprature. Did you mean temperature.",
+            "message": "E1301 ParameterUnknown: There is no parameter temprature. Write temperature, or omit it.",
             "type": "invalid_request_error",
             "param": "temprature",
             "code": "E1301",

@@ -307,13 +307,13 @@ def test_what_is_wrong_is_named(body, parameter, text):
 @pytest.mark.parametrize(
     ("body", "parameter", "instead"),
     [
-        ({"messages": HI, "temprature": 1}, "temprature", "Did you mean temperature."),
+        ({"messages": HI, "temprature": 1}, "temprature", "Write temperature, or omit it."),
         ({"messages": HI, "zzz": 1}, "zzz", "Omit it."),
-        ({"messages": [HI[0] | {"nam": "x"}]}, "messages[0].nam", "Did you mean name."),
+        ({"messages": [HI[0] | {"nam": "x"}]}, "messages[0].nam", "Write name, or omit it."),
         (
             {"messages": HI, "stream": True, "stream_options": {"include_usag": True}},
             "stream_options.include_usag",
-            "Did you mean include_usage.",
+            "Write include_usage, or omit it.",
         ),
         ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Omit it."),
     ],
