@@ -186,12 +186,12 @@ class TestKinds:
 
     @pytest.mark.parametrize("method", ["yield", "wait"])
     def test_the_mock_at_a_rate_of_its_own_counts_every_token(self, runner, method):
-        arguments = ["--target", "mock", "--tps", "50", "--output_method", method]
+        arguments = ["--target", "mock", "--tps", "10", "--output_method", method]
         result = perf(runner.url, "--concurrency", "8", "--requests", "8", *arguments)
         step = self.check(result, "the mock")
         assert (step["tokens"]["lost"], step["tokens"]["wrong"]) == (0, 0)
         latency = step["request_latency"]["p50"] / 1000
-        assert latency == pytest.approx(TOKENS / 50, rel=0.3)
+        assert 0.95 * TOKENS / 10 < latency < 2 * TOKENS / 10  # a busy machine adds to it
         assert (step["time_to_first_token"] is None) == (method == "wait")
 
     def test_tritons_http_and_grpc(self, mock_triton):
