@@ -185,7 +185,7 @@ def test_how_the_runner_is_is_seen(page):
     wait_for(
         lambda: page.browser.find_elements(By.CSS_SELECTOR, "#tokens_per_second-chart polyline"), SECONDS
     )
-    assert page.text("limit") == ", of 2048"
+    assert page.text("limit") == " (limit 2048)"
     page["stop"].click()
 
 
@@ -194,7 +194,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(browser, engine):
     with shown(browser, engine, console=("401 (Unauthorized",), **keys) as page:
         wait_for(lambda: page.shows("key-dialog"), SECONDS)
         page["key-leave"].click()
-        wait_for(lambda: "needs an API key" in page.text("watch-problem"), SECONDS)
+        wait_for(lambda: "API key is needed" in page.text("watch-problem"), SECONDS)
         page.run(prompt="1 2", max_tokens="3")
         wait_for(lambda: page.shows("key-dialog"), SECONDS)
         assert not page.shows("key-refused")
