@@ -26,6 +26,17 @@ TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, text);
 }
 
+// Feeds carry tokens, as many as come.
+static TRITONSERVER_Error *serve_feeds(TRITONBACKEND_Model *model, struct model *state) {
+  if (state->interface != INTERFACE_TOKENS || !state->decoupled) return NULL;
+  TRITONSERVER_Server *server;
+  const char *name;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelServer(model, &server);
+  if (error == NULL) error = TRITONBACKEND_ModelName(model, &name);
+  if (error == NULL) engine_use_model(state->engine, server, name);
+  return error;
+}
+
 TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
   struct settings settings = {0};
   TRITONSERVER_Error *error = settings_read(model, &settings);
@@ -42,7 +53,13 @@ TRITON_CALL TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
     free(state);
     return error;
   }
-  return TRITONBACKEND_ModelSetState(model, state);
+  error = serve_feeds(model, state);
+  if (error == NULL) error = TRITONBACKEND_ModelSetState(model, state);
+  if (error != NULL) {
+    engine_release(state->engine);
+    free(state);
+  }
+  return error;
 }
 
 TRITON_CALL TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model) {

@@ -1,6 +1,6 @@
 // Written by `make docs` from Python modules: do not edit.
 #pragma once
-#define PROTOCOL_VERSION 3
+#define PROTOCOL_VERSION 4
 #define ERROR_FINISH 255
 #define TEXT_FINISH 128
 #define CACHED_TOKENS 1
@@ -8,6 +8,7 @@
 #define NOT_FINISHED 0
 #define CANCELLED 5
 #define STATISTICS_COUNT 4
+#define LARGEST_REQUEST 67108864
 #define FRAME_REQUEST 1
 #define FRAME_CANCEL 2
 #define FRAME_SHUTDOWN 3
@@ -15,6 +16,7 @@
 #define FRAME_START_FAILED 65
 #define FRAME_STEP 66
 #define FRAME_STATISTICS 67
+#define FEED_REQUEST 1
 #define FEED_CANCEL 2
 #define FEED_OPENED 128
 #define FEED_ENGINE 129
@@ -28,7 +30,6 @@
 #define STATE_RESTARTING 2
 #define STATE_GIVEN_UP 3
 #define FEED_PARAMETER "feed"
-#define FEED_REQUEST_PARAMETER "feed_request"
 #define PARAMETER_PREFIX "parameter:"
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being restarted."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is starting. Try again in a few seconds."
@@ -36,3 +37,4 @@
 #define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request violates the tensor contract: %s. See docs/triton.md for the tensors of the models."
 #define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Make the directory of its socket (below TMPDIR) writable, or write the model repository again with this version of cog-triton."
 #define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process did not become ready: %s. Check the log of the engine process."
+#define E2408_HOSTS_MISSING "E2408 HostsMissing: The engine does not have all of the hosts that it needs: %s. Run `cog-triton join` on more hosts, and check HOSTS_ADDRESS: this host listens there, and they must reach it."

@@ -15,11 +15,9 @@
 
 // What the request has gathered becomes an output of the frame in the making.
 static void flush(struct request *request, int finish) {
-  bool is_text = request->interface != INTERFACE_TOKENS;
   struct buffer *output = &request->output;
-  size_t count = is_text ? output->length : output->length / sizeof(int32_t);
-  feed_add(request->feed, request->feed_request, is_text ? TEXT_FINISH + finish : finish, 0, (uint32_t)count,
-           output->data, output->length);
+  feed_add(request->feed, request->feed_request, finish, 0, (uint32_t)(output->length / sizeof(int32_t)), output->data,
+           output->length);
   output->length = 0;
 }
 
@@ -30,7 +28,7 @@ static void tell_error(struct request *request, const char *coded_error, size_t 
 
 // ---- how requests end early
 
-static void fail(struct request *request, const char *coded_error) {
+void delivery_fail(struct request *request, const char *coded_error) {
   if (request->feed == NULL) {
     request_fail(request, coded_error);
     return;
@@ -85,20 +83,20 @@ static void take_error(struct delivery *delivery, struct request *request, const
   char *text = strndup((const char *)output->data, output->size);
   if (text == NULL) abort();
   table_remove(&delivery->requests, request);
-  fail(request, text);
+  delivery_fail(request, text);
   free(text);
 }
 
 static void take_for_feed(struct delivery *delivery, struct request *request, const struct output *output) {
   struct feed *feed = request->feed;
-  bool last = output->finish % TEXT_FINISH != NOT_FINISHED;
+  bool last = output->finish != NOT_FINISHED;
   feed->waiting += output->size;
   if (output->extras != 0) {
     if (request->output.length > 0) flush(request, NOT_FINISHED);
     feed_add(feed, request->feed_request, output->finish, output->extras, output->count, output->data, output->size);
   } else {
     buffer_append(&request->output, output->data, output->size);
-    if (last) flush(request, output->finish % TEXT_FINISH);
+    if (last) flush(request, output->finish);
   }
   if (last) {
     table_remove(&delivery->requests, request);
@@ -170,7 +168,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting) {
 void delivery_check_cancelled(struct delivery *delivery) {
   for (uint32_t place = 0; place < delivery->requests.in_use; place++) {
     struct request *request = delivery->requests.requests[place];
-    if (request != NULL && request_is_cancelled(request)) cancel(delivery, request);
+    if (request != NULL && request->feed == NULL && request_is_cancelled(request)) cancel(delivery, request);
   }
 }
 
@@ -178,7 +176,7 @@ void delivery_fail_all(struct delivery *delivery, const char *coded_error) {
   while (delivery->requests.count > 0) {
     struct request *request = delivery->requests.requests[delivery->requests.in_use - 1];
     table_remove(&delivery->requests, request);
-    fail(request, coded_error);
+    delivery_fail(request, coded_error);
   }
 }
 
@@ -199,16 +197,19 @@ void delivery_send_feeds(struct delivery *delivery) {
 }
 
 bool delivery_admit(struct delivery *delivery, struct request *request) {
-  if (request->feed_number == 0) return true;
-  request->feed = feeds_find(&delivery->feeds, request->feed_number);
-  if (request->feed == NULL) {
+  if (request->submission == 0) return true;
+  struct submission *submission = submissions_find(&delivery->submissions, request->submission);
+  if (submission == NULL) {
     char text[256];
-    snprintf(text, sizeof text, E2403_MALFORMED_REQUEST, "there is no such feed");
+    snprintf(text, sizeof text, E2403_MALFORMED_REQUEST, NO_SUBMISSION);
     request_fail(request, text);
     return false;
   }
-  if (!feed_was_cancelled(request->feed, request->feed_request)) return true;
-  flush(request, CANCELLED);
+  submissions_arrived(&delivery->submissions, submission);
+  request->feed = submission->feed;
+  request->feed_request = submission->feed_request;
+  if (request->feed != NULL && !submission->cancelled) return true;
+  if (request->feed != NULL) flush(request, CANCELLED);
   request_end(request, false);
   return false;
 }
@@ -221,15 +222,29 @@ static struct request *find(struct delivery *delivery, const struct feed *feed, 
   return NULL;
 }
 
+// What has ended by itself in the meantime is not found.
+static void take_cancel(struct delivery *delivery, const struct feed *feed, uint64_t feed_request) {
+  struct request *request = find(delivery, feed, feed_request);
+  if (request != NULL) {
+    cancel(delivery, request);
+    return;
+  }
+  struct submission *submission = submissions_find_of(&delivery->submissions, feed, feed_request);
+  if (submission != NULL) submission->cancelled = true;
+}
+
 void delivery_receive(struct delivery *delivery, struct feed *feed) {
-  uint64_t feed_request;
+  int type;
+  const uint8_t *body;
+  size_t size;
   feed_receive(feed);
-  while (feed_next_cancel(feed, &feed_request)) {
-    struct request *request = find(delivery, feed, feed_request);
-    if (request != NULL) {
-      cancel(delivery, request);
+  while (feed_next_frame(feed, &type, &body, &size)) {
+    if (type == FEED_REQUEST) {
+      if (!submissions_submit(&delivery->submissions, feed, body, size)) feed_refuse_frame(feed);
     } else {
-      feed_keep_cancel(feed, feed_request);
+      uint64_t feed_request;
+      memcpy(&feed_request, body, sizeof feed_request);
+      take_cancel(delivery, feed, feed_request);
     }
   }
 }
@@ -245,6 +260,7 @@ void delivery_close_broken_feeds(struct delivery *delivery) {
       cancel(delivery, request);
       cancelled++;
     }
+    submissions_forget_feed(&delivery->submissions, feed);
     LOG(cancelled > 0 ? TRITONSERVER_LOG_WARN : TRITONSERVER_LOG_INFO,
         "engine bridge: a feed is closed: %s; requests cancelled: %u", feed->broken, cancelled);
     feeds_close(&delivery->feeds, feed);

@@ -3,10 +3,12 @@
 
 #include "feed.h"
 #include "request_table.h"
+#include "submit.h"
 
 struct delivery {
   struct request_table requests;
   struct feeds feeds;
+  struct submissions submissions;  // requests of feeds that Triton has
   struct buffer *to_engine;  // where CANCEL frames go
   bool holds;                // output waits for a later response
 };
@@ -21,8 +23,8 @@ void delivery_send(struct delivery *delivery, bool more_waiting);
 // Sends the feeds what may go.
 void delivery_send_feeds(struct delivery *delivery);
 
-// A request may be handed to the engine. If false, it has got its end instead: there is no such feed, or its
-// client has cancelled it already.
+// A request may be handed to the engine; one that came over a feed is that feed's again. If false, it has got its
+// end instead: its client has cancelled it already, or is gone.
 bool delivery_admit(struct delivery *delivery, struct request *request);
 
 // Reads what the client of a feed sent.
@@ -34,4 +36,6 @@ void delivery_close_broken_feeds(struct delivery *delivery);
 // Drops the requests that nobody waits for any more.
 void delivery_check_cancelled(struct delivery *delivery);
 
+// Ends a request that the engine does not have.
+void delivery_fail(struct request *request, const char *coded_error);
 void delivery_fail_all(struct delivery *delivery, const char *coded_error);

@@ -16,7 +16,8 @@
 #define HOLD_CHECK (2 * MILLISECOND)   // how soon held output is sent
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that accepts nothing for this long is as good as dead
 
-enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 3 };
+enum { LARGEST_FRAME = 1 << 26, OWN_FILES = 3, CODE_LENGTH = 5 };
+enum { MAX_WAITING = 1 << 26 };  // bytes of requests that the engine process has not taken
 
 // ---- frames
 
@@ -25,6 +26,8 @@ static void drop_full_stop(char *text) {
   size_t length = strlen(text);
   if (length > 0 && text[length - 1] == '.') text[length - 1] = '\0';
 }
+
+static bool is_error(const char *text, const char *error) { return strncmp(text, error, CODE_LENGTH) == 0; }
 
 // Acts on one frame; returns why the process must end, or NULL.
 static const char *take_frame(struct engine *engine, int type, const uint8_t *body, size_t size) {
@@ -45,6 +48,7 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
     case FRAME_START_FAILED:
       snprintf(engine->told, TEXT_SIZE, "%.*s", (int)size, (const char *)body);
       if (engine->loading) memcpy(engine->start_error, engine->told, TEXT_SIZE);
+      engine->misses_hosts = engine->loading && is_error(engine->told, E2408_HOSTS_MISSING);
       drop_full_stop(engine->told);
       return engine->told;
     case FRAME_STATISTICS:
@@ -105,6 +109,7 @@ static void write_process(struct engine *engine) {
 // ---- the thread
 
 static void hand_over(struct engine *engine, struct request *request) {
+  if (!delivery_admit(&engine->delivery, request)) return;
   if (engine->state != STATE_READY) {
     char text[TEXT_SIZE], count[24];
     snprintf(count, sizeof count, "%zu", restarts_deaths(&engine->restarts));
@@ -113,10 +118,9 @@ static void hand_over(struct engine *engine, struct request *request) {
     } else {
       snprintf(text, sizeof text, "%s", E2401_ENGINE_NOT_READY);
     }
-    request_fail(request, text);
+    delivery_fail(request, text);
     return;
   }
-  if (!delivery_admit(&engine->delivery, request)) return;
   table_add(&engine->delivery.requests, request);
   memcpy(request->frame.data + REQUEST_ID_AT, &request->id, sizeof request->id);
   buffer_append(&engine->out, request->frame.data, request->frame.length);
@@ -124,12 +128,14 @@ static void hand_over(struct engine *engine, struct request *request) {
 }
 
 static void take_queue(struct engine *engine) {
-  struct request *request = queue_take(&engine->queue, &engine->stopped);
+  struct submission *given_back;
+  struct request *request = queue_take(&engine->queue, &given_back, &engine->stopped);
   while (request != NULL) {
     struct request *next = request->next;
     hand_over(engine, request);
     request = next;
   }
+  submissions_take_back(&engine->delivery.submissions, given_back);
 }
 
 static uint64_t check_interval(const struct engine *engine) {
@@ -151,9 +157,12 @@ static void wait_for_something(struct engine *engine) {
       {.fd = now >= feeds->listen_at ? feeds->listener : -1, .events = POLLIN},
   };
   unsigned count = OWN_FILES;
+  // What does not fit waits with the clients.
+  bool room = engine->out.length + engine->delivery.submissions.waiting < MAX_WAITING;
   for (unsigned i = 0; i < feeds->count; i++) {
     bool full = feeds->feeds[i]->out.length > 0;
-    files[count++] = (struct pollfd){.fd = feeds->feeds[i]->socket, .events = (short)(full ? POLLIN | POLLOUT : POLLIN)};
+    short events = (short)((room ? POLLIN : 0) | (full ? POLLOUT : 0));
+    files[count++] = (struct pollfd){.fd = feeds->feeds[i]->socket, .events = events};
   }
   int timeout = until > now ? (int)((until - now + MILLISECOND - 1) / MILLISECOND) : 0;
   if (poll(files, count, timeout) <= 0) return;
@@ -168,7 +177,7 @@ static void wait_for_something(struct engine *engine) {
 static void check(struct engine *engine) {
   uint64_t now = now_ns();
   if (engine->state == STATE_RESTARTING && engine->process.pid == 0 && now >= engine->restart_at) {
-    engine->started_again++;
+    if (!engine->misses_hosts) engine->started_again++;
     start_process(engine);
   }
   if (engine->loading && now >= engine->ready_by) process_died(engine, "it was not ready in time");
@@ -195,7 +204,8 @@ void *engine_thread(void *argument) {
   struct engine *engine = argument;
   set_state(engine, STATE_STARTING);
   start_process(engine);
-  while (!engine->stopped) {
+  // What Triton has not given back refers to the engine.
+  while (!engine->stopped || engine->delivery.submissions.count > 0) {
     tell_feeds(engine);
     wait_for_something(engine);
     take_queue(engine);

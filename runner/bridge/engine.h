@@ -11,6 +11,9 @@ struct engine;
 // over the settings. Returns an error with a code, or NULL and the engine.
 TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **engine);
 
+// Requests that come over the engine's feeds are for this model of the server's; the first that is told stays.
+void engine_use_model(struct engine *engine, TRITONSERVER_Server *server, const char *model);
+
 // Hands over a request. Never blocks; from now on the engine answers it.
 void engine_submit(struct engine *engine, struct request *request);
 

@@ -38,6 +38,7 @@ struct engine {
   uint64_t restart_at;  // while it is to be started again
   uint32_t started_again;
   bool loading, stopped;
+  bool misses_hosts;  // the process has waited for other hosts in vain
   char start_error[TEXT_SIZE];  // coded; for others once the start has ended
   char told[TEXT_SIZE];         // why the process ends, in its own words
 };

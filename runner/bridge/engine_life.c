@@ -12,6 +12,7 @@
 #include "triton.h"
 
 #define STOP_PATIENCE (2 * SECOND)
+#define WAIT_PAUSE SECOND  // between two waits for other hosts
 
 void set_state(struct engine *engine, int state) {
   engine->state = state;
@@ -30,8 +31,9 @@ static void process_failed(struct engine *engine, const char *reason) {
     set_state(engine, STATE_GIVEN_UP);
     return;
   }
-  uint64_t pause;
-  bool again = restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
+  uint64_t pause = WAIT_PAUSE;
+  // A host that stays away is no death of the engine.
+  bool again = engine->misses_hosts || restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
   LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "abandoned");
   engine->restart_at = now_ns() + pause;
   set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
@@ -55,6 +57,7 @@ void start_process(struct engine *engine) {
     return;
   }
   engine->loading = true;
+  engine->misses_hosts = false;
   engine->ready_by = now_ns() + (uint64_t)(engine->settings.start_timeout_seconds * (double)SECOND);
 }
 

@@ -12,6 +12,7 @@
 static void engine_free(struct engine *engine) {
   settings_free(&engine->settings);
   feeds_close_all(&engine->delivery.feeds);
+  submissions_close(&engine->delivery.submissions);
   table_free(&engine->delivery.requests);
   buffer_free(&engine->in);
   buffer_free(&engine->out);
@@ -42,16 +43,17 @@ static TRITONSERVER_Error *engine_start(struct settings settings, struct engine 
   engine->delivery.to_engine = &engine->out;
   pthread_mutex_init(&engine->lock, NULL);
   pthread_cond_init(&engine->start_ends, NULL);
+  TRITONSERVER_Error *error = submissions_open(&engine->delivery.submissions, &engine->queue);
   if (!queue_open(&engine->queue) ||
       !feeds_open(&engine->delivery.feeds, settings.feed_path, settings.feed_timeout_seconds) ||
-      !start_thread(engine)) {
+      (error == NULL && !start_thread(engine))) {
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, strerror(errno));
-    engine_free(engine);
-    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
+    error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
   }
+  if (error != NULL) engine_free(engine);
   *result = engine;
-  return NULL;
+  return error;
 }
 
 static void engine_stop(struct engine *engine) {
@@ -96,6 +98,12 @@ TRITONSERVER_Error *engine_acquire(struct settings settings, struct engine **res
   }
   *result = engine;
   return NULL;
+}
+
+void engine_use_model(struct engine *engine, TRITONSERVER_Server *server, const char *model) {
+  pthread_mutex_lock(&engines_lock);
+  submissions_use_model(&engine->delivery.submissions, server, model);
+  pthread_mutex_unlock(&engines_lock);
 }
 
 void engine_submit(struct engine *engine, struct request *request) { queue_put(&engine->queue, request); }

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -20,7 +19,8 @@
 enum {
   HEAD_SIZE = 5,                // length and type of a frame
   STEP_HEAD_SIZE = 9,           // of a FEED_STEP frame, with the count of its outputs
-  CANCEL_SIZE = 13,
+  CANCEL_SIZE = 9,              // after the length, as in every frame
+  MAX_KEPT = 1 << 16,
   READ_AT_ONCE = 1 << 14,
   MAX_WAITING = 1 << 24,        // bytes of output for a client that is behind
   BACKLOG = 4,
@@ -54,14 +54,6 @@ bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds) 
          chmod(path, 0600) == 0 && listen(feeds->listener, BACKLOG) == 0;
 }
 
-// A number that no feed ever had, so that one from before a restart refers to none; Triton's parameters are
-// signed.
-static uint64_t new_number(void) {
-  uint64_t number;
-  if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
-  return number >> 1;
-}
-
 void feeds_accept(struct feeds *feeds) {
   int socket = accept4(feeds->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (socket < 0) {
@@ -78,23 +70,12 @@ void feeds_accept(struct feeds *feeds) {
   struct feed *feed = calloc(1, sizeof *feed);
   if (feed == NULL) abort();
   feed->socket = socket;
-  feed->number = new_number();
   feeds->feeds[feeds->count++] = feed;
-  struct __attribute__((packed)) {
-    uint32_t version;
-    uint64_t number;
-  } opened = {PROTOCOL_VERSION, feed->number};
+  uint32_t version = PROTOCOL_VERSION;
   feed->read_at = now_ns();
-  append_frame(&feed->out, FEED_OPENED, &opened, sizeof opened);
+  append_frame(&feed->out, FEED_OPENED, &version, sizeof version);
   feed_tell(feed, &feeds->engine);
   feed_tell(feed, &feeds->statistics);
-}
-
-struct feed *feeds_find(const struct feeds *feeds, uint64_t number) {
-  for (unsigned i = 0; i < feeds->count; i++) {
-    if (feeds->feeds[i]->number == number) return feeds->feeds[i];
-  }
-  return NULL;
 }
 
 void feeds_close(struct feeds *feeds, struct feed *feed) {
@@ -230,24 +211,32 @@ void feed_receive(struct feed *feed) {
   }
 }
 
-bool feed_next_cancel(struct feed *feed, uint64_t *request) {
-  static const uint8_t head[HEAD_SIZE] = {CANCEL_SIZE - 4, 0, 0, 0, FEED_CANCEL};
-  size_t known = feed->in.length < sizeof head ? feed->in.length : sizeof head;
-  if (known > 0 && memcmp(feed->in.data, head, known) != 0) feed->broken = "its client sent a frame that cannot be read";
-  if (feed->broken != NULL || feed->in.length < CANCEL_SIZE) return false;
-  memcpy(request, feed->in.data + sizeof head, sizeof *request);
-  buffer_drop_front(&feed->in, CANCEL_SIZE);
-  return true;
+// Nothing but what is left of a frame stays, and no more memory than that usually takes.
+static void drop_taken(struct feed *feed) {
+  buffer_drop_front(&feed->in, feed->taken);
+  feed->taken = 0;
+  if (feed->in.length == 0 && feed->in.capacity > MAX_KEPT) buffer_free(&feed->in);
 }
 
-void feed_keep_cancel(struct feed *feed, uint64_t request) {
-  feed->early_cancels[feed->early_cancel_count++ % MAX_EARLY_CANCELS] = request;
-}
-
-bool feed_was_cancelled(const struct feed *feed, uint64_t request) {
-  uint64_t kept = feed->early_cancel_count < MAX_EARLY_CANCELS ? feed->early_cancel_count : MAX_EARLY_CANCELS;
-  for (uint64_t i = 0; i < kept; i++) {
-    if (feed->early_cancels[i] == request) return true;
+bool feed_next_frame(struct feed *feed, int *type, const uint8_t **body, size_t *size) {
+  uint32_t length;
+  const uint8_t *frame = feed->in.data + feed->taken;
+  size_t left = feed->in.length - feed->taken;
+  if (left >= HEAD_SIZE && feed->broken == NULL) {
+    memcpy(&length, frame, sizeof length);
+    *type = frame[sizeof length];
+    bool known = *type == FEED_CANCEL ? length == CANCEL_SIZE : *type == FEED_REQUEST && length <= LARGEST_REQUEST;
+    if (!known || length < 1) {
+      feed_refuse_frame(feed);
+    } else if (left - sizeof length >= length) {
+      *body = frame + HEAD_SIZE;
+      *size = length - 1;
+      feed->taken += sizeof length + length;
+      return true;
+    }
   }
+  drop_taken(feed);
   return false;
 }
+
+void feed_refuse_frame(struct feed *feed) { feed->broken = "its client sent a frame that cannot be read"; }

@@ -7,20 +7,18 @@
 
 #include "buffer.h"
 
-enum { MAX_FEEDS = 16, MAX_EARLY_CANCELS = 1024 };
+enum { MAX_FEEDS = 16 };
 
 struct feed {
-  uint64_t number;
   int socket;
   struct buffer in;     // from the client: what is left of it
+  size_t taken;         // of `in`
   struct buffer out;    // whole frames
   size_t sent;          // of `out`
   uint64_t read_at;     // ns; while `out` holds something: when the client last read
   struct buffer frame;  // a FEED_STEP frame in the making, for when all of `out` is sent
   uint32_t outputs;     // in it
   size_t waiting;       // bytes of output in it, or kept by requests of this feed
-  uint64_t early_cancels[MAX_EARLY_CANCELS];  // of requests that have not arrived: the last ones
-  uint64_t early_cancel_count;
   const char *broken;  // why it must be closed; NULL: it works
 };
 
@@ -39,7 +37,6 @@ struct feeds {
 // Listens at `path`; NULL: nowhere. False, with errno, if it cannot.
 bool feeds_open(struct feeds *feeds, const char *path, double patience_seconds);
 void feeds_accept(struct feeds *feeds);
-struct feed *feeds_find(const struct feeds *feeds, uint64_t number);  // NULL: there is none
 void feeds_close(struct feeds *feeds, struct feed *feed);
 void feeds_close_all(struct feeds *feeds);  // a moment after what waits could be sent
 
@@ -58,10 +55,10 @@ void feed_finish_frame(struct feed *feed);
 // Sends what may go. A client that takes nothing for `patience` ns breaks its feed.
 void feed_send(struct feed *feed, uint64_t patience);
 
-// Reads what the client sent; feed_next_cancel takes from it the requests that are to be cancelled.
+// Reads some of what the client sent; feed_next_frame takes the whole frames from it, and must be called until it
+// returns false. A body stays until the next call.
 void feed_receive(struct feed *feed);
-bool feed_next_cancel(struct feed *feed, uint64_t *request);
+bool feed_next_frame(struct feed *feed, int *type, const uint8_t **body, size_t *size);
 
-// Cancels that arrived before their requests.
-void feed_keep_cancel(struct feed *feed, uint64_t request);
-bool feed_was_cancelled(const struct feed *feed, uint64_t request);
+// The client sent what cannot be read: its feed cannot go on.
+void feed_refuse_frame(struct feed *feed);

@@ -132,31 +132,20 @@ static TRITONSERVER_Error *read_outputs(struct request *request) {
   return error;
 }
 
-static TRITONSERVER_Error *read_parameters(struct request *request) {
+// Only the bridge itself sets the parameter: nobody else can guess the number of a submission that is under way.
+static TRITONSERVER_Error *read_submission(struct request *request) {
   uint32_t count;
-  bool numbered = false;
   TRITONSERVER_Error *error = TRITONBACKEND_RequestParameterCount(request->triton, &count);
   for (uint32_t i = 0; error == NULL && i < count; i++) {
     const char *key;
     TRITONSERVER_ParameterType type;
     const void *value;
     error = TRITONBACKEND_RequestParameter(request->triton, i, &key, &type, &value);
-    if (error != NULL) break;
-    bool is_feed = strcmp(key, FEED_PARAMETER) == 0, is_request = strcmp(key, FEED_REQUEST_PARAMETER) == 0;
-    if (!is_feed && !is_request) continue;
-    if (type != TRITONSERVER_PARAMETER_INT) return malformed("feed or feed_request is not an integer");
-    int64_t number = *(const int64_t *)value;
-    if (is_feed) {
-      if (number <= 0) return malformed("there is no such feed");
-      request->feed_number = (uint64_t)number;
-    } else {
-      request->feed_request = (uint64_t)number;
-      numbered = true;
-    }
+    if (error != NULL || strcmp(key, FEED_PARAMETER) != 0) continue;
+    int64_t number = type == TRITONSERVER_PARAMETER_INT ? *(const int64_t *)value : 0;
+    if (number <= 0 || !request->decoupled || request->interface != INTERFACE_TOKENS) return malformed(NO_SUBMISSION);
+    request->submission = (uint64_t)number;
   }
-  if (error == NULL && numbered != (request->feed_number != 0)) return malformed("feed and feed_request go together");
-  if (error == NULL && numbered && !request->decoupled) return malformed("a feed needs a decoupled model");
-  if (error == NULL && numbered && request->interface == INTERFACE_VLLM) return malformed("a feed has no tensors");
   return error;
 }
 
@@ -176,7 +165,7 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
   }
   TRITONSERVER_Error *error = make_frame(request);
   if (error == NULL) error = read_outputs(request);
-  if (error == NULL) error = read_parameters(request);
+  if (error == NULL) error = read_submission(request);
   if (error != NULL) {
     request_fail(request, TRITONSERVER_ErrorMessage(error));
     TRITONSERVER_ErrorDelete(error);

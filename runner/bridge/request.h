@@ -21,11 +21,13 @@ struct request {
   uint64_t began;        // ns
   uint64_t sent_at;      // ns; the last response; 0: none yet
   unsigned outputs;      // the outputs that were asked for, a bit each
-  uint64_t feed_number;  // 0: its output goes to Triton
+  uint64_t submission;   // the number of the submission that it was; 0: its output goes to Triton
+  struct feed *feed;     // where it came from, from when it is handed over; NULL: not from a feed
   uint64_t feed_request; // what the feed's client calls it
-  struct feed *feed;     // from when it is handed over
   struct request *next;  // in the queue of those that are not handed over
 };
+
+#define NO_SUBMISSION "the parameter feed is not for clients"
 
 enum { REQUEST_ID_AT = 5 };  // where a REQUEST frame holds the id
 

@@ -14,6 +14,11 @@
 
 typedef struct TRITONSERVER_Error TRITONSERVER_Error;
 typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONSERVER_Server TRITONSERVER_Server;
+typedef struct TRITONSERVER_InferenceRequest TRITONSERVER_InferenceRequest;
+typedef struct TRITONSERVER_InferenceResponse TRITONSERVER_InferenceResponse;
+typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
+typedef struct TRITONSERVER_ResponseAllocator TRITONSERVER_ResponseAllocator;
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
 typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
@@ -65,6 +70,8 @@ TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t version,
                                               TRITONSERVER_Message **config);
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name);
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model, TRITONSERVER_Server **server);
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
 TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
@@ -115,6 +122,51 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
                                                TRITONSERVER_MemoryType *memory, int64_t *memory_id);
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
                                                TRITONSERVER_Error *error);
+
+// Requests of our own to the server. Its data is Triton's until the release callback gives the request back; after
+// ServerInferAsync has failed, the request is ours again, and no callback comes.
+typedef TRITONSERVER_Error *(*TRITONSERVER_ResponseAllocatorAllocFn_t)(
+    TRITONSERVER_ResponseAllocator *allocator, const char *name, size_t size, TRITONSERVER_MemoryType memory,
+    int64_t memory_id, void *argument, void **buffer, void **buffer_argument, TRITONSERVER_MemoryType *actual,
+    int64_t *actual_id);
+typedef TRITONSERVER_Error *(*TRITONSERVER_ResponseAllocatorReleaseFn_t)(
+    TRITONSERVER_ResponseAllocator *allocator, void *buffer, void *buffer_argument, size_t size,
+    TRITONSERVER_MemoryType memory, int64_t memory_id);
+typedef TRITONSERVER_Error *(*TRITONSERVER_ResponseAllocatorStartFn_t)(TRITONSERVER_ResponseAllocator *allocator,
+                                                                       void *argument);
+typedef void (*TRITONSERVER_InferenceRequestReleaseFn_t)(TRITONSERVER_InferenceRequest *request, uint32_t flags,
+                                                         void *argument);
+typedef void (*TRITONSERVER_InferenceResponseCompleteFn_t)(TRITONSERVER_InferenceResponse *response,
+                                                           uint32_t flags, void *argument);
+TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(TRITONSERVER_ResponseAllocator **allocator,
+                                                      TRITONSERVER_ResponseAllocatorAllocFn_t allocate,
+                                                      TRITONSERVER_ResponseAllocatorReleaseFn_t release,
+                                                      TRITONSERVER_ResponseAllocatorStartFn_t start);
+TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *allocator);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **request,
+                                                     TRITONSERVER_Server *server, const char *model,
+                                                     int64_t version);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(TRITONSERVER_InferenceRequest *request);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(TRITONSERVER_InferenceRequest *request, const char *id);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(TRITONSERVER_InferenceRequest *request,
+                                                                 const char *key, int64_t value);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(TRITONSERVER_InferenceRequest *request,
+                                                          const char *name, TRITONSERVER_DataType datatype,
+                                                          const int64_t *shape, uint64_t rank);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(TRITONSERVER_InferenceRequest *request,
+                                                                 const char *name, const void *data, size_t size,
+                                                                 TRITONSERVER_MemoryType memory,
+                                                                 int64_t memory_id);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
+    TRITONSERVER_InferenceRequest *request, TRITONSERVER_InferenceRequestReleaseFn_t release, void *argument);
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
+    TRITONSERVER_InferenceRequest *request, TRITONSERVER_ResponseAllocator *allocator, void *allocator_argument,
+    TRITONSERVER_InferenceResponseCompleteFn_t respond, void *argument);
+TRITONSERVER_Error *TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *response);
+TRITONSERVER_Error *TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *response);
+TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
+                                                  TRITONSERVER_InferenceRequest *request,
+                                                  TRITONSERVER_InferenceTrace *trace);
 
 // What Triton finds in our library.
 TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend);

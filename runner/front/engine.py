@@ -17,6 +17,7 @@ from runner.protocol.engine import Request, SamplingParameters
 from runner.protocol.feed import EngineState
 from runner.text.renderer import ChatRenderer
 from runner.text.tokenizer import Tokenizer
+from runner.triton.client import EngineClient
 from shared.artifact import EngineDirectory
 from shared.errors import CogTritonError, EngineGaveUp, EngineNotReady, GenericError, TritonTimeout
 from shared.logs import get_logger
@@ -28,21 +29,14 @@ if TYPE_CHECKING:
     from runner.metrics import Metrics
     from runner.prediction.admission import Admission
     from runner.settings import Settings
-    from runner.triton.client import EngineClient
 
 log = get_logger()
 
 
 async def connect_to(address: EngineAddress, settings: Settings) -> EngineClient:
     """A client that starts connecting to the engine there."""
-    from runner.triton.client import EngineClient  # late: gRPC takes longest to import
-
     return await EngineClient.connect(
-        address.grpc_address,
-        Path(address.feed_path),
-        model=address.model,
-        promised=address.promised,
-        response_timeout=settings.response_timeout,
+        Path(address.feed_path), promised=address.promised, response_timeout=settings.response_timeout
     )
 
 

@@ -1,4 +1,4 @@
-"""The frames of a feed: the Unix socket on which the bridge sends a client the outputs of the engine's steps.
+"""The frames of a feed: the Unix socket on which a client sends the bridge requests, and gets their outputs.
 
 docs/architecture/4-frames.md holds the bodies. The bridge is compiled against the numbers below.
 """
@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from .engine import Declaration, Statistics
-from .frames import PROTOCOL_VERSION
+from .frames import PROTOCOL_VERSION, encode_tensors
 from .framing import FrameReader, framed
 from .outputs import decode_outputs
 
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
 
     from .engine import Output
     from .outputs import TextOutput
+    from .tensors import RawTensor
 
 FEED_PARAMETER = "feed"
-"""The parameter of a Triton request that says which feed its outputs go to."""
-REQUEST_PARAMETER = "feed_request"
-"""The parameter with the client's own id for the request, which the feed uses."""
+"""The parameter by which the bridge knows a request again that it gave Triton; not for clients."""
+
+LARGEST_REQUEST = 1 << 26
+"""Bytes that a client's frame may have after its length; a larger one ends the feed."""
 
 _LARGEST_FRAME = 1 << 26
-_OPENED = struct.Struct("<IQ")
+_OPENED = struct.Struct("<I")
 _ENGINE = struct.Struct("<BI")
 _STATISTICS = struct.Struct(f"<{1 + len(fields(Statistics))}I")
-_CANCEL = struct.Struct("<Q")
+_ID = struct.Struct("<Q")
 
 
 class FeedFrame(IntEnum):
     """The byte after a frame's length."""
 
+    REQUEST = 1
     CANCEL = 2
     OPENED = 128
     ENGINE = 129
@@ -54,9 +57,7 @@ class EngineState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first frame: the number by which requests refer to this feed. No other feed ever had it."""
-
-    feed: int
+    """The first frame: the bridge speaks the same version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,14 @@ class FeedStatistics:
 Message: TypeAlias = "Opened | EngineStatus | FeedStatistics | Sequence[Output | TextOutput]"
 
 
+def encode_request(feed_request: int, tensors: Sequence[RawTensor]) -> bytes:
+    """The frame with a request; `feed_request` is the client's id for it, which it uses once."""
+    return framed(FeedFrame.REQUEST, _ID.pack(feed_request) + encode_tensors(tensors))
+
+
 def encode_cancel(feed_request: int) -> bytes:
     """The frame that ends a request: its last output will say CANCELLED, unless it ends first."""
-    return framed(FeedFrame.CANCEL, _CANCEL.pack(feed_request))
+    return framed(FeedFrame.CANCEL, _ID.pack(feed_request))
 
 
 class FeedReader:
@@ -104,10 +110,10 @@ def _decode(kind: int, body: bytes) -> Message:
             case FeedFrame.STEP:
                 return decode_outputs(body)
             case FeedFrame.OPENED:
-                version, feed = _OPENED.unpack(body)
+                (version,) = _OPENED.unpack(body)
                 if version != PROTOCOL_VERSION:
                     raise ValueError(f"the bridge speaks version {version}, not {PROTOCOL_VERSION}")
-                return Opened(feed)
+                return Opened()
             case FeedFrame.ENGINE:
                 state, restarts = _ENGINE.unpack_from(body)
                 text = body[_ENGINE.size :].decode()

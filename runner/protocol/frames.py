@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .engine import Declaration, Statistics
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     from .engine import Output
     from .outputs import TensorsOutput, TextOutput
+    from .tensors import RawTensor
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 # Triton's datatypes by the value of TRITONSERVER_DataType.
 DATATYPES = (
@@ -198,19 +200,24 @@ def _encode_request(frame: RequestFrame) -> bytes:
     parts = [
         struct.pack("<QBH", frame.request_id, frame.interface, len(triton_id)),
         triton_id,
-        struct.pack("<H", len(frame.tensors)),
+        encode_tensors(frame.tensors),
     ]
-    for tensor in frame.tensors:
-        name = tensor.name.encode()
-        rank = len(tensor.shape)
-        datatype = DATATYPES.index(tensor.datatype)
-        parts += [
-            struct.pack("<B", len(name)),
-            name,
-            struct.pack(f"<BB{rank}qI", datatype, rank, *tensor.shape, len(tensor.data)),
-            tensor.data,
-        ]
     return b"".join(parts)
+
+
+def encode_tensors(tensors: Sequence[Tensor | RawTensor]) -> bytes:
+    """Tensors as both kinds of REQUEST frames hold them."""
+    parts = [_TENSOR_COUNT.pack(len(tensors))]
+    for tensor in tensors:
+        parts += (_tensor_head(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)), tensor.data)
+    return b"".join(parts)
+
+
+@lru_cache
+def _tensor_head(name: str, datatype: str, shape: tuple[int, ...], size: int) -> bytes:
+    encoded = name.encode()
+    head = struct.pack(f"<BB{len(shape)}qI", DATATYPES.index(datatype), len(shape), *shape, size)
+    return bytes([len(encoded)]) + encoded + head
 
 
 def _decode_request(data: bytes) -> RequestFrame:

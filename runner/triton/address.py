@@ -20,7 +20,7 @@ class Address(NamedTuple):
         """From `host:port`, with an IPv6 host in brackets. Raises ValueError."""
         host, colon, port = text.rpartition(":")
         if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-            raise ValueError("it must be host:port, such as 127.0.0.1:8001")
+            raise ValueError("must be host:port, such as 127.0.0.1:8001")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     @property

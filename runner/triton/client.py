@@ -1,68 +1,50 @@
 """Requests to the engine, and the answers, for one event loop.
 
-Requests go to Triton over a few kept gRPC streams; tokens, ends and errors come from the bridge over a feed,
-one frame for each engine step (runner/protocol/feed.py). Only the errors of requests that the engine never
-got come over gRPC.
+Both go over a feed (runner/protocol/feed.py), the bridge's own socket: the bridge makes an ordinary request
+to Triton of each, and sends the tokens, ends and errors of all in one frame for each engine step.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, cast
-
-import grpc
+from typing import TYPE_CHECKING, Self, cast
 
 from runner.protocol.engine import Output, Statistics
 from runner.protocol.feed import (
-    FEED_PARAMETER,
-    REQUEST_PARAMETER,
+    LARGEST_REQUEST,
     EngineState,
     EngineStatus,
     FeedReader,
     FeedStatistics,
     Opened,
     encode_cancel,
+    encode_request,
 )
 from runner.protocol.tokens import request_tensors
 from runner.triton.generation import Generation
-from runner.triton.messages import messages
-from runner.triton.model_repository import MODEL_NAME
 from shared.errors import (
     EngineNotReady,
+    MalformedRequest,
     TritonMalformedEvent,
     TritonTimeout,
     TritonUnavailable,
-    TritonUnknownError,
-    from_text,
 )
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from tritonclient.grpc import service_pb2, service_pb2_grpc
 
     from runner.protocol.engine import Declaration, Request
     from runner.protocol.feed import Message
     from shared.errors import CogTritonError
 
-if not TYPE_CHECKING:
-    service_pb2 = messages("service_pb2")
-    service_pb2_grpc = messages("service_pb2_grpc")
-
 log = get_logger()
-
-_Requests = asyncio.Queue[service_pb2.ModelInferRequest | None]  # None: no more will come
 
 _RECONNECT_SECONDS = 0.05
 _MALFORMED_SECONDS = 5.0  # before another attempt with a bridge that cannot be understood
-_CLOSE_SECONDS = 1.0
-_STREAMS = 12  # to Triton: gRPC accepts the next request of a stream once it has sent the previous one
 _LISTENING_SECONDS = 0.005  # between two checks whether Triton listens
-_CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1)]
 
 
 class _Feed(asyncio.Protocol):
@@ -90,10 +72,10 @@ class _Feed(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._end(_closed())
 
-    def cancel(self, number: int) -> None:
-        """Cancel a request."""
+    def send(self, frame: bytes) -> None:
+        """Send a frame to the bridge; what it does not take yet waits here."""
         if self._transport is not None:
-            self._transport.write(encode_cancel(number))
+            self._transport.write(frame)
 
     def close(self) -> None:
         """Send what is waiting, and end the connection."""
@@ -110,9 +92,8 @@ class _Connection:
     """What lasts as long as one Triton process."""
 
     feed: _Feed
-    number: int = 0  # of the feed
     engine_was_ready: asyncio.Event = field(default_factory=asyncio.Event)
-    requests: _Requests | None = None  # to Triton; None before it accepts any
+    takes_requests: bool = False
 
 
 class EngineClient:
@@ -123,17 +104,8 @@ class EngineClient:
     client reconnects by itself.
     """
 
-    def __init__(
-        self,
-        grpc_address: str,
-        feed_path: Path,
-        response_timeout: float,
-        model: str,
-        promised: Sequence[str],
-    ) -> None:
-        self._grpc_address = grpc_address
+    def __init__(self, feed_path: Path, response_timeout: float, promised: Sequence[str]) -> None:
         self._feed_path = feed_path
-        self._model = model
         self._promised = promised
         self._response_timeout = response_timeout
         self._generations: dict[int, Generation] = {}
@@ -152,21 +124,13 @@ class EngineClient:
         """Outputs of all requests so far: it changes as long as the engine generates."""
 
     @classmethod
-    async def connect(
-        cls,
-        grpc_address: str,
-        feed_path: Path,
-        *,
-        response_timeout: float,
-        model: str = MODEL_NAME,
-        promised: Sequence[str] = (),
-    ) -> Self:
+    async def connect(cls, feed_path: Path, *, response_timeout: float, promised: Sequence[str]) -> Self:
         """Start connecting; `wait_ready` waits until the engine is ready.
 
         `response_timeout`: seconds without an output after which a generation fails with TritonTimeout.
-        `promised`: other addresses of this Triton, which accepts requests once all of them are open.
+        `promised`: the addresses of this Triton, which accepts requests once all of them are open.
         """
-        client = cls(grpc_address, feed_path, response_timeout, model, promised)
+        client = cls(feed_path, response_timeout, promised)
         client._tasks = [
             asyncio.create_task(client._keep_connected()),
             asyncio.create_task(client._watch_silence()),
@@ -176,7 +140,7 @@ class EngineClient:
     @property
     def state(self) -> EngineState:
         """STARTING also while there is no Triton, or one that does not accept requests yet."""
-        takes_requests = self._connection is not None and self._connection.requests is not None
+        takes_requests = self._connection is not None and self._connection.takes_requests
         return self._engine_state if takes_requests else EngineState.STARTING
 
     @property
@@ -196,11 +160,15 @@ class EngineClient:
         generation = Generation(lambda: self._cancel(number), loop.time())
         if connection is None:
             generation.fail(TritonUnavailable(reason="it is being started"))
-        elif connection.requests is None:
+        elif not connection.takes_requests:
             generation.fail(EngineNotReady())
         else:
+            frame = encode_request(number, request_tensors(request))
+            if len(frame) > LARGEST_REQUEST:
+                generation.fail(MalformedRequest(reason=f"it has more than {LARGEST_REQUEST >> 20} MiB"))
+                return generation
             self._generations[number] = generation
-            connection.requests.put_nowait(_message(self._model, request, connection.number, number))
+            connection.feed.send(frame)
         return generation
 
     async def close(self) -> None:
@@ -234,56 +202,32 @@ class EngineClient:
         except OSError:
             self._connection = None
             raise
-        streaming = asyncio.create_task(self._stream_requests(connection))
+        opening = asyncio.create_task(self._wait_open(connection))
         try:
-            ends: list[asyncio.Future[Any]] = [feed.ended, streaming]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            error = await feed.ended
         finally:
+            opening.cancel()
             self._connection = None
             self._ready.clear()
             self.statistics = Statistics()
-            error = feed.ended.result() if feed.ended.done() else _closed()
-            self._fail_all(error)
+            self._fail_all(feed.ended.result() if feed.ended.done() else _closed())
             feed.close()
-            await _end_stream(streaming, connection.requests)
         return error
 
-    async def _stream_requests(self, connection: _Connection) -> None:
-        """Hand requests to Triton as they arrive; returns when a gRPC stream ends, ending the others too."""
+    async def _wait_open(self, connection: _Connection) -> None:
+        """Let requests through once the engine is loaded and Triton listens, and so has all of its models."""
         await connection.engine_was_ready.wait()
-        for address in (self._grpc_address, *self._promised):
+        for address in self._promised:
             await _listens(address)
-        requests: _Requests = asyncio.Queue()
-        async with grpc.aio.insecure_channel(self._grpc_address, _CHANNEL_OPTIONS) as channel:
-            await channel.channel_ready()
-            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-            streams = [asyncio.create_task(self._stream(stub, requests)) for _ in range(_STREAMS)]
-            connection.requests = requests
-            self._ready.set()
-            try:
-                await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
-                connection.requests = None
-                for _ in streams:
-                    requests.put_nowait(None)
-                await asyncio.wait(streams, timeout=_CLOSE_SECONDS)
-            finally:
-                for stream in streams:
-                    stream.cancel()
-
-    async def _stream(self, stub: service_pb2_grpc.GRPCInferenceServiceStub, requests: _Requests) -> None:
-        try:
-            async for response in stub.ModelStreamInfer(_taken(requests)):
-                self._refused(response)
-        except grpc.aio.AioRpcError as error:
-            log.warning("a stream of requests to Triton ended", error=error.details())
+        connection.takes_requests = True
+        self._ready.set()
 
     # ---- what arrives
 
     def _take(self, message: Message) -> None:
         match message:
-            case Opened(number):
-                if self._connection is not None:
-                    self._connection.number = number
+            case Opened():
+                pass
             case EngineStatus():
                 self._take_status(message)
             case FeedStatistics():
@@ -307,22 +251,11 @@ class EngineClient:
         if status.state is EngineState.READY and self._connection is not None:
             self._connection.engine_was_ready.set()
 
-    def _refused(self, response: service_pb2.ModelStreamInferResponse) -> None:
-        """Triton or the bridge has refused a request: the feed will not mention it."""
-        if not response.error_message:
-            return
-        error = from_text(response.error_message) or TritonUnknownError(reason=response.error_message)
-        generation = self._generations.pop(int(response.infer_response.id or 0), None)
-        if generation is not None:
-            generation.fail(error)
-        else:
-            log.warning("Triton refused a request that nobody waits for", error=str(error))
-
     # ---- how generations end early
 
     def _cancel(self, number: int) -> None:
         if self._generations.pop(number, None) is not None and self._connection is not None:
-            self._connection.feed.cancel(number)
+            self._connection.feed.send(encode_cancel(number))
 
     def _fail_all(self, error: CogTritonError) -> None:
         generations, self._generations = self._generations, {}
@@ -344,10 +277,7 @@ def _closed() -> TritonUnavailable:
 
 
 async def _listens(address: str) -> None:
-    """Wait until Triton listens at `host:port`, a moment after the engine is ready.
-
-    gRPC itself would try again after 100 ms.
-    """
+    """Wait until Triton listens at `host:port`, a moment after the engine is ready."""
     host, _, port = address.rpartition(":")
     while True:
         try:
@@ -357,40 +287,3 @@ async def _listens(address: str) -> None:
         else:
             writer.close()
             return
-
-
-def _message(model: str, request: Request, feed: int, number: int) -> service_pb2.ModelInferRequest:
-    tensors = request_tensors(request)
-    message = service_pb2.ModelInferRequest(
-        model_name=model,
-        id=str(number),
-        inputs=[_input(tensor.name, tensor.datatype, tensor.shape) for tensor in tensors],
-        raw_input_contents=[tensor.data for tensor in tensors],
-    )
-    message.parameters[FEED_PARAMETER].int64_param = feed
-    message.parameters[REQUEST_PARAMETER].int64_param = number
-    return message
-
-
-@lru_cache
-def _input(
-    name: str, datatype: str, shape: tuple[int, ...]
-) -> service_pb2.ModelInferRequest.InferInputTensor:
-    return service_pb2.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=shape)
-
-
-async def _taken(requests: _Requests) -> AsyncIterator[service_pb2.ModelInferRequest]:
-    while (message := await requests.get()) is not None:
-        yield message
-
-
-async def _end_stream(streaming: asyncio.Task[None], requests: _Requests | None) -> None:
-    """End the gRPC streams, breaking them off only if necessary.
-
-    Triton's server sometimes crashes when a client does that (triton-inference-server/server#7368, #8034).
-    """
-    if requests is not None:
-        requests.put_nowait(None)
-        await asyncio.wait([streaming], timeout=_CLOSE_SECONDS)
-    streaming.cancel()
-    await asyncio.gather(streaming, return_exceptions=True)

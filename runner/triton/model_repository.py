@@ -71,13 +71,13 @@ def write_model_repository(
     """Write, for each model, `directory`/NAME/config.pbtxt and its version folder.
 
     Unless they are `decoupled`, the models of TensorRT-LLM's contract give one answer to a request, and
-    decoupled ones are added, under the name from `decoupled_name`. `backend_model` is the name of one more,
+    decoupled ones are added, with `_decoupled` after their names. `backend_model` is the name of one more,
     with the tensors of Triton's vLLM backend, which is always decoupled.
     """
     models = [
         (base, name, streams)
         for base in (MODEL_NAME, TEXT_MODEL_NAME)
-        for name, streams in {base: decoupled, decoupled_name(base, decoupled=decoupled): True}.items()
+        for name, streams in {base: decoupled, _decoupled_name(base, decoupled=decoupled): True}.items()
     ]
     if backend_model is not None:
         models.append((_BACKEND_MODEL, backend_model, True))
@@ -87,7 +87,7 @@ def write_model_repository(
         (directory / name / "config.pbtxt").write_text(text_format.MessageToString(config))
 
 
-def decoupled_name(name: str, *, decoupled: bool) -> str:
+def _decoupled_name(name: str, *, decoupled: bool) -> str:
     """The name of the decoupled model in a repository written with `decoupled`."""
     return name if decoupled else f"{name}_decoupled"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "constants.h"
+#include "frames.h"
 #include "triton_stand_in.h"
 
 bool client_open(struct client *client, const char *path, bool honest) {
@@ -22,6 +23,7 @@ void client_close(struct client *client) {
   if (client->socket >= 0) close(client->socket);
   client->socket = -1;
   buffer_free(&client->in);
+  buffer_free(&client->out);
 }
 
 // The size of an output's data, with its extras, of which `left` bytes are there.
@@ -37,7 +39,7 @@ static size_t size_of_data(const uint8_t *data, size_t left, int finish, int ext
 }
 
 static void take_output(struct client *client, uint64_t number, int finish, const uint8_t *data, uint32_t count) {
-  if (number >= MAX_NUMBERS) wrong("a feed has an output for a request that it never had");
+  if (number >= client->requests) wrong("a feed has an output for a request that it never had");
   if (client->ends[number] > 0) wrong("a feed has an output after the end of its request");
   if (finish == ERROR_FINISH || finish % TEXT_FINISH != NOT_FINISHED) client->ends[number]++;
   if (!client->honest || finish == ERROR_FINISH) return;
@@ -74,12 +76,13 @@ static void take_step(struct client *client, const uint8_t *at, const uint8_t *e
 
 static void take_frame(struct client *client, int type, const uint8_t *body, size_t size) {
   uint32_t version;
+  if (!client->is_open && type != FEED_OPENED) wrong("a feed begins with a frame of type %d", type);
   switch (type) {
     case FEED_OPENED:
-      if (size != 12) wrong("a feed is opened by a frame of %zu bytes", size);
+      if (size != 4) wrong("a feed is opened by a frame of %zu bytes", size);
       memcpy(&version, body, 4);
-      memcpy(&client->feed, body + 4, 8);
-      if (version != PROTOCOL_VERSION || client->feed == 0) wrong("a feed has no number");
+      if (version != PROTOCOL_VERSION) wrong("a feed is of version %u", version);
+      client->is_open = true;
       break;
     case FEED_ENGINE:
       if (size < 5 || body[0] > STATE_GIVEN_UP) wrong("a feed gets an unknown state of the engine");
@@ -97,6 +100,7 @@ static void take_frame(struct client *client, int type, const uint8_t *body, siz
 
 bool client_read(struct client *client, size_t most) {
   if (client->socket < 0) return false;
+  client_flush(client);
   ssize_t size = recv(client->socket, buffer_reserve(&client->in, most), most, 0);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (size <= 0) return false;
@@ -112,8 +116,54 @@ bool client_read(struct client *client, size_t most) {
   return true;
 }
 
+bool client_flush(struct client *client) {
+  if (client->socket < 0 || client->out.length == 0) return true;
+  ssize_t size = send(client->socket, client->out.data, client->out.length, MSG_NOSIGNAL);
+  if (size > 0) buffer_drop_front(&client->out, (size_t)size);
+  return client->out.length == 0;
+}
+
 static void send_all(struct client *client, const struct buffer *bytes) {
-  if (client->socket >= 0) (void)!send(client->socket, bytes->data, bytes->length, MSG_NOSIGNAL);
+  if (client->socket < 0) return;
+  buffer_append(&client->out, bytes->data, bytes->length);
+  client_flush(client);
+}
+
+static void append_input(struct buffer *body, struct chance *chance, uint32_t number) {
+  static const char *const names[] = {"input_ids", "request_output_len", "streaming", "end_id"};
+  static const uint8_t data[100000] = {1, 2, 3};
+  const char *name = names[number];
+  uint8_t rank = chance_one_in(chance, 60) ? 255 : (uint8_t)chance_below(chance, 4);
+  uint32_t size = chance_one_in(chance, 30) ? sizeof data : chance_below(chance, 40);
+  buffer_append_u8(body, (uint8_t)strlen(name));
+  buffer_append(body, name, strlen(name));
+  buffer_append_u8(body, TRITONSERVER_TYPE_INT32);
+  buffer_append_u8(body, rank);
+  for (unsigned i = 0; i < rank; i++) buffer_append_u64(body, chance_next(chance));
+  buffer_append_u32(body, size);
+  buffer_append(body, data, size);
+}
+
+void client_request(struct client *client, struct chance *chance, bool spoil) {
+  struct buffer inputs = {0}, frame = {0};
+  if (client->requests == MAX_NUMBERS) return;
+  uint32_t count = chance_below(chance, 5);
+  buffer_append_u16(&inputs, (uint16_t)count);
+  for (uint32_t i = 0; i < count; i++) append_input(&inputs, chance, i);
+  if (spoil) frames_spoil(&inputs, chance);
+  buffer_append_u32(&frame, (uint32_t)(9 + inputs.length));
+  buffer_append_u8(&frame, FEED_REQUEST);
+  buffer_append_u64(&frame, client->requests++);
+  buffer_append(&frame, inputs.data, inputs.length);
+  send_all(client, &frame);
+  buffer_free(&inputs);
+  buffer_free(&frame);
+}
+
+void client_check_ends(const struct client *client) {
+  for (uint32_t i = 0; i < client->requests; i++) {
+    if (client->ends[i] != 1) wrong("request %u of a feed has no end", i);
+  }
 }
 
 void client_cancel(struct client *client, uint64_t number) {
@@ -126,6 +176,7 @@ void client_cancel(struct client *client, uint64_t number) {
 }
 
 void client_send_garbage(struct client *client, struct chance *chance) {
+  client->sent_garbage = true;
   struct buffer bytes = {0};
   uint32_t length = chance_one_in(chance, 10) ? 40000 : 1 + chance_below(chance, 30);
   for (uint32_t i = 0; i < length; i++) buffer_append_u8(&bytes, (uint8_t)chance_next(chance));

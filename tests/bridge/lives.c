@@ -25,7 +25,6 @@ struct member {
   struct life *life;
   const char *path;
   struct client client;
-  _Atomic uint64_t feed;
   unsigned first;  // of a submitter's requests
 };
 
@@ -35,9 +34,10 @@ struct life {
   int interfaces[MODELS];
   bool decoupled[MODELS];
   unsigned model_count;
+  TRITONSERVER_Server server;
   struct account accounts[MAX_REQUESTS];
-  struct member clients[CLIENTS], submitters[SUBMITTERS];
-  atomic_bool over;
+  struct member triton, clients[CLIENTS], submitters[SUBMITTERS];
+  atomic_bool over, ended;
 };
 
 // ---- those who take part
@@ -46,13 +46,12 @@ static void *client_thread(void *argument) {
   struct member *self = argument;
   struct chance *chance = &self->chance;
   while (!self->life->over) {
-    self->feed = 0;
     if (!client_open(&self->client, self->path, self->life->honest)) break;
     bool open = true;
     while (open && !self->life->over) {
       open = client_read(&self->client, chance_one_in(chance, 10) ? 1 << 16 : 64);
-      self->feed = self->client.feed;
-      if (chance_one_in(chance, 50)) client_cancel(&self->client, chance_below(chance, MAX_REQUESTS));
+      if (chance_one_in(chance, 8)) client_request(&self->client, chance, !self->life->honest && chance_one_in(chance, 9));
+      if (chance_one_in(chance, 50)) client_cancel(&self->client, chance_below(chance, self->client.requests + 2));
       if (chance_one_in(chance, 400)) client_send_garbage(&self->client, chance);
       if (chance_one_in(chance, 400)) break;
       usleep(chance_below(chance, 300));
@@ -62,17 +61,37 @@ static void *client_thread(void *argument) {
   return NULL;
 }
 
-static void submit(struct member *self, struct account *account, unsigned number) {
+// What Triton does with the requests of feeds, on a thread of its own: it hands them over, and refuses some.
+static void *triton_thread(void *argument) {
+  struct member *self = argument;
+  struct life *life = self->life;
+  unsigned model = 0;
+  while (life->interfaces[model] != INTERFACE_TOKENS || !life->decoupled[model]) {
+    if (++model == life->model_count) return NULL;
+  }
+  TRITONBACKEND_ModelInstance instance = {&life->models[model]};
+  while (!life->ended) {
+    TRITONBACKEND_Request *request = server_next(&life->server);
+    if (request == NULL) {
+      usleep(200);
+    } else if (chance_one_in(&self->chance, 8)) {
+      server_refuse(request);
+    } else if (TRITONBACKEND_ModelInstanceExecute(&instance, &request, 1) != NULL) {
+      wrong("requests are not taken");
+    }
+    if (chance_one_in(&self->chance, 10)) usleep(chance_below(&self->chance, 2000));
+  }
+  return NULL;
+}
+
+static void submit(struct member *self, struct account *account) {
   struct chance *chance = &self->chance;
   unsigned model = chance_below(chance, self->life->model_count);
   account->chance = chance_of(chance_next(chance));
   account->fault_one_in = self->life->honest || chance_one_in(chance, 2) ? 0 : 100;
   account->decoupled = self->life->decoupled[model];
   account->honest = self->life->honest && self->life->interfaces[model] == INTERFACE_TOKENS;
-  if (chance_one_in(chance, 2)) {
-    account->feed = self->life->clients[chance_below(chance, CLIENTS)].feed;
-    account->feed_request = number;
-  }
+  account->names_feed = chance_one_in(chance, 10);
   TRITONBACKEND_ModelInstance instance = {&self->life->models[model]};
   TRITONBACKEND_Request *request = triton_request(chance, account);
   if (TRITONBACKEND_ModelInstanceExecute(&instance, &request, 1) != NULL) wrong("requests are not taken");
@@ -83,7 +102,7 @@ static void *submitter_thread(void *argument) {
   struct chance *chance = &self->chance;
   unsigned end = self->first + chance_below(chance, MAX_REQUESTS / SUBMITTERS + 1);
   for (unsigned number = self->first; number < end; number++) {
-    submit(self, &self->life->accounts[number], number);
+    submit(self, &self->life->accounts[number]);
     if (chance_one_in(chance, 4)) self->life->accounts[self->first].cancelled = true;
     usleep(chance_below(chance, 2000));
   }
@@ -107,6 +126,7 @@ static bool load(struct life *life, struct chance *chance, unsigned long long se
           life->decoupled[number] ? "true" : "false", seed, path, interfaces[life->interfaces[number]],
           chance_below(chance, 3), waits ? "30" : "0.3");
   life->models[number].config = config;
+  life->models[number].server = &life->server;
   TRITONSERVER_Error *error = TRITONBACKEND_ModelInitialize(&life->models[number]);
   if (error == NULL) return true;
   const char *text = TRITONSERVER_ErrorMessage(error);
@@ -125,6 +145,14 @@ static void wait_for_ends(struct life *life) {
   }
 }
 
+static void wait_for_server(struct life *life) {
+  uint64_t until = now_ns() + PATIENCE;
+  while (!server_stop(&life->server)) {
+    if (now_ns() > until) wrong("requests of feeds do not end");
+    usleep(500);
+  }
+}
+
 static void start(struct member *member, struct life *life, struct chance *chance, const char *path,
                   void *(*thread)(void *)) {
   member->life = life;
@@ -139,10 +167,14 @@ static void live(unsigned long long seed, const char *path) {
   char configs[MODELS][1024];
   enum behaviour behaviour = seed % BEHAVIOURS;
   life->honest = behaviour == HONEST || behaviour == ALSO_HONEST;
+  pthread_mutex_init(&life->server.lock, NULL);
+  life->server.chance = chance_of(chance_next(&chance));
+  life->server.fault_one_in = life->honest ? 0 : 200;
   for (unsigned wanted = 1 + chance_below(&chance, MODELS); life->model_count < wanted; life->model_count++) {
     if (!load(life, &chance, seed, path, configs[life->model_count])) break;
   }
   if (life->model_count > 0) {
+    start(&life->triton, life, &chance, path, triton_thread);
     for (unsigned i = 0; i < CLIENTS; i++) start(&life->clients[i], life, &chance, path, client_thread);
     for (unsigned i = 0; i < SUBMITTERS; i++) {
       life->submitters[i].first = i * (MAX_REQUESTS / SUBMITTERS);
@@ -154,11 +186,15 @@ static void live(unsigned long long seed, const char *path) {
     wait_for_ends(life);
     life->over = true;
     for (unsigned i = 0; i < CLIENTS; i++) pthread_join(life->clients[i].thread, NULL);
+    wait_for_server(life);
+    life->ended = true;
+    pthread_join(life->triton.thread, NULL);
   }
   for (unsigned i = 0; i < life->model_count; i++) {
     if (TRITONBACKEND_ModelFinalize(&life->models[i]) != NULL) wrong("a model is not unloaded");
   }
   for (unsigned i = 0; i < MAX_REQUESTS; i++) triton_check(&life->accounts[i]);
+  server_check(&life->server);
   free(life);
 }
 

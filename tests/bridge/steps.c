@@ -23,9 +23,12 @@ struct round {
   bool honest;
   struct delivery delivery;
   struct buffer to_engine;
+  struct request_queue queue;
+  TRITONSERVER_Server server;
   struct client clients[MAX_CLIENTS];
+  struct feed *feeds[MAX_CLIENTS];
   struct account accounts[MAX_REQUESTS];
-  struct stream streams[MAX_REQUESTS];
+  struct stream streams[MAX_REQUESTS + MAX_CLIENTS * MAX_NUMBERS];
   uint32_t requests, admitted;
 };
 
@@ -47,13 +50,26 @@ static void open_clients(struct round *round, const char *path) {
     if (!client_open(client, path, round->honest)) wrong("a feed cannot be opened");
     if (chance_one_in(&round->chance, 50)) accept_without_files(&round->delivery.feeds);
     feeds_accept(&round->delivery.feeds);
+    round->feeds[i] = round->delivery.feeds.feeds[i];
     delivery_send_feeds(&round->delivery);
-    while (client->feed == 0) client_read(client, 4096);
+    while (!client->is_open) client_read(client, 4096);
   }
 }
 
-static void add_request(struct round *round, uint32_t fault_one_in) {
+static void hand_over(struct round *round, TRITONBACKEND_Request *triton, int interface) {
   static TRITONBACKEND_ModelInstance instance;
+  struct request *request = request_new(&instance, triton, interface, account_of(triton)->decoupled);
+  if (request != NULL && !frames_is_request(request->frame.data, request->frame.length)) wrong("a REQUEST cannot be read");
+  if (request == NULL || !delivery_admit(&round->delivery, request)) return;
+  if (chance_one_in(&round->chance, 20)) {
+    delivery_fail(request, "E2401 EngineNotReady: by chance");
+    return;
+  }
+  table_add(&round->delivery.requests, request);
+  round->streams[round->admitted++] = (struct stream){.id = request->id, .interface = interface};
+}
+
+static void add_request(struct round *round, uint32_t fault_one_in) {
   struct chance *chance = &round->chance;
   uint32_t number = round->requests++;
   struct account *account = &round->accounts[number];
@@ -62,17 +78,25 @@ static void add_request(struct round *round, uint32_t fault_one_in) {
   int interface = (int)chance_below(chance, 3);
   account->decoupled = interface == INTERFACE_VLLM || !chance_one_in(chance, 4);  // as the model repository has it
   account->honest = round->honest && interface == INTERFACE_TOKENS;
-  if (chance_one_in(chance, 2)) {
-    const struct client *client = &round->clients[chance_below(chance, MAX_CLIENTS)];
-    account->feed = chance_one_in(chance, 20) ? 4711 : client->feed;
-    account->feed_request = number;
+  account->names_feed = chance_one_in(chance, 10);
+  hand_over(round, triton_request(chance, account), interface);
+}
+
+// What Triton does with the requests of feeds: it hands them over, refuses them, or keeps them for later.
+static void act_of_triton(struct round *round, bool keeps) {
+  struct chance *chance = &round->chance;
+  TRITONBACKEND_Request *triton;
+  while (!(keeps && chance_one_in(chance, 3)) && (triton = server_next(&round->server)) != NULL) {
+    if (chance_one_in(chance, 8)) {
+      server_refuse(triton);
+    } else {
+      hand_over(round, triton, INTERFACE_TOKENS);
+    }
   }
-  TRITONBACKEND_Request *triton = triton_request(chance, account);
-  struct request *request = request_new(&instance, triton, interface, account->decoupled);
-  if (request != NULL && !frames_is_request(request->frame.data, request->frame.length)) wrong("a REQUEST cannot be read");
-  if (request == NULL || !delivery_admit(&round->delivery, request)) return;
-  table_add(&round->delivery.requests, request);
-  round->streams[round->admitted++] = (struct stream){.id = request->id, .interface = interface};
+  bool closed;
+  struct submission *given_back;
+  if (queue_take(&round->queue, &given_back, &closed) != NULL || closed) wrong("the queue has what nobody put there");
+  submissions_take_back(&round->delivery.submissions, given_back);
 }
 
 static void act_of_clients(struct round *round) {
@@ -80,7 +104,8 @@ static void act_of_clients(struct round *round) {
   for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     struct client *client = &round->clients[i];
     if (!chance_one_in(chance, 3)) client_read(client, chance_one_in(chance, 2) ? 1 << 16 : 7);
-    if (chance_one_in(chance, 10)) client_cancel(client, chance_below(chance, MAX_REQUESTS));
+    if (chance_one_in(chance, 2)) client_request(client, chance, !round->honest && chance_one_in(chance, 30));
+    if (chance_one_in(chance, 10)) client_cancel(client, chance_below(chance, client->requests + 2));
     if (chance_one_in(chance, 100)) client_send_garbage(client, chance);
     if (chance_one_in(chance, 100)) client_close(client);
   }
@@ -111,9 +136,41 @@ static void play(struct round *round, uint32_t fault_one_in) {
       delivery_check_cancelled(&round->delivery);
     }
     act_of_clients(round);
+    act_of_triton(round, true);
     delivery_close_broken_feeds(&round->delivery);
     feeds_tell_statistics(&round->delivery.feeds, round->delivery.requests.count, (uint8_t[16]){0}, 16);
     delivery_send_feeds(&round->delivery);
+  }
+}
+
+static bool is_open(const struct round *round, uint32_t client) {
+  const struct feeds *feeds = &round->delivery.feeds;
+  for (unsigned i = 0; i < feeds->count; i++) {
+    if (feeds->feeds[i] == round->feeds[client]) return round->clients[client].socket >= 0;
+  }
+  return false;
+}
+
+// Everything that was sent arrives, and has one end.
+static void end_requests(struct round *round) {
+  struct delivery *delivery = &round->delivery;
+  for (bool busy = true; busy;) {
+    busy = false;
+    for (unsigned i = 0; i < delivery->feeds.count; i++) {
+      size_t before = delivery->feeds.feeds[i]->in.length;
+      delivery_receive(delivery, delivery->feeds.feeds[i]);
+      busy |= delivery->feeds.feeds[i]->in.length != before;
+    }
+    act_of_triton(round, false);
+    delivery_fail_all(delivery, "E2400 EngineProcessDied: by chance");
+    act_of_triton(round, false);
+    delivery_close_broken_feeds(delivery);
+    delivery_send_feeds(delivery);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+      if (!is_open(round, i)) continue;
+      client_read(&round->clients[i], 1 << 16);
+      busy |= !client_flush(&round->clients[i]) || !feed_is_idle(round->feeds[i]);
+    }
   }
 }
 
@@ -122,13 +179,24 @@ static void run(uint64_t seed, const char *path) {
   round->chance = chance_of(seed);
   round->honest = seed % 3 == 0;
   round->delivery.to_engine = &round->to_engine;
+  pthread_mutex_init(&round->server.lock, NULL);
+  round->server.chance = chance_of(chance_next(&round->chance));
+  round->server.fault_one_in = seed % 3 == 1 ? 40 : 0;
+  if (!queue_open(&round->queue)) wrong("there is no queue");
+  TRITONSERVER_Error *error = submissions_open(&round->delivery.submissions, &round->queue);
+  if (error != NULL) wrong("submissions are not opened");
+  if (!chance_one_in(&round->chance, 20)) {
+    submissions_use_model(&round->delivery.submissions, &round->server, "tensorrt_llm");
+  }
   if (!feeds_open(&round->delivery.feeds, path, 0.01)) wrong("no feed can listen at %s", path);
   struct buffer declaration = {0};
   feeds_tell_engine(&round->delivery.feeds, STATE_READY, 0, &declaration);
   open_clients(round, path);
   play(round, seed % 3 == 1 ? 40 : 0);
-  delivery_fail_all(&round->delivery, "E2400 EngineProcessDied: by chance");
-  if (chance_one_in(&round->chance, 2)) delivery_send_feeds(&round->delivery);
+  end_requests(round);
+  for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+    if (is_open(round, i) && !round->clients[i].sent_garbage) client_check_ends(&round->clients[i]);
+  }
   for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
     if (chance_one_in(&round->chance, 3)) client_close(&round->clients[i]);
   }
@@ -137,6 +205,10 @@ static void run(uint64_t seed, const char *path) {
     while (client_read(&round->clients[i], 1 << 16)) continue;
     client_close(&round->clients[i]);
   }
+  if (round->delivery.submissions.count > 0 || round->delivery.submissions.waiting > 0) wrong("a submission is left");
+  submissions_close(&round->delivery.submissions);
+  queue_free(&round->queue);
+  server_check(&round->server);
   table_free(&round->delivery.requests);
   buffer_free(&round->to_engine);
   for (uint32_t i = 0; i < round->requests; i++) triton_check(&round->accounts[i]);

@@ -7,6 +7,8 @@
 
 #include "constants.h"
 
+#define MODEL "tensorrt_llm"
+
 enum { MAX_PARTS = 3, MAX_INPUTS = 6, MAX_OUTPUTS = 5, MAX_PARAMETERS = 4, LONGEST_NAME = 300 };
 
 struct TRITONSERVER_Error {
@@ -41,11 +43,30 @@ struct parameter {
 
 struct TRITONBACKEND_Request {
   struct account *account;
+  TRITONSERVER_InferenceRequest *own;  // the bridge's; NULL: somebody else's
   char *id;
   uint32_t inputs, outputs, parameters;
   TRITONBACKEND_Input *input[MAX_INPUTS];
   char *output[MAX_OUTPUTS];
   struct parameter parameter[MAX_PARAMETERS];
+};
+
+struct TRITONSERVER_InferenceRequest {
+  TRITONBACKEND_Request backend;
+  TRITONSERVER_Server *server;
+  TRITONSERVER_InferenceRequest *next;
+  TRITONSERVER_InferenceRequestReleaseFn_t release;
+  TRITONSERVER_InferenceResponseCompleteFn_t respond;
+  void *release_argument, *respond_argument;
+  bool is_ours;  // Triton's, until it is released
+};
+
+struct TRITONSERVER_InferenceResponse {
+  char *error;  // NULL: none
+};
+
+struct TRITONSERVER_ResponseAllocator {
+  int nothing;
 };
 
 struct TRITONBACKEND_ResponseFactory {
@@ -61,6 +82,7 @@ struct TRITONBACKEND_Output {
 
 struct TRITONBACKEND_Response {
   struct account *account;
+  TRITONBACKEND_Request *request;
   uint32_t outputs;
   TRITONBACKEND_Output output[MAX_OUTPUTS + 1];
 };
@@ -127,12 +149,10 @@ TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *acc
     request->output[request->outputs] = name_of(chance, outputs[request->outputs]);
     request->outputs++;
   }
-  if (account->feed != 0) {
-    bool odd = chance_one_in(chance, 30);
+  if (account->names_feed) {
+    bool odd = chance_one_in(chance, 3);
     TRITONSERVER_ParameterType type = odd ? TRITONSERVER_PARAMETER_BOOL : TRITONSERVER_PARAMETER_INT;
-    int64_t feed = chance_one_in(chance, 30) ? -(int64_t)chance_below(chance, 3) : (int64_t)account->feed;
-    if (!chance_one_in(chance, 30)) add_parameter(request, strdup(FEED_PARAMETER), type, feed);
-    add_parameter(request, strdup(FEED_REQUEST_PARAMETER), TRITONSERVER_PARAMETER_INT, (int64_t)account->feed_request);
+    add_parameter(request, strdup(FEED_PARAMETER), type, (int64_t)chance_next(chance) >> chance_below(chance, 64));
   }
   static const TRITONSERVER_ParameterType types[] = {0, 1, 2, 3, 9};
   while (request->parameters < MAX_PARAMETERS && chance_one_in(chance, 3)) {
@@ -141,6 +161,20 @@ TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *acc
   }
   account->made = true;
   return request;
+}
+
+static void free_request(TRITONBACKEND_Request *request) {
+  for (uint32_t i = 0; i < request->inputs; i++) {
+    TRITONBACKEND_Input *input = request->input[i];
+    for (uint32_t part = 0; request->own == NULL && part < input->parts; part++) free(input->data[part]);
+    free(input->shape);
+    free(input->name);
+    free(input);
+  }
+  for (uint32_t i = 0; i < request->outputs; i++) free(request->output[i]);
+  for (uint32_t i = 0; i < request->parameters; i++) free(request->parameter[i].name);
+  free(request->id);
+  if (request->own == NULL) free(request);
 }
 
 void triton_check(const struct account *account) {
@@ -209,6 +243,17 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32
   (*config)->size = strlen(model->config);
   (*config)->text = filled((*config)->size);  // without a zero behind it
   memcpy((*config)->text, model->config, (*config)->size);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name) {
+  (void)model;
+  *name = MODEL;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model, TRITONSERVER_Server **server) {
+  *server = model->server;
   return NULL;
 }
 
@@ -299,18 +344,15 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
   if (flags != TRITONSERVER_REQUEST_RELEASE_ALL) wrong("a request is released by halves");
   struct account *account = request->account;
   TRITONSERVER_Error *failed = fault(account);
-  for (uint32_t i = 0; i < request->inputs; i++) {
-    TRITONBACKEND_Input *input = request->input[i];
-    for (uint32_t part = 0; part < input->parts; part++) free(input->data[part]);
-    free(input->shape);
-    free(input->name);
-    free(input);
+  TRITONSERVER_InferenceRequest *own = request->own;
+  if (own == NULL) {
+    free_request(request);
+  } else {
+    if (!own->is_ours) wrong("a request of the bridge's is released twice");
+    own->is_ours = false;
   }
-  for (uint32_t i = 0; i < request->outputs; i++) free(request->output[i]);
-  for (uint32_t i = 0; i < request->parameters; i++) free(request->parameter[i].name);
-  free(request->id);
-  free(request);
   account->releases++;  // a thread that waits for it reads the account next
+  if (own != NULL) own->release(own, TRITONSERVER_REQUEST_RELEASE_ALL, own->release_argument);
   return failed;
 }
 
@@ -353,6 +395,16 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFa
   return fault(account);
 }
 
+// The bridge's own requests are its callbacks' to answer.
+static void respond(TRITONBACKEND_Request *request, uint32_t flags, const char *error, bool has_response) {
+  TRITONSERVER_InferenceRequest *own = request->own;
+  if (own == NULL) return;
+  if (!own->is_ours) wrong("there is a response after a request's release");
+  TRITONSERVER_InferenceResponse *response = has_response ? calloc(1, sizeof *response) : NULL;
+  if (has_response && error != NULL) response->error = strdup(error);
+  own->respond(response, flags, own->respond_argument);
+}
+
 static void count_response(struct account *account, uint32_t flags, bool has_response) {
   if (account->finals > 0) wrong("there is a response after the last");
   if (has_response && ++account->responses > 1 && !account->decoupled) wrong("a model that is not decoupled responds twice");
@@ -368,6 +420,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_Respons
   if (!account->decoupled && !account->was_faulty) wrong("a model that is not decoupled sends flags");
   if (!account->decoupled) return NULL;
   count_response(account, flags, false);
+  respond(factory->request, flags, NULL, false);
   return NULL;
 }
 
@@ -382,6 +435,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
   FAULT(factory->request->account);
   *response = calloc(1, sizeof **response);
   (*response)->account = factory->request->account;
+  (*response)->request = factory->request;
   return NULL;
 }
 
@@ -440,6 +494,193 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
   for (uint32_t i = 0; account->honest && !account->was_faulty && i < response->outputs; i++) {
     if (strcmp(response->output[i].name, "output_ids") == 0) check_tokens(account, &response->output[i]);
   }
+  if (failed == NULL) respond(response->request, flags, error != NULL ? error->text : NULL, true);
   TRITONBACKEND_ResponseDelete(response);
   return failed;
+}
+
+// ---- the bridge's own requests
+
+TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(TRITONSERVER_ResponseAllocator **allocator,
+                                                      TRITONSERVER_ResponseAllocatorAllocFn_t allocate,
+                                                      TRITONSERVER_ResponseAllocatorReleaseFn_t release,
+                                                      TRITONSERVER_ResponseAllocatorStartFn_t start) {
+  (void)allocate, (void)release, (void)start;
+  *allocator = calloc(1, sizeof **allocator);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *allocator) {
+  free(allocator);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **request, TRITONSERVER_Server *server,
+                                                     const char *model, int64_t version) {
+  if (strcmp(model, MODEL) != 0 || version != -1) wrong("a request of the bridge's is for another model");
+  struct account *account = calloc(1, sizeof *account);
+  pthread_mutex_lock(&server->lock);
+  *account = (struct account){.chance = chance_of(chance_next(&server->chance)),
+                              .fault_one_in = server->fault_one_in,
+                              .decoupled = true,
+                              .next = server->accounts};
+  server->accounts = account;
+  bool stopped = server->stopped;
+  server->count += !stopped;
+  pthread_mutex_unlock(&server->lock);
+  if (stopped) return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "the model is not there");
+  *request = calloc(1, sizeof **request);
+  **request = (TRITONSERVER_InferenceRequest){.backend = {.account = account, .own = *request}, .server = server};
+  TRITONSERVER_Error *failed = fault(account);
+  if (failed != NULL) {
+    TRITONSERVER_InferenceRequestDelete(*request);
+    *request = NULL;
+  }
+  return failed;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(TRITONSERVER_InferenceRequest *request) {
+  if (request->is_ours) wrong("a request is deleted that Triton has");
+  free_request(&request->backend);
+  pthread_mutex_lock(&request->server->lock);
+  request->server->count--;
+  pthread_mutex_unlock(&request->server->lock);
+  free(request);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(TRITONSERVER_InferenceRequest *request, const char *id) {
+  FAULT(request->backend.account);
+  request->backend.id = strdup(id);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(TRITONSERVER_InferenceRequest *request, const char *key,
+                                                                 int64_t value) {
+  FAULT(request->backend.account);
+  if (value <= 0) wrong("a request of the bridge's has the number %lld", (long long)value);
+  add_parameter(&request->backend, strdup(key), TRITONSERVER_PARAMETER_INT, value);
+  return NULL;
+}
+
+static TRITONBACKEND_Input *input_of(TRITONBACKEND_Request *request, const char *name) {
+  for (uint32_t i = 0; i < request->inputs; i++) {
+    if (strcmp(request->input[i]->name, name) == 0) return request->input[i];
+  }
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(TRITONSERVER_InferenceRequest *request, const char *name,
+                                                          TRITONSERVER_DataType datatype, const int64_t *shape,
+                                                          uint64_t rank) {
+  FAULT(request->backend.account);
+  if (request->backend.inputs == MAX_INPUTS || input_of(&request->backend, name) != NULL) {
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "there are too many inputs");
+  }
+  TRITONBACKEND_Input *input = request->backend.input[request->backend.inputs++] = calloc(1, sizeof *input);
+  input->name = strdup(name);
+  input->datatype = datatype;
+  input->rank = (uint32_t)rank;
+  input->shape = filled(rank * sizeof *shape);
+  memcpy(input->shape, shape, rank * sizeof *shape);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(TRITONSERVER_InferenceRequest *request, const char *name,
+                                                                 const void *data, size_t size,
+                                                                 TRITONSERVER_MemoryType memory, int64_t memory_id) {
+  FAULT(request->backend.account);
+  (void)memory_id;
+  TRITONBACKEND_Input *input = input_of(&request->backend, name);
+  if (input == NULL) wrong("there is no input %s", name);
+  input->memory = memory;
+  input->parts = 1;
+  input->data[0] = (uint8_t *)data;  // the bridge's, which it must keep
+  input->sizes[0] = size;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(TRITONSERVER_InferenceRequest *request,
+                                                                    TRITONSERVER_InferenceRequestReleaseFn_t release,
+                                                                    void *argument) {
+  FAULT(request->backend.account);
+  request->release = release;
+  request->release_argument = argument;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(TRITONSERVER_InferenceRequest *request,
+                                                                     TRITONSERVER_ResponseAllocator *allocator,
+                                                                     void *allocator_argument,
+                                                                     TRITONSERVER_InferenceResponseCompleteFn_t respond,
+                                                                     void *argument) {
+  FAULT(request->backend.account);
+  (void)allocator_argument;
+  if (allocator == NULL) wrong("a request of the bridge's has no allocator");
+  request->respond = respond;
+  request->respond_argument = argument;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *response) {
+  return response->error != NULL ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, response->error) : NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *response) {
+  free(response->error);
+  free(response);
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server, TRITONSERVER_InferenceRequest *request,
+                                                  TRITONSERVER_InferenceTrace *trace) {
+  (void)trace;
+  FAULT(request->backend.account);
+  if (request->release == NULL || request->respond == NULL) wrong("a request of the bridge's has no callbacks");
+  request->is_ours = true;
+  request->backend.account->made = true;
+  pthread_mutex_lock(&server->lock);
+  if (server->last != NULL) {
+    server->last->next = request;
+  } else {
+    server->first = request;
+  }
+  server->last = request;
+  pthread_mutex_unlock(&server->lock);
+  return NULL;
+}
+
+TRITONBACKEND_Request *server_next(TRITONSERVER_Server *server) {
+  pthread_mutex_lock(&server->lock);
+  TRITONSERVER_InferenceRequest *request = server->first;
+  if (request != NULL) server->first = request->next;
+  if (server->first == NULL) server->last = NULL;
+  pthread_mutex_unlock(&server->lock);
+  return request != NULL ? &request->backend : NULL;
+}
+
+void server_refuse(TRITONBACKEND_Request *request) {
+  count_response(request->account, TRITONSERVER_RESPONSE_COMPLETE_FINAL, true);
+  respond(request, TRITONSERVER_RESPONSE_COMPLETE_FINAL, "Triton refuses it by chance", true);
+  TRITONSERVER_Error *failed = TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL);
+  if (failed != NULL) TRITONSERVER_ErrorDelete(failed);
+}
+
+struct account *account_of(TRITONBACKEND_Request *request) { return request->account; }
+
+bool server_stop(TRITONSERVER_Server *server) {
+  pthread_mutex_lock(&server->lock);
+  bool stopped = server->stopped = server->count == 0;
+  pthread_mutex_unlock(&server->lock);
+  return stopped;
+}
+
+void server_check(TRITONSERVER_Server *server) {
+  if (server->count != 0) wrong("%u requests of the bridge's are left", server->count);
+  for (struct account *account = server->accounts, *next; account != NULL; account = next) {
+    next = account->next;
+    triton_check(account);
+    free(account);
+  }
+  pthread_mutex_destroy(&server->lock);
 }

@@ -2,6 +2,7 @@
 // What Triton does not allow (a second end, a response after it, memory that is its own again) ends the program.
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,16 +15,28 @@ struct account {
   struct chance chance;    // of the faults
   uint32_t fault_one_in;   // calls of the request's fail; 0: none
   bool decoupled, honest;  // honest: its tokens are 0, 1, 2, ...
-  uint64_t feed;           // 0: none
-  uint64_t feed_request;
+  bool names_feed;         // as no client may
   uint32_t tokens;  // that came in responses
   bool was_faulty;  // a call failed
   bool made;        // whether Triton handed it over
+  struct account *next;  // of a server's
   atomic_uint finals, responses, releases;
   atomic_bool cancelled;
 };
 
+// Where the bridge's own requests go, and wait until a test takes them.
+struct TRITONSERVER_Server {
+  pthread_mutex_t lock;  // guards what follows
+  struct chance chance;
+  uint32_t fault_one_in;
+  TRITONSERVER_InferenceRequest *first, *last;
+  struct account *accounts;
+  unsigned count;  // of requests that exist
+  bool stopped;
+};
+
 struct TRITONBACKEND_Model {
+  TRITONSERVER_Server *server;
   const char *config;
   void *state;
 };
@@ -35,9 +48,19 @@ struct TRITONBACKEND_ModelInstance {
 // The version that Triton says it is of.
 extern uint32_t triton_version[2];
 
-// A request with inputs, outputs and parameters by chance, most of them as the models have them. One of a feed when
-// the account names it.
+// A request with inputs, outputs and parameters by chance, most of them as the models have them.
 TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *account);
+
+// The bridge's own requests: the next that it gave the server, or NULL; how Triton refuses one.
+TRITONBACKEND_Request *server_next(TRITONSERVER_Server *server);
+void server_refuse(TRITONBACKEND_Request *request);
+struct account *account_of(TRITONBACKEND_Request *request);
+
+// Stops it unless it has requests: from then on it takes none, as when a model is unloaded.
+bool server_stop(TRITONSERVER_Server *server);
+
+// Ends the program unless all that the bridge gave the server has ended once, and is deleted.
+void server_check(TRITONSERVER_Server *server);
 
 // Ends the program unless a request that was handed over has ended once.
 void triton_check(const struct account *account);

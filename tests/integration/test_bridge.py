@@ -14,7 +14,7 @@ import pytest
 from runner.protocol.engine import FinishReason, Request, SamplingParameters
 from runner.protocol.feed import EngineState
 from runner.protocol.tensors import RawTensor
-from shared.layout import PROJECT_ROOT
+from shared.layout import PROJECT_ROOT, Layout
 from tests.support.mock_engine import CRASH, FAIL, HANG, mock_tokens, write_mock
 from tests.support.processes import marked, wait_gone
 from tests.support.tensorrt_llm_engine import HANG as ENGINE_HANG
@@ -158,6 +158,39 @@ def test_it_is_not_started_again_for_ever(serve):
         assert not [
             command for command in marked(server.mark).values() if "runner.engines.process" in command
         ]
+        assert server.engine.status.restarts == 1
+
+
+ENGINE_THAT_WAITS = """
+import os, socket, sys
+sys.path.insert(0, os.environ["PYTHONPATH"])
+from pathlib import Path
+from runner.protocol.frames import StartFailedFrame, encode
+from shared.errors import HostsMissing
+
+away = Path(__file__).with_name("away")
+if not away.exists():
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+with away.open("a") as waits:
+    waits.write(".")
+error = HostsMissing(reason="after 0 s, GPUs needed: 2; GPUs of this host: 1, of the others: none")
+socket.socket(fileno=int(sys.argv[-1])).sendall(encode(StartFailedFrame(str(error))))
+sys.exit(1)
+"""
+
+
+def test_a_wait_for_other_hosts_is_no_death(serve, tmp_path):
+    program, away = tmp_path / "engine_that_waits", tmp_path / "away"
+    program.write_text(f"#!{Layout.current().engine_python('mock')}\n{ENGINE_THAT_WAITS}")
+    program.chmod(0o755)
+    with serve(100, max_restarts=1, engine_python=program) as server:
+        away.touch()
+        server.run(Request(1, [CRASH], 10))
+        server.wait_for(lambda: len(away.read_text()) >= 4)
+        assert server.run(Request(2, [1], 10)).error.startswith("E2401 EngineNotReady: ")
+        away.unlink()
+        server.wait_engine(EngineState.READY)
+        assert_whole([server.run(Request(3, [1], 10))], 10)
         assert server.engine.status.restarts == 1
 
 

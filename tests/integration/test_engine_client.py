@@ -24,7 +24,7 @@ STREAMS = 64
 @asynccontextmanager
 async def connected(server):
     client = await EngineClient.connect(
-        f"127.0.0.1:{server.grpc_port}", server.feed_path, response_timeout=20
+        server.feed_path, response_timeout=20, promised=[f"127.0.0.1:{server.grpc_port}"]
     )
     try:
         await client.wait_ready()
@@ -100,7 +100,6 @@ def test_unloading_the_models_under_load_lets_what_runs_end_and_then_ends_the_en
                 assert await outcome(client, 5) == ([], TritonUnknownError)
                 assert not any(request.done() for request in running)
                 assert await asyncio.gather(*running) == [(mock_tokens(2000), FinishReason.LENGTH)] * STREAMS
-            # Triton keeps a model as long as a gRPC stream that has named it.
             await until(lambda: "runner.engines.process" not in str(marked(server.mark)))
             for name in (MODEL_NAME, TEXT_MODEL_NAME):
                 load = service_pb2.RepositoryModelLoadRequest(model_name=name)

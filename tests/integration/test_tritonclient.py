@@ -128,8 +128,8 @@ class TestOneAnswer:
 
     def test_a_feed_is_refused(self, one_answer):
         with triton_grpc.InferenceServerClient(f"127.0.0.1:{one_answer.grpc_port}") as client:
-            parameters = {"feed": 1, "feed_request": 1}
-            with pytest.raises(InferenceServerException, match="a feed needs a decoupled model"):
+            parameters = {"feed": 1}
+            with pytest.raises(InferenceServerException, match="the parameter feed is not for clients"):
                 client.infer("ensemble", tensors(triton_grpc, "ensemble"), parameters=parameters)
 
     def test_a_client_that_leaves_stops_the_engines_work(self, one_answer):

@@ -1,4 +1,4 @@
-"""A feed driven by hand, over its own socket, and requests that name it."""
+"""A feed driven by hand, over its own socket."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from runner.protocol.engine import FinishReason, Output
 from runner.protocol.feed import (
-    FEED_PARAMETER,
-    REQUEST_PARAMETER,
     EngineStatus,
     FeedReader,
     Opened,
     encode_cancel,
+    encode_request,
 )
-from tests.support.triton import message
+from runner.protocol.tokens import request_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from runner.protocol.engine import Request
+    from runner.protocol.tensors import RawTensor
     from tests.support.triton import Triton
 
 NO_END = Output(0, (), FinishReason.NOT_FINISHED)
@@ -41,12 +41,10 @@ class Feed:
         self.statuses: list[EngineStatus] = []
         self.steps = 0
         try:
-            opened = next(self._messages)
-            assert isinstance(opened, Opened)
+            assert next(self._messages) == Opened()
         except BaseException:
             self.socket.close()
             raise
-        self.number = opened.feed
 
     def _read(self) -> Iterator:
         reader = FeedReader()
@@ -95,26 +93,21 @@ class Feed:
             while True:
                 self.next_step()
 
+    def submit(self, requests: dict[int, Request], *extra: RawTensor) -> None:
+        """Send these requests, each under its number."""
+        self.socket.sendall(b"".join(self.frame(number, it, *extra) for number, it in requests.items()))
+
+    @staticmethod
+    def frame(number: int, request: Request, *extra: RawTensor) -> bytes:
+        """The request's frame; a tensor in `extra` stands in for the one of its name."""
+        tensors = {tensor.name: tensor for tensor in (*request_tensors(request), *extra)}
+        return encode_request(number, list(tensors.values()))
+
     def cancel(self, number: int) -> None:
         self.socket.sendall(encode_cancel(number))
 
     def close(self) -> None:
         self.socket.close()
-
-
-def feed_message(feed: int, number: int, request: Request):
-    """The request for Triton, with its outputs for this feed, under this number."""
-    made = message(request)
-    made.id = str(number)
-    made.parameters[FEED_PARAMETER].int64_param = feed
-    made.parameters[REQUEST_PARAMETER].int64_param = number
-    return made
-
-
-def submit(server: Triton, feed: int, requests: dict[int, Request]):
-    """One gRPC stream with these requests, to be read; keeps open until its requests have ended."""
-    messages = [feed_message(feed, number, request) for number, request in requests.items()]
-    return server.stub.ModelStreamInfer(iter(messages), timeout=120)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ async def serving(
     listener = listen("127.0.0.1", 0)
     server = make_server(front.app, settings.max_connections, 1, tls_files(settings))
     if bounds:
-        server.config.http = bounded(replace(Bounds(settings.max_connections), **bounds))
+        server.config.http = bounded(replace(Bounds(settings.max_connections), **bounds), front.app.count)
 
     async def connect():
         return client

@@ -19,6 +19,7 @@ from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, 
 from shared.errors import TritonTokenizerError
 
 DRAINING_SECONDS = float(os.environ.get("STUB_FRONT_DRAINS_FOR", "0.3"))
+LOADING_SECONDS = float(os.environ.get("STUB_FRONT_LOADS_FOR", "0"))
 
 
 class StubFront:
@@ -31,7 +32,8 @@ class StubFront:
             match message:
                 case EngineAddress():
                     self.state["address"] = asdict(message)
-                    await wait_open(int(message.grpc_address.rpartition(":")[2]))
+                    await wait_open(int(message.promised[0].rpartition(":")[2]))
+                    await asyncio.sleep(LOADING_SECONDS)
                     self.state["status"] = "READY"
                     self.control.send(Ready())
                 case SetupFailed(error):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import shlex
 import stat
 import struct
@@ -16,65 +15,60 @@ import sys
 from array import array
 from pathlib import Path
 
-import grpc
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from tritonclient.grpc import model_config_pb2
 
 from runner.protocol.engine import Declaration, FinishReason, Limits, Output
 from runner.protocol.feed import EngineState, FeedFrame
 from runner.protocol.frames import PROTOCOL_VERSION
-from runner.protocol.outputs import encode_outputs
+from runner.protocol.framing import FrameReader, framed
+from runner.protocol.outputs import ERROR_FINISH, encode_outputs
 from shared.layout import PROJECT_ROOT, Layout
+from tests.support.feed_request import decode_request
 
 NO_CODE = "something that nobody gave a code"
-NO_CODE_TOKEN, NO_FRAME_TOKEN, NO_TOKEN_TOKEN, NO_STREAM_TOKEN = 100, 101, 102, 103
-
-
-def framed(kind: int, body: bytes) -> bytes:
-    return struct.pack("<IB", 1 + len(body), kind) + body
+NO_CODE_TOKEN, NO_FRAME_TOKEN, NO_TOKEN_TOKEN, NO_FEED_TOKEN = 100, 101, 102, 103
 
 
 def step(number: int, tokens: list[int], finish: FinishReason = FinishReason.NOT_FINISHED) -> bytes:
     return framed(FeedFrame.STEP, encode_outputs([Output(number, tokens, finish)]))
 
 
-class Triton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    def __init__(self) -> None:
-        self.feeds: dict[int, asyncio.StreamWriter] = {}
-        self.numbers = itertools.count(1)
+def refusal(number: int, text: str) -> bytes:
+    """As what Triton itself refuses ends."""
+    data = text.encode()
+    return framed(FeedFrame.STEP, struct.pack("<IQBBI", 1, number, ERROR_FINISH, 0, len(data)) + data)
 
-    async def open_feed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number = next(self.numbers)
-        self.feeds[number] = writer
-        engine = struct.pack("<BI", EngineState.READY, 0)
-        engine += Declaration("mock", Limits(4096, 4095, None), frozenset()).to_json().encode()
-        writer.write(framed(FeedFrame.OPENED, struct.pack("<IQ", PROTOCOL_VERSION, number)))
-        writer.write(framed(FeedFrame.ENGINE, engine))
-        await reader.read()
-        writer.close()
 
-    async def ModelStreamInfer(self, requests, context):  # noqa: N802 - gRPC's name
-        async for request in requests:
-            number = request.parameters["feed_request"].int64_param
-            feed = self.feeds[request.parameters["feed"].int64_param]
-            names = (tensor.name for tensor in request.inputs)
-            tokens = dict(zip(names, request.raw_input_contents, strict=True))["input_ids"]
-            asked = set(array("i", tokens)) & {NO_CODE_TOKEN, NO_FRAME_TOKEN, NO_TOKEN_TOKEN, NO_STREAM_TOKEN}
-            if not asked:
-                feed.write(step(number, [5], FinishReason.LENGTH))
-                continue
-            feed.write(step(number, [5, 6]))
-            await asyncio.sleep(0.2)  # the two ways are not one
-            if NO_CODE_TOKEN in asked:
-                message = service_pb2.ModelStreamInferResponse(error_message=NO_CODE)
-                message.infer_response.id = request.id
-                yield message
-            elif NO_FRAME_TOKEN in asked:
-                feed.write(framed(FeedFrame.STEP, b"\xff\xff"))
-            elif NO_TOKEN_TOKEN in asked:
-                feed.write(step(number, [-1]))
-            else:
-                await context.abort(grpc.StatusCode.INTERNAL, NO_CODE)
+async def serve_feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    engine = struct.pack("<BI", EngineState.READY, 0)
+    engine += Declaration("mock", Limits(4096, 4095, None), frozenset()).to_json().encode()
+    writer.write(framed(FeedFrame.OPENED, struct.pack("<I", PROTOCOL_VERSION)))
+    writer.write(framed(FeedFrame.ENGINE, engine))
+    frames = FrameReader()
+    while data := await reader.read(1 << 16):
+        for kind, body in frames.frames(data):
+            if kind == FeedFrame.REQUEST:
+                await answer(writer, *decode_request(body))
+    writer.close()
+
+
+async def answer(feed: asyncio.StreamWriter, number: int, tensors: dict[str, bytes]) -> None:
+    asked = set(array("i", tensors["input_ids"]))
+    asked &= {NO_CODE_TOKEN, NO_FRAME_TOKEN, NO_TOKEN_TOKEN, NO_FEED_TOKEN}
+    if not asked:
+        feed.write(step(number, [5], FinishReason.LENGTH))
+        return
+    feed.write(step(number, [5, 6]))
+    await asyncio.sleep(0.2)  # what comes in one piece is read in one piece
+    if NO_CODE_TOKEN in asked:
+        feed.write(refusal(number, NO_CODE))
+    elif NO_FRAME_TOKEN in asked:
+        feed.write(framed(FeedFrame.STEP, b"\xff\xff"))
+    elif NO_TOKEN_TOKEN in asked:
+        feed.write(step(number, [-1]))
+    else:
+        feed.close()
 
 
 async def main() -> None:
@@ -84,12 +78,10 @@ async def main() -> None:
     options = parser.parse_known_args()[0]
     config = (options.model_repository / "tensorrt_llm/config.pbtxt").read_text()
     parameters = text_format.Parse(config, model_config_pb2.ModelConfig()).parameters
-    triton, server = Triton(), grpc.aio.server()
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(triton, server)
-    server.add_insecure_port(f"127.0.0.1:{options.grpc_port}")
-    await server.start()
-    await asyncio.start_unix_server(triton.open_feed, parameters["feed_path"].string_value)
-    await server.wait_for_termination()
+    # Where gRPC would be; nobody says anything there.
+    await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", int(options.grpc_port))
+    server = await asyncio.start_unix_server(serve_feed, parameters["feed_path"].string_value)
+    await server.serve_forever()
 
 
 def home_with_it(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Streams of a runner with vLLM: half of them left, and processes killed under them. Standard library only.
+"""Streams of a runner with vLLM: half of them left, and processes or hosts lost under them. Standard library only.
 
 A `body` is that of a request to /v1/completions, streamed and with its usage.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ENGINE = "cog_triton_engine"
 _CODE = re.compile(rb"E[0-9]{4}")
 _COUNT = re.compile(rb'"completion_tokens": ?([0-9]+)')
-_WAIT_SECONDS = 300
+_WAIT_SECONDS = 240
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Stream:
     has_tokens: bool = False
     tokens: int = 0
     code: str | None = None
-    """Of the error that it ended with."""
+    """Of the error that it ended with, and of those that this one names."""
 
     async def follow(self, port: int, body: dict[str, Any]) -> None:
         reader, self.writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
@@ -49,8 +49,7 @@ class Stream:
                 if not line.startswith((b"data:", b"{")):
                     continue
                 if b'"error"' in line:
-                    found = _CODE.search(line)
-                    self.code = found[0].decode() if found else "none"
+                    self.code = b" ".join(dict.fromkeys(_CODE.findall(line))).decode() or "none"
                 elif count := _COUNT.search(line):
                     self.tokens = int(count[1])
                 else:
@@ -135,13 +134,25 @@ async def _numbers(port: int) -> tuple[int, int]:
 
 async def kill(port: int, pid: int, body: dict[str, Any], count: int) -> dict[str, Any]:
     """Kill a process under load: what its streams are told, and when service is back."""
+    return await lose(port, lambda: os.kill(pid, signal.SIGKILL), body, count)
+
+
+async def lose(
+    port: int,
+    take: Callable[[], object],
+    body: dict[str, Any],
+    count: int,
+    replace: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """The same of whatever `take` takes away; once all streams have ended, `replace` brings what it needs."""
     memory = gpu_memory()
     streams = await _streams(port, body, count)
-    os.kill(pid, signal.SIGKILL)
+    take()
     killed = time.monotonic()
     tasks = [stream.task for stream in streams if stream.task]
     await asyncio.wait(tasks, timeout=_WAIT_SECONDS)
     told = time.monotonic() - killed
+    replace()
     least = gpu_memory()
     while True:
         least = min(least, await asyncio.to_thread(gpu_memory))
@@ -167,8 +178,9 @@ async def kill(port: int, pid: int, body: dict[str, Any], count: int) -> dict[st
 
 
 def gpu_memory() -> int:
-    """MiB in use on the first GPU; 0 if there is none."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+    """MiB in use on all GPUs together; 0 if there are none."""
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     if shutil.which(command[0]) is None:
         return 0
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return sum(map(int, told.split()))

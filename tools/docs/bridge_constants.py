@@ -21,6 +21,7 @@ _ERRORS = (
     errors.MalformedRequest,
     errors.BridgeMisconfigured,
     errors.EngineStartFailed,
+    errors.HostsMissing,
 )
 
 
@@ -35,6 +36,7 @@ def header() -> str:
         "NOT_FINISHED": FinishReason.NOT_FINISHED,
         "CANCELLED": FinishReason.CANCELLED,
         "STATISTICS_COUNT": len(fields(Statistics)),
+        "LARGEST_REQUEST": feed.LARGEST_REQUEST,
         **{f"FRAME_{kind.name}": kind for kind in frames.FrameType},
         **{f"FEED_{kind.name}": kind for kind in feed.FeedFrame},
         **{f"INTERFACE_{interface.name}": interface for interface in frames.Interface},
@@ -44,7 +46,6 @@ def header() -> str:
     lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]
     names = {
         "FEED_PARAMETER": feed.FEED_PARAMETER,
-        "FEED_REQUEST_PARAMETER": feed.REQUEST_PARAMETER,
         "PARAMETER_PREFIX": vllm.PARAMETER,
     }
     lines += [f'#define {name} "{text}"' for name, text in names.items()]

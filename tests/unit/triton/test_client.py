@@ -1,76 +1,58 @@
-"""What the client makes of what it is sent; the bridge's socket and the gRPC server are the test's."""
+"""What the client makes of what it is sent; the bridge's socket is the test's."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from array import array
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
-import grpc
 import pytest
 import uvloop
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from runner.protocol.engine import Declaration, FinishReason, Limits, Output, Request
-from runner.protocol.feed import EngineState, FeedFrame, encode_cancel
-from runner.protocol.outputs import encode_outputs
-from runner.triton.client import _STREAMS, EngineClient
+from runner.protocol.feed import LARGEST_REQUEST, EngineState, FeedFrame, encode_cancel
+from runner.protocol.framing import framed
+from runner.protocol.outputs import ERROR_FINISH, encode_outputs
+from runner.triton.client import EngineClient
+from shared.cog.server import free_port
 from shared.errors import (
     EngineNotReady,
     EngineProcessDied,
+    MalformedRequest,
     TritonMalformedEvent,
     TritonTimeout,
     TritonUnavailable,
     TritonUnknownError,
 )
+from tests.support.feed_request import decode_request
+from tests.support.waiting import until
 
 REQUEST = Request(request_id=7, input_token_ids=[1, 2, 3], max_tokens=5)
 DECLARATION = Declaration("mock", Limits(100, 99), frozenset({"seed"}))
-
-
-def framed(kind: int, body: bytes) -> bytes:
-    return struct.pack("<IB", 1 + len(body), kind) + body
 
 
 def engine_frame(state: EngineState) -> bytes:
     return framed(FeedFrame.ENGINE, struct.pack("<BI", state, 0) + DECLARATION.to_json().encode())
 
 
-class Bridge(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Stands in for Triton and its bridge: a feed's socket, and a gRPC server that keeps what it is sent."""
+class Bridge:
+    """Stands in for the bridge: a feed's socket."""
 
     def __init__(self, path) -> None:
         self._path = path
         self.feeds: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
-        self.requests: asyncio.Queue[service_pb2.ModelInferRequest] = asyncio.Queue()
-        self.answers: asyncio.Queue[service_pb2.ModelStreamInferResponse] = asyncio.Queue()
-        self.streams_ended = 0
         self._writers: list[asyncio.StreamWriter] = []
 
-    async def start(self) -> int:
+    async def start(self) -> None:
         self._server = await asyncio.start_unix_server(lambda *ends: self.feeds.put_nowait(ends), self._path)
-        self._grpc = grpc.aio.server()
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._grpc)
-        port = self._grpc.add_insecure_port("127.0.0.1:0")
-        await self._grpc.start()
-        return port
 
-    async def ModelStreamInfer(self, requests, context):  # noqa: N802 - gRPC's name
-        async def answer():
-            while True:
-                await context.write(await self.answers.get())
-
-        answering = asyncio.create_task(answer())
-        async for request in requests:
-            self.requests.put_nowait(request)
-        answering.cancel()
-        self.streams_ended += 1
-
-    async def open_feed(self, number: int = 4711, state: EngineState = EngineState.READY):
+    async def open_feed(self, state: EngineState = EngineState.READY):
         """The next connection, greeted as the bridge does."""
         reader, writer = await self.feeds.get()
         self._writers.append(writer)
-        writer.write(framed(FeedFrame.OPENED, struct.pack("<IQ", 3, number)) + engine_frame(state))
+        writer.write(framed(FeedFrame.OPENED, struct.pack("<I", 4)) + engine_frame(state))
         return reader, writer
 
     async def stop(self) -> None:
@@ -81,15 +63,27 @@ class Bridge(service_pb2_grpc.GRPCInferenceServiceServicer):
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
-        await self._grpc.stop(0)
+
+
+async def next_frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Type and body of what the client sends next."""
+    length, kind = struct.unpack("<IB", await reader.readexactly(5))
+    return kind, await reader.readexactly(length - 1)
+
+
+async def next_request(reader: asyncio.StreamReader) -> tuple[int, dict[str, bytes]]:
+    """The number of the request that comes next, and its tensors."""
+    kind, body = await next_frame(reader)
+    assert kind == FeedFrame.REQUEST
+    return decode_request(body)
 
 
 @asynccontextmanager
-async def connected(tmp_path, response_timeout: float = 20):
+async def connected(tmp_path, response_timeout: float = 20, promised=()):
     bridge = Bridge(tmp_path / "feed")
-    port = await bridge.start()
+    await bridge.start()
     client = await EngineClient.connect(
-        f"127.0.0.1:{port}", tmp_path / "feed", response_timeout=response_timeout
+        tmp_path / "feed", response_timeout=response_timeout, promised=promised
     )
     try:
         yield bridge, client
@@ -107,19 +101,15 @@ def run(test):
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_the_request_names_its_feed_and_outputs_come_over_it(tmp_path, run):
+def test_requests_and_outputs_go_over_the_feed(tmp_path, run):
     async def check():
         async with connected(tmp_path) as (bridge, client):
-            _, feed = await bridge.open_feed(4711)
+            reader, feed = await bridge.open_feed()
             await client.wait_ready()
             assert (client.state, client.declaration) == (EngineState.READY, DECLARATION)
             generation = client.generate(REQUEST)
-            message = await bridge.requests.get()
-            number = message.parameters["feed_request"].int64_param
-            assert (message.model_name, message.id) == ("tensorrt_llm", str(number))
-            assert message.parameters["feed"].int64_param == 4711
-            raw = dict(zip((it.name for it in message.inputs), message.raw_input_contents, strict=True))
-            assert struct.unpack("<3i", raw["input_ids"]) == (1, 2, 3)
+            number, tensors = await next_request(reader)
+            assert struct.unpack("<3i", tensors["input_ids"]) == (1, 2, 3)
             feed.write(step(Output(number, (5,)), Output(number + 1, (99,))))
             feed.write(step(Output(number, (6, 7), FinishReason.LENGTH)))
             tokens = [token async for outputs in generation for it in outputs for token in it.tokens]
@@ -129,13 +119,13 @@ def test_the_request_names_its_feed_and_outputs_come_over_it(tmp_path, run):
     run(check())
 
 
-def test_cancel_goes_over_the_feed(tmp_path):
+def test_a_cancel_comes_after_its_request(tmp_path):
     async def check():
         async with connected(tmp_path) as (bridge, client):
             reader, _ = await bridge.open_feed()
             await client.wait_ready()
             client.generate(REQUEST).cancel()
-            number = (await bridge.requests.get()).parameters["feed_request"].int64_param
+            number, _ = await next_request(reader)
             assert await reader.readexactly(13) == encode_cancel(number)
             assert client.in_flight == 0
 
@@ -149,22 +139,51 @@ def test_cancel_goes_over_the_feed(tmp_path):
         ("unexpected", TritonUnknownError),
     ],
 )
-def test_what_is_refused_over_grpc_fails_that_request_alone(tmp_path, text, error):
+def test_what_is_refused_fails_that_request_alone(tmp_path, text, error):
     async def check():
         async with connected(tmp_path) as (bridge, client):
-            _, feed = await bridge.open_feed()
+            reader, feed = await bridge.open_feed()
             await client.wait_ready()
             refused, other = client.generate(REQUEST), client.generate(REQUEST)
-            first, second = await bridge.requests.get(), await bridge.requests.get()
-            answer = service_pb2.ModelStreamInferResponse(error_message=text)
-            answer.infer_response.id = first.id
-            bridge.answers.put_nowait(answer)
+            (first, _), (second, _) = await next_request(reader), await next_request(reader)
+            head = struct.pack("<IQBBI", 1, first, ERROR_FINISH, 0, len(text))
+            feed.write(framed(FeedFrame.STEP, head + text.encode()))
             with pytest.raises(error):
                 await anext(refused)
-            feed.write(step(Output(int(second.id), (1,), FinishReason.LENGTH)))
-            assert [list(outputs) async for outputs in other] == [
-                [Output(int(second.id), (1,), FinishReason.LENGTH)]
-            ]
+            feed.write(step(Output(second, (1,), FinishReason.LENGTH)))
+            assert [list(outputs) async for outputs in other] == [[Output(second, (1,), FinishReason.LENGTH)]]
+
+    run(check())
+
+
+def test_a_request_that_no_frame_holds_fails_alone(tmp_path):
+    async def check():
+        async with connected(tmp_path) as (bridge, client):
+            reader, _ = await bridge.open_feed()
+            await client.wait_ready()
+            words = replace(REQUEST, input_token_ids=array("i", bytes(LARGEST_REQUEST)))
+            with pytest.raises(MalformedRequest, match="64 MiB"):
+                await anext(client.generate(words))
+            client.generate(REQUEST)
+            await next_request(reader)
+            assert client.in_flight == 1
+
+    run(check())
+
+
+def test_requests_wait_until_triton_listens_where_it_promised(tmp_path):
+    async def check():
+        port = free_port()
+        async with connected(tmp_path, promised=[f"127.0.0.1:{port}"]) as (bridge, client):
+            await bridge.open_feed()
+            await until(lambda: client.declaration is not None)
+            assert client.state is EngineState.STARTING
+            with pytest.raises(EngineNotReady):
+                await anext(client.generate(REQUEST))
+            listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port)
+            await client.wait_ready()
+            assert client.state is EngineState.READY
+            listener.close()
 
     run(check())
 
@@ -172,7 +191,7 @@ def test_what_is_refused_over_grpc_fails_that_request_alone(tmp_path, text, erro
 def test_when_the_feed_ends_all_fail_at_once_and_the_client_connects_anew(tmp_path):
     async def check():
         async with connected(tmp_path) as (bridge, client):
-            _, feed = await bridge.open_feed(1)
+            _, feed = await bridge.open_feed()
             await client.wait_ready()
             generations = [client.generate(REQUEST) for _ in range(3)]
             feed.close()
@@ -182,13 +201,10 @@ def test_when_the_feed_ends_all_fail_at_once_and_the_client_connects_anew(tmp_pa
             assert client.state is EngineState.STARTING
             with pytest.raises(TritonUnavailable):
                 await anext(client.generate(REQUEST))
-            await bridge.open_feed(2)
+            reader, _ = await bridge.open_feed()
             await client.wait_ready()
             client.generate(REQUEST)
-            while (message := await bridge.requests.get()).parameters["feed"].int64_param == 1:
-                pass
-            assert message.parameters["feed"].int64_param == 2
-            assert bridge.streams_ended == _STREAMS
+            assert await next_request(reader)
 
     run(check())
 
@@ -226,14 +242,15 @@ def test_an_engine_that_says_nothing(tmp_path):
             await client.wait_ready()
             with pytest.raises(TritonTimeout):
                 await anext(client.generate(REQUEST))
-            assert len(await reader.readexactly(13)) == 13
+            number, _ = await next_request(reader)
+            assert await reader.readexactly(13) == encode_cancel(number)
 
     run(check())
 
 
 def test_without_triton(tmp_path):
     async def check():
-        client = await EngineClient.connect("127.0.0.1:1", tmp_path / "nothing", response_timeout=5)
+        client = await EngineClient.connect(tmp_path / "nothing", response_timeout=5, promised=[])
         with pytest.raises(TritonUnavailable):
             await anext(client.generate(REQUEST))
         await client.close()
