@@ -9,11 +9,12 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 from runner.protocol.engine import Request
-from runner.protocol.frames import ShutdownFrame
+from runner.protocol.frames import ShutdownFrame, StartFailedFrame
 from shared.layout import PROJECT_ROOT
 from tests.hosts.conftest import LOST_WITHIN, SECRET, address_of, expect_ready, first_host, joined, told
 from tests.support.processes import MARK, marked
@@ -60,6 +61,10 @@ class Cluster:
     def ranks_of_second(self) -> list[int]:
         here = set(self.second.pids())
         return [pid for pid in self.pids("--rank-address") if pid in here]
+
+
+def is_rank(command: str) -> bool:
+    return "--rank-address" in command and not command.startswith("mpirun")
 
 
 def serves(driver) -> None:
@@ -119,7 +124,7 @@ def test_without_hosts_enough_it_says_so(cluster):
         text = told(driver)
         assert process.wait(10) == 1
     assert text.startswith("E2408 HostsMissing: ")
-    assert "after 0.5 s, 2 are needed, this host has 1, the others: none" in text
+    assert "after 0.5 s, GPUs needed: 2; GPUs of this host: 1, of the others: none" in text
 
 
 def test_an_address_that_is_not_this_hosts_is_refused(cluster):
@@ -165,14 +170,35 @@ def test_a_host_without_mpis_daemon_says_so(cluster):
         assert "there is no orted here" in told(driver)
 
 
-def test_the_launcher_of_a_cluster_starts_ranks_on_the_hosts_of_its_file(cluster):
+@pytest.fixture
+def host_file(cluster):
     """As the MPI Operator does: a host file, and a program in the place of ssh."""
     hosts, agent = cluster.log.parent / "hostfile", cluster.log.parent / "agent"
     hosts.write_text("".join(f"{host.address} slots=1\n" for host in (cluster.first, cluster.second)))
     agent.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(cluster.second.command("sh", "-c"))} "$*"\n')
     agent.chmod(0o755)
     cluster.common["OMPI_MCA_plm_rsh_agent"] = str(agent)
-    with cluster.serving(mpi_hosts=str(hosts)) as (process, driver):
+    return str(hosts)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_killed_host_of_the_file_is_named_and_a_rank_that_dies_here_is_none(cluster, host_file, where):
+    with cluster.serving(mpi_hosts=host_file) as (process, driver):
+        expect_ready(driver, cluster.log)
+        there = set(cluster.second.pids())
+        here = {pid for pid, command in marked(cluster.mark).items() if is_rank(command)} - there
+        for pid in there if where == "there" else here:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if where == "there":
+            assert told(driver).startswith(f"E2409 HostLost: The host {cluster.second.address}, which ")
+        else:
+            assert not [frame for frame in driver.frames if isinstance(frame, StartFailedFrame)]
+        assert process.wait(LOST_WITHIN) != 0
+
+
+def test_the_launcher_of_a_cluster_starts_ranks_on_the_hosts_of_its_file(cluster, host_file):
+    with cluster.serving(mpi_hosts=host_file) as (process, driver):
         expect_ready(driver, cluster.log)
         serves(driver)
         assert len(cluster.ranks_of_second()) == 1

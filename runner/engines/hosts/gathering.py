@@ -86,8 +86,8 @@ class Gathering:
             while (found := spread(needed, own, self._joined)) is None:
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() > deadline:
                     others = ", ".join(str(host.gpus) for host in self._joined) or "none"
-                    reason = f"{needed} are needed, this host has {own}, the others: {others}"
-                    raise HostsMissing(reason=f"after {seconds:g} s, {reason}")
+                    there = f"GPUs of this host: {own}, of the others: {others}"
+                    raise HostsMissing(reason=f"after {seconds:g} s, GPUs needed: {needed}; {there}")
             self._used = found.hosts
         return found
 

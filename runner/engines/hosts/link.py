@@ -21,6 +21,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ _COUNT = struct.Struct("<Q")
 _MAX_BYTES = 1 << 20
 _HANDSHAKE_SECONDS = 5.0
 _UNPROVEN = 64  # connections that have not proved anything yet; more are closed
+_PAUSE_SECONDS = 0.1  # while the process has as many open files as it may
 LOST_SECONDS = 5
 """A host whose kernel does not even answer for this long is lost."""
 
@@ -130,10 +132,11 @@ def connect(address: str, secret: bytes, seconds: float = _HANDSHAKE_SECONDS) ->
 def accept(connection: socket.socket, secret: bytes) -> Link:
     """The link of a connection that was accepted. Raises `LinkRefused`."""
     try:
+        until = time.monotonic() + _HANDSHAKE_SECONDS
         connection.settimeout(_HANDSHAKE_SECONDS)
         ours = secrets.token_bytes(_NONCE)
         connection.sendall(ours)
-        answer = exactly(connection, _NONCE + _MAC)
+        answer = exactly(connection, _NONCE + _MAC, until)
         both = ours + answer[:_NONCE]
         if not hmac.compare_digest(answer[_NONCE:], _mac(secret, b"connect", both)):
             raise LinkRefused("it does not know the secret")
@@ -150,6 +153,7 @@ class Listener:
         self._secret, self._serve = secret, serve
         self._room = threading.BoundedSemaphore(_UNPROVEN)
         self._sockets: list[socket.socket] = []
+        self._closed = threading.Event()
 
     def listen(self, address: str) -> str:
         """Listen there too, and return the address: a port of 0 means any. Raises OSError."""
@@ -168,6 +172,7 @@ class Listener:
 
     def close(self) -> None:
         """Accept no more."""
+        self._closed.set()
         for listener in self._sockets:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -178,10 +183,16 @@ class Listener:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                return  # it was closed
-            if self._room.acquire(blocking=False):
+                if self._closed.wait(_PAUSE_SECONDS):
+                    return
+                continue
+            if not self._room.acquire(blocking=False):
+                connection.close()
+                continue
+            try:
                 threading.Thread(target=self._take, args=(connection,), name="link", daemon=True).start()
-            else:
+            except RuntimeError:  # there is no room for another thread
+                self._room.release()
                 connection.close()
 
     def _take(self, connection: socket.socket) -> None:
@@ -205,10 +216,17 @@ def _resolved(address: str) -> tuple[int, Any]:
     return family, target
 
 
-def exactly(connection: socket.socket, count: int) -> bytes:
-    """Receive exactly that many bytes. Raises OSError, and `LinkLost` at the end of the connection."""
+def exactly(connection: socket.socket, count: int, until: float | None = None) -> bytes:
+    """Receive exactly that many bytes, `until` a time of the monotonic clock.
+
+    Raises OSError, and `LinkLost` at the end of the connection.
+    """
     received = bytearray()
     while len(received) < count:
+        if until is not None:
+            if (left := until - time.monotonic()) <= 0:
+                raise TimeoutError
+            connection.settimeout(left)
         piece = connection.recv(count - len(received))
         if not piece:
             raise LinkLost("it ended the connection")

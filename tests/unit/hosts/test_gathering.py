@@ -91,7 +91,9 @@ def test_a_host_with_something_else_is_refused(gathering):
 
 def test_it_waits_no_longer_than_it_may():
     settings = HostsSettings(f"127.0.0.1:{free_port()}", gpus=2, seconds=0.1, secret=SECRET)
-    with pytest.raises(HostsMissing, match=r"after 0\.1 s, 4 are needed, this host has 2, "):
+    with pytest.raises(
+        HostsMissing, match=r"after 0\.1 s, GPUs needed: 4; GPUs of this host: 2, of the others: "
+    ):
         Gathering(settings, SAME).spread(4)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import queue
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -12,6 +14,8 @@ import pytest
 
 from runner.engines.hosts import link as links
 from runner.engines.hosts.link import Link, LinkLost, LinkRefused, Listener, accept, connect
+from shared.layout import PROJECT_ROOT
+from tests.support.waiting import wait_for
 
 SECRET = b"a secret of at least 16 bytes"
 
@@ -114,8 +118,79 @@ def test_what_was_not_sent_is_not_taken(how):
             second.receive()
 
 
+FULL = """
+import resource, socket, sys
+from runner.engines.hosts.link import Listener
+
+def serve(link):
+    link.send({"taken": True})
+    link.receive()
+
+listener = Listener(b"a secret of at least 16 bytes", serve)
+print(listener.listen("127.0.0.1:0"), flush=True)
+sys.stdin.readline()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(socket.socket())
+except OSError:
+    print("full", flush=True)
+sys.stdin.readline()
+for one in held:
+    one.close()
+sys.stdin.readline()
+"""
+
+
+def test_a_process_with_too_many_open_files_takes_links_again_later():
+    command = [sys.executable, "-c", FULL]
+    with subprocess.Popen(
+        command, text=True, cwd=PROJECT_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        taken = [connect(address, SECRET)]
+        print(file=process.stdin, flush=True)
+        assert process.stdout.readline() == "full\n"
+        with pytest.raises(LinkRefused):  # the second, if not the first: an accept that waits has its number
+            taken.extend(connect(address, SECRET, seconds=0.5) for _ in range(2))
+        print(file=process.stdin, flush=True)
+        taken.append(connect(address, SECRET))
+        for link in taken:
+            assert link.receive() == {"taken": True}
+            link.close()
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_a_listener_that_is_closed_ends(listener):
+    before = threading.active_count()
+    address = listener.listen("127.0.0.1:0")
+    listener.close()
+    with pytest.raises(OSError, match="refused"):
+        connect(address, SECRET)
+    wait_for(lambda: threading.active_count() <= before)
+
+
+def test_who_proves_nothing_byte_by_byte_is_let_go(listener, monkeypatch):
+    monkeypatch.setattr(links, "_HANDSHAKE_SECONDS", 1.0)
+    port = int(listener.listen("127.0.0.1:0").rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        links.exactly(connection, 32)
+
+        def drip():
+            for _ in range(63):  # one byte short of an answer
+                connection.sendall(b"x")
+                time.sleep(0.1)
+
+        with pytest.raises(OSError, match=r"reset|Broken"):
+            drip()
+
+
 def test_connections_that_prove_nothing_are_bounded_and_closed(listener, monkeypatch):
-    monkeypatch.setattr(links, "_HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(links, "_HANDSHAKE_SECONDS", 2.0)
     address = listener.listen("127.0.0.1:0")
     port = int(address.rpartition(":")[2])
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(links._UNPROVEN)]
