@@ -5,7 +5,7 @@ PORT ?= 5000
 TEST_PROCESSES ?= 3
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-docs test-hosts acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-vllm-next test-docs test-hosts acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -33,6 +33,11 @@ test-docs: setup-dev ## Run every command of the README and the docs (see tests/
 test-vllm: setup-dev ## Test the vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600
+
+# The table of engine arguments is that of the version that was measured.
+test-vllm-next: setup-dev ## The same with the newest vLLM that there is for CPUs (fetches 0.8 GB the first time)
+	@$(PYTHON) ci/setup.py --vllm-next
+	TEST_VLLM=test-vllm-next $(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600 --deselect tests/vllm/test_arguments.py
 
 test-hosts: setup-dev ## Test a TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
 	@ci/install-host-tools
@@ -75,6 +80,9 @@ docs: setup-dev ## Write the generated files: errors.md, config.md, environment.
 
 vllm-arguments: setup-dev ## Rewrite shared/vllm_arguments.json from the locked wheel (fetches 0.3 GB), and print what has changed
 	@$(run) tools.vllm_arguments
+
+vllm-pin: setup-dev ## Move vLLM to VERSION and lock it (NEXT=1: in the images named -next); print what changes in arguments, defaults and interface
+	@$(run) tools.vllm_pin $(VERSION) $(if $(NEXT),--next)
 
 lock: setup-dev ## Rewrite requirements/ and nix/locks; fills in unknown hashes (UPGRADE=1 takes newer versions)
 	@ci/lock $(if $(UPGRADE),--upgrade)

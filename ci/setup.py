@@ -1,9 +1,10 @@
 """Make the environments that cog-triton runs in; a second run does nothing.
 
-    python3 ci/setup.py [--dev | --parts | --vllm]
+    python3 ci/setup.py [--dev | --parts | --vllm | --vllm-next]
 
 --parts: all but the environment of the command line, for a Python that has it (see cog.yaml).
---vllm: only the environment of the tests with the real vLLM, once the others are there.
+--vllm: only the environment of the tests with the real vLLM, once the others are there; --vllm-next: of those
+with the newest.
 
 Standard library only: it runs before there is any environment. Everything is installed from the hashed files
 in requirements/, with the machine's own settings of pip.
@@ -127,6 +128,14 @@ def vllm_on_cpu(part: Part) -> None:
     run(part, [python, ROOT / "tests/vllm/cuda_stubs.py", HOME / "zig"])
 
 
+def newest_vllm_on_cpu(part: Part) -> None:
+    """The same; its kernels for AMX end the process on machines where AMX is there and not allowed."""
+    vllm_on_cpu(part)
+    (packages,) = part.place.glob("lib/python3*/site-packages")
+    shutil.copy(ROOT / "tests/vllm/without_amx.py", packages)
+    (packages / "without_amx.pth").write_text("import without_amx\n")
+
+
 def index_of_pip() -> list[str]:
     """Options of uv: the index that pip is set to, if it is set to one."""
     asked = [str(ROOT / ".venv/bin/pip"), "config", "get", "global.index-url"]
@@ -151,10 +160,15 @@ def bridge_sources() -> tuple[str | Path, ...]:
     )
 
 
-def vllm_part() -> Part:
+def vllm_part(*, newest: bool) -> Part:
     """Only the tests of the vLLM engine use it: it is not among the engines of this checkout."""
-    lock = ROOT / "requirements/test-vllm.txt"
-    return Part("vLLM on CPU", HOME / "test-vllm", lock, vllm_on_cpu, ("tests/vllm/cuda_stubs.py",))
+    locks, stubs = ROOT / "requirements", "tests/vllm/cuda_stubs.py"
+    if newest:
+        place, lock = HOME / "test-vllm-next", locks / "test-vllm-next.txt"
+        return Part(
+            "newest vLLM on CPU", place, lock, newest_vllm_on_cpu, (stubs, "tests/vllm/without_amx.py")
+        )
+    return Part("vLLM on CPU", HOME / "test-vllm", locks / "test-vllm.txt", vllm_on_cpu, (stubs,))
 
 
 def parts(*, dev: bool) -> list[Part]:
@@ -217,7 +231,8 @@ def main() -> int:
     # An environment that also holds the tools of development serves both.
     if not dev and parts(dev=True)[0].is_made():
         dev = True
-    asked = [vllm_part()] if "--vllm" in sys.argv[1:] else parts(dev=dev)
+    vllm = [name for name in sys.argv[1:] if name in ("--vllm", "--vllm-next")]
+    asked = [vllm_part(newest=name == "--vllm-next") for name in vllm] or parts(dev=dev)
     wanted = [part for part in asked if not part.is_made()]
     if "--parts" in sys.argv[1:]:
         wanted = [part for part in wanted if part.place != ROOT / ".venv"]

@@ -200,10 +200,11 @@ rec {
       ];
     };
 
+  # `release` is "vllm", which was measured on GPUs, or "vllm-next", the newest, which was not.
   engine-vllm =
-    sm:
-    mkEngineLayer "vllm" sm (environment {
-      name = "engine-vllm";
+    release: sm:
+    mkEngineLayer release sm (environment {
+      name = "engine-${release}";
       place = "${home}/engines/vllm";
       # A third of the layer's bytecode; a start loads little or none of it.
       seldom = [

@@ -119,7 +119,8 @@ def wanted(spec: Mapping[str, Any]) -> str:
         )
         if key in spec
     ]
-    return " ".join([_WORDS[spec["type"]], ", ".join(bounds)]).rstrip()
+    limits = ", ".join(bounds)
+    return " ".join([_WORDS[spec["type"]], f"of {limits}" if limits.startswith("at ") else limits]).rstrip()
 
 
 def nearest(word: object, words: Sequence[str] | Mapping[str, Any]) -> str:

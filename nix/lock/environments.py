@@ -36,6 +36,7 @@ ENVIRONMENTS = (
     # Runs in the building machine's Python, nixpkgs' or the host's: this one or newer.
     Environment("tools", "3.11"),
     Environment("engine-vllm"),
+    Environment("engine-vllm-next"),
     # The wheel of TensorRT-LLM 1.2.1 only exists for Python 3.10 and 3.12.
     Environment("engine-tensorrt-llm", "3.12", sources=frozenset({"tensorrt-cu13"})),
 )

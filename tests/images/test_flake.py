@@ -18,7 +18,11 @@ NAMES = {
     BUILDER,
     CPU,
     *(f"cog-triton-runner-{sm}" for sm in (80, 86, 90, "full")),
-    *(f"cog-triton-runner-vllm-{sm}" for sm in (80, 86, 89, 90, 100, 120, "full")),
+    *(
+        f"cog-triton-runner-{vllm}-{sm}"
+        for vllm in ("vllm", "vllm-next")
+        for sm in (80, 86, 89, 90, 100, 120, "full")
+    ),
 }
 LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
 # As a user's own flake has it, except for where it comes from.

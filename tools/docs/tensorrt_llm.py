@@ -143,19 +143,23 @@ _UNCHECKED = (
 def page() -> str:
     """The text of the page."""
     effective = "".join(
-        f"| `{name}` | {parameter.values} | `{parameter.goes_to}` |\n"
+        f"| `{name}` | {parameter.values} | {_sets(parameter.goes_to)} |\n"
         for name, parameter in EFFECTIVE.items()
     )
     ignored = "".join(f"| `{name}` | {reason} |\n" for name, reason in IGNORED.items())
     return "\n".join(
         [
             _INTRO,
-            f"| has an effect | value | sets |\n|---|---|---|\n{effective}",
+            f"| is checked | value | sets |\n|---|---|---|\n{effective}",
             f"| is accepted and ignored | because |\n|---|---|\n{ignored}",
             _KNOWN,
             _claims(),
         ]
     )
+
+
+def _sets(goes_to: str) -> str:
+    return goes_to if goes_to == "nothing" else f"`{goes_to}`"
 
 
 def _claims() -> str:

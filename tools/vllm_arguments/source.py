@@ -77,6 +77,16 @@ class Sources:
             spec |= {k: v for k, v in self._of_annotation(origin.annotation).items() if k == "choices"}
         return spec | _from_default((origin or one).default)
 
+    def default(self, name: str, one: Field) -> str:
+        """The default of the field `name` of `EngineArgs`, as Python writes it."""
+        default = one.default
+        if isinstance(default, ast.Attribute | ast.Call):  # it is that of a config class
+            default = (self._origin(name, default) or one).default
+        if isinstance(default, ast.Call):
+            keywords = {keyword.arg: keyword.value for keyword in default.keywords}
+            default = keywords.get("default") or keywords.get("default_factory") or default
+        return "none" if default is None else ast.unparse(default)
+
     def class_of(self, annotation: ast.expr) -> str | None:
         """The class of this module that an annotation names."""
         return next((name for name in _names(annotation) if name in self._classes and name[0] != "_"), None)

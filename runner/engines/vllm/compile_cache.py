@@ -1,8 +1,9 @@
 """Where what vLLM compiles is kept from one start to the next: below COMPILE_CACHE, and in engine.tar.
 
 Each folder there is for one combination of everything that its contents may depend on: the versions of the
-packages, the driver, the GPUs, the engine arguments and the model. Its name is a digest of these, and
-made-for.json in it lists them. Its contents are never used for another. Standard library only, but for NVML.
+packages, the driver, the GPUs, the number of hosts, the engine arguments and the model. Its name is a digest
+of these, and made-for.json in it lists them. Its contents are never used for another. Standard library only,
+but for NVML.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 from shared.vllm_arguments import code_is_allowed
 
 COMPILE_CACHE = "COMPILE_CACHE"
+SCRATCH = "COG_TRITON_SCRATCH"
+"""A folder that whoever started this process removes in the end: it takes the place of an unusable one."""
 SHIPPED = "compiled"
 """The folder of engine.tar that holds such folders."""
 MADE_FOR = "made-for.json"
@@ -37,35 +40,43 @@ _VARIABLES = {
 }
 
 
-def use_compile_cache(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+def use_compile_cache(engine_dir: Path, arguments: dict[str, Any], hosts: int = 1) -> dict[str, Any]:
     """Have vLLM keep what it compiles where COMPILE_CACHE says; variables that the operator has set stay.
 
+    `hosts`: over how many the engine is spread. What is compiled for a worker names its GPU by its number on
+    its host, and on two hosts the second worker has another than on one.
+
     Returns the arguments that replace some of `arguments`: vLLM's own keys contain the model's path, which
-    must be the same at each start.
+    must be the same at each start. Raises OSError when nothing can be written to SCRATCH either.
     """
     if not (named := os.environ.get(COMPILE_CACHE)):
         return {}
-    facts = _facts(engine_dir, arguments)
-    text = json.dumps(facts, indent=1, sort_keys=True)
-    root = Path(named)
-    folder = root / sha256(text.encode()).hexdigest()[:32]
+    text = json.dumps(_facts(engine_dir, arguments, hosts), indent=1, sort_keys=True)
     try:
-        if not (folder / MADE_FOR).is_file():
-            _make(folder, engine_dir / SHIPPED / folder.name, text)
-        os.utime(folder)
-        _link(folder / "model", (engine_dir / "engine").absolute())
+        folder = _folder(Path(named), engine_dir, text)
     except OSError as problem:
         sys.stderr.write(
-            f"{COMPILE_CACHE} ({root}) cannot be written to ({problem.strerror}): what vLLM compiles is lost"
-            " when it ends, and every start compiles again\n"
+            f"{COMPILE_CACHE} ({named}) cannot be written to ({problem.strerror}): what vLLM compiles is lost"
+            " when the runner ends, and its next start compiles again\n"
         )
-        folder = Path(tempfile.mkdtemp(prefix="vllm-compiled-"))
-        _link(folder / "model", (engine_dir / "engine").absolute())
+        if not (scratch := os.environ.get(SCRATCH)):
+            return {}
+        folder = _folder(Path(scratch, SHIPPED), engine_dir, text)
     with suppress(OSError):  # another process may remove them too
-        _forget(root)
+        _forget(folder.parent)
     for variable, name in _VARIABLES.items():
         os.environ.setdefault(variable, str(folder / name))
     return {"model": str(folder / "model")}
+
+
+def _folder(root: Path, engine_dir: Path, text: str) -> Path:
+    """The folder below `root` for what `text` says, made if need be. Raises OSError."""
+    folder = root / sha256(text.encode()).hexdigest()[:32]
+    if not (folder / MADE_FOR).is_file():
+        _make(folder, engine_dir / SHIPPED / folder.name, text)
+    os.utime(folder)
+    _link(folder / "model", (engine_dir / "engine").absolute())
+    return folder
 
 
 def model_of(engine_dir: Path) -> str:
@@ -95,7 +106,7 @@ def _is_model(name: str) -> bool:
     return name.startswith(("engine/", "draft/"))
 
 
-def _facts(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+def _facts(engine_dir: Path, arguments: dict[str, Any], hosts: int) -> dict[str, Any]:
     packages = {path.name for place in sys.path for path in Path(place).glob("*.dist-info")}
     others = {name: value for name, value in arguments.items() if name not in ("model", "tokenizer")}
     return {
@@ -103,6 +114,7 @@ def _facts(engine_dir: Path, arguments: dict[str, Any]) -> dict[str, Any]:
         "python": sys.version,
         "arguments": json.loads(json.dumps(others, default=str).replace(str(engine_dir), ".")),
         "model": model_of(engine_dir),
+        "hosts": hosts,
         **_gpus(),
     }
 

@@ -27,7 +27,7 @@ from .errors import coded, not_loaded
 from .grammars import BACKEND, Grammars
 from .nodes import nodes_of
 from .preparing import Preparing
-from .settings import engine_arguments
+from .settings import engine_arguments, known_to
 from .tokenizer import core_tokenizer
 from .warm_up import STRUCTURED, structured_warm_up, warm_up_requests
 
@@ -67,12 +67,13 @@ class VLLMEngine:
                 reason=f"the backend of structured_outputs_config can only be {BACKEND}"
             )
         with vllm_environment() as failures:
-            arguments |= use_compile_cache(engine_dir, arguments)
+            self._nodes = nodes_of(arguments, engine_dir)
+            hosts = 1 if self._nodes is None else self._nodes.place.nodes
+            arguments |= use_compile_cache(engine_dir, arguments, hosts)
             files = engine_dir / "tokenizer"
             tokenizer = core_tokenizer(files, failures.parent / "tokenizer")
             if tokenizer is not None:
                 arguments |= {"tokenizer": str(tokenizer.directory), "skip_tokenizer_init": False}
-            self._nodes = nodes_of(arguments, engine_dir)
             self._client, config = _load(arguments, failures, self._nodes)
             grammars = None
             if tokenizer is not None:
@@ -304,7 +305,9 @@ def _load(arguments: dict[str, Any], failures: Path, nodes: Nodes | None) -> tup
         arguments = arguments | nodes.place.arguments
     try:
         # The defaults of batch sizes are those of a server.
-        config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
+        config = EngineArgs(**known_to(EngineArgs, arguments)).create_engine_config(
+            UsageContext.OPENAI_API_SERVER
+        )
         executor = mortal(Executor.get_class(config))
     except CogTritonError:
         raise

@@ -21,7 +21,7 @@ from .compile_cache import use_compile_cache
 from .environment import vllm_environment
 from .errors import coded, not_loaded
 from .nodes import Place, use_address
-from .settings import engine_arguments
+from .settings import engine_arguments, known_to
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def _run(engine_dir: Path, place: Place) -> None:
     """Raises vLLM's errors (E22xx)."""
     arguments = engine_arguments(engine_dir)
     with vllm_environment() as failures:
-        arguments |= use_compile_cache(engine_dir, arguments) | place.arguments
+        arguments |= use_compile_cache(engine_dir, arguments, place.nodes) | place.arguments
         try:
             from vllm.engine.arg_utils import EngineArgs
             from vllm.usage.usage_lib import UsageContext
@@ -50,7 +50,7 @@ def _run(engine_dir: Path, place: Place) -> None:
         except (ImportError, OSError, RuntimeError) as problem:
             raise not_loaded(problem) from problem
         try:
-            config = EngineArgs(**arguments).create_engine_config(
+            config = EngineArgs(**known_to(EngineArgs, arguments)).create_engine_config(
                 UsageContext.OPENAI_API_SERVER, headless=True
             )
             executor = MortalMultiprocExecutor(config, monitor_workers=False)

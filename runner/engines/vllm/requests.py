@@ -6,6 +6,7 @@ vLLM makes these checks in its own front end. Below it, each of these faults end
 from __future__ import annotations
 
 import time
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -138,7 +139,7 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         ("min_tokens", min_tokens, min_tokens <= request.max_tokens, "it is more than max_tokens"),
         (
             "bad_words",
-            f"{len(request.bad_words)} words",
+            f"a list of {len(request.bad_words)}",
             len(request.bad_words) <= _MAX_BAD_WORDS
             and sum(map(len, request.bad_words)) <= _MAX_BAD_WORD_TOKENS,
             f"vLLM accepts at most {_MAX_BAD_WORDS} words of {_MAX_BAD_WORD_TOKENS} tokens in total",
@@ -158,7 +159,7 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         ),
         (
             "bad_words",
-            f"{len(request.bad_words)} words",
+            f"a list of {len(request.bad_words)}",
             not request.bad_words or not structured,
             "the structure says what may be written",
         ),
@@ -170,9 +171,9 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         ),
         (
             "logit_bias",
-            "a value",
-            all(abs(value) < float("inf") for value in request.logit_bias.values()),
-            "it is not a finite number",
+            ", ".join(f"{value:g}" for value in set(request.logit_bias.values()) if not isfinite(value)),
+            all(map(isfinite, request.logit_bias.values())),
+            "it must be a finite number",
         ),
     ]
     for argument, value, holds, reason in within:

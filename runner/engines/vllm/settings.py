@@ -6,6 +6,7 @@ only.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
 
     Arguments of earlier versions of vLLM are left out, with a warning. Raises VllmArgumentInvalid for
     arguments that may not be set here, or not to that value; VllmModelIncomplete for a directory without a
-    model.
+    model or a readable config.json.
     """
     model = engine_dir / "engine"
     if not (model / "config.json").is_file():
@@ -53,6 +54,17 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
         # Token ids go in and out; text is the runner's concern.
         "skip_tokenizer_init": True,
     }
+
+
+def known_to(engine_args: type, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those that the vLLM that is installed has: one newer than the table may have dropped some.
+
+    `engine_args` is its dataclass `EngineArgs`. What is left out is told in a warning.
+    """
+    there = {field.name for field in dataclasses.fields(engine_args)}
+    for name in sorted(arguments.keys() - there):
+        sys.stderr.write(f"this vLLM has no {name}: it is left out\n")
+    return {name: value for name, value in arguments.items() if name in there}
 
 
 def _further(given: object) -> dict[str, Any]:
@@ -97,5 +109,5 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):
-        raise VllmArgumentInvalid(reason="config.json of the engine cannot be read")
+        raise VllmModelIncomplete(reason="config.json of the engine cannot be read")
     return content

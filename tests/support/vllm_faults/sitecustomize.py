@@ -9,7 +9,7 @@ import sys
 
 
 def _version(module):
-    module.__version__ = "0.27.0"
+    module.__version__ = "0.99.0"
 
 
 def _no_abort_requests(module):

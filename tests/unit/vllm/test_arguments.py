@@ -122,8 +122,8 @@ def test_values_that_are_taken():
     [
         ({"max_num_seq": 1}, ("max_num_seq", "unknown", "max_num_seqs")),
         ({"xyzzy": 1}, ("xyzzy", "unknown", "")),
-        ({"max_num_seqs": True}, ("max_num_seqs", "invalid", "a whole number at least 1")),
-        ({"max_num_seqs": 0}, ("max_num_seqs", "invalid", "a whole number at least 1")),
+        ({"max_num_seqs": True}, ("max_num_seqs", "invalid", "a whole number of at least 1")),
+        ({"max_num_seqs": 0}, ("max_num_seqs", "invalid", "a whole number of at least 1")),
         ({"gpu_memory_utilization": 0}, ("gpu_memory_utilization", "invalid", "a number above 0, at most 1")),
         ({"enforce_eager": 1}, ("enforce_eager", "invalid", "true or false")),
         ({"enforce_eager": None}, ("enforce_eager", "invalid", "true or false")),

@@ -10,7 +10,7 @@ import pytest
 
 from cli.add_compiled import add_compiled
 from runner.engines.vllm import compile_cache
-from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, use_compile_cache
+from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, SCRATCH, use_compile_cache
 from shared.artifact import EngineFacts, PackedFile, extract_archive, write_archive
 from shared.errors import NothingCompiled
 
@@ -48,11 +48,11 @@ def engine(tmp_path):
     return unpacked(archive(tmp_path / "engine.tar"), tmp_path / "engine")
 
 
-def used(engine, **arguments):
+def used(engine, hosts=1, **arguments):
     """The folder of a start, and its variables."""
     for variable in compile_cache._VARIABLES:
         os.environ.pop(variable, None)
-    given = use_compile_cache(engine, ARGUMENTS | arguments)
+    given = use_compile_cache(engine, ARGUMENTS | arguments, hosts)
     return Path(given["model"]).parent
 
 
@@ -74,6 +74,7 @@ def test_only_its_user_can_write_code_into_it(engine):
 
 def test_nothing_is_used_for_another(engine, tmp_path, monkeypatch):
     folders = [used(engine), used(engine, tensor_parallel_size=2), used(engine, dtype="float16")]
+    folders.append(used(engine, hosts=2, tensor_parallel_size=2))
     folders.append(used(unpacked(archive(tmp_path / "b.tar", b"other"), tmp_path / "other")))
     gpu(monkeypatch, name="NVIDIA H100")
     folders.append(used(engine))
@@ -119,10 +120,22 @@ def test_without_a_place_vllm_decides(engine, monkeypatch):
 def test_a_place_that_cannot_be_written_to_costs_time_alone(engine, tmp_path, monkeypatch, capfd):
     (tmp_path / "file").touch()
     monkeypatch.setenv(COMPILE_CACHE, str(tmp_path / "file/compiled"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(SCRATCH, str(tmp_path / "run"))
     folder = used(engine)
-    assert folder.parent == tmp_path
+    assert folder.parent == tmp_path / "run/compiled"
+    assert (folder / "model").resolve() == engine / "engine"
     assert "cannot be written to (Not a directory): what vLLM compiles is lost" in capfd.readouterr().err
+    assert used(engine) == folder
+
+
+def test_a_place_that_cannot_be_written_to_leaves_nothing_behind(engine, tmp_path, monkeypatch):
+    """Where nobody would remove it in the end, vLLM decides."""
+    monkeypatch.setenv(COMPILE_CACHE, "/proc/compiled")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    assert use_compile_cache(engine, ARGUMENTS) == {}
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_of_two_that_start_at_once_both_use_what_the_first_has_made(engine, monkeypatch):
@@ -177,9 +190,13 @@ def test_code_in_an_archive_is_the_operators_decision(shipped, capfd):
 
 def test_nothing_was_compiled_for_it(tmp_path):
     archive(tmp_path / "engine.tar")
-    with pytest.raises(NothingCompiled, match="contains nothing that vLLM compiled for"):
+    with pytest.raises(
+        NothingCompiled, match=r"contains nothing that vLLM compiled for .*\. Serve this engine"
+    ):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / "nothing")
     archive(tmp_path / "mock.tar", engine="mock")
-    with pytest.raises(NothingCompiled):
+    with pytest.raises(
+        NothingCompiled, match='It is an engine of the kind "mock"; only vLLM compiles at its start'
+    ):
         add_compiled(str(tmp_path / "mock.tar"), tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()

