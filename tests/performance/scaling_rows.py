@@ -57,7 +57,11 @@ def rows() -> list[Row | Chart]:
     shorter, longest = PROMPTS[-2:]
     return [
         *(
-            Row(f"tokens of {count} streams{told}: CPU of all processes", cost.microseconds, "us/token")
+            Row(
+                f"tokens of {count} {'stream' if count == 1 else 'streams'}{told}: CPU of all processes",
+                cost.microseconds,
+                "us/token",
+            )
             for count, cost in streams.items()
         ),
         *_spread(f"tokens, from {scaled(FROM)} streams on", many, 0.9),

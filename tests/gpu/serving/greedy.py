@@ -6,8 +6,12 @@ import json
 import random
 import re
 import urllib.request
+from typing import TYPE_CHECKING
 
 from tests.gpu.serving.model import MODEL_NAME, VOCABULARY
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GREEDY_PROMPTS, GREEDY_TOKENS = 50, 24
 
@@ -24,6 +28,33 @@ def greedy_prompts() -> list[list[int]]:
 def greedy_tokens(port: int) -> list[list[int]]:
     """What the runner writes after each prompt; one by one, as a GPU's sums depend on what is in a batch."""
     return [_greedy(port, prompt) for prompt in greedy_prompts()]
+
+
+def against(expected: Path | None, tokens: list[list[int]]) -> dict[str, int]:
+    """The tokens compared with those of a file; without it they become what later calls expect."""
+    if expected is not None and expected.exists():
+        return compared(json.loads(expected.read_text()), tokens)
+    if expected is not None:
+        expected.write_text(json.dumps(tokens))
+    return {}
+
+
+def compared(expected: list[list[int]], tokens: list[list[int]]) -> dict[str, int]:
+    """How many prompts are followed by the expected tokens, and how many tokens come before the first other one."""
+    pairs = list(zip(expected, tokens, strict=True))
+    before = (
+        next(
+            (place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other),
+            min(map(len, pair)),
+        )
+        for pair in pairs
+    )
+    return {
+        "prompts": len(pairs),
+        "equal": sum(one == other for one, other in pairs),
+        "tokens": sum(map(len, expected)),
+        "before_the_first_other": sum(before),
+    }
 
 
 def _greedy(port: int, prompt: list[int]) -> list[int]:

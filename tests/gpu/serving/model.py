@@ -1,8 +1,9 @@
-"""A model of the shape of Llama 3 8B without weights, with a tokenizer of made-up words."""
+"""A model of the shape of Llama 3 8B, with a tokenizer of made-up words."""
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 MODEL_NAME = "8b-shape"
 VOCABULARY = 128_256
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 256
+_OWN = ("dtype", "max_model_len", "tensor_parallel_size")
 ENGINE_ARGUMENTS = {
     "load_format": "dummy",
     "dtype": "bfloat16",
@@ -74,11 +76,17 @@ def summary(seconds: Iterable[float]) -> dict[str, float]:
     return quantiles | {"mean": fmean(ordered)}
 
 
-def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
-    """config.json and the tokenizer, in Hugging Face's form."""
+def shape_of(*, rehearsal: bool = False) -> dict[str, Any]:
+    """What config.json says of the model."""
+    return _SHAPE | (_REHEARSAL_SHAPE if rehearsal else {})
+
+
+def write_model(directory: Path, weights: Path | None = None, *, rehearsal: bool = False) -> Path:
+    """config.json, the tokenizer, and links to the weights if there are any, in Hugging Face's form."""
     directory.mkdir(parents=True)
-    shape = _SHAPE | (_REHEARSAL_SHAPE if rehearsal else {})
-    (directory / "config.json").write_text(json.dumps(shape))
+    for file in weights.iterdir() if weights else ():
+        (directory / file.name).symlink_to(file.resolve())
+    (directory / "config.json").write_text(json.dumps(shape_of(rehearsal=rehearsal)))
     (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, "bos_token_id": 0}))
     (directory / "tokenizer.json").write_text(json.dumps(_tokenizer()))
     (directory / "tokenizer_config.json").write_text(
@@ -87,23 +95,45 @@ def write_model(directory: Path, *, rehearsal: bool = False) -> Path:
     return directory
 
 
-def write_engine(directory: Path, arguments: dict[str, Any], *, rehearsal: bool = False) -> Path:
-    """An engine.tar with these arguments of vLLM's, as a builder would make it."""
-    # Not to be had in the environment of vLLM, which reads this module too.
-    from shared.artifact import EngineFacts, PackedFile, write_archive
+def write_engine(
+    directory: Path, arguments: dict[str, Any], weights: Path | None = None, *, rehearsal: bool = False
+) -> Path:
+    """An engine with these arguments of vLLM's, as a builder would make it.
 
-    model = write_model(directory / "model", rehearsal=rehearsal)
+    It is an engine.tar, or with weights, which it would only copy, a folder as one is unpacked.
+    """
+    # Not to be had in the environment of vLLM, which reads this module too.
+    from shared.artifact import EngineFacts, FileEntry, Manifest, PackedFile, write_archive
+
+    model = write_model(directory / "model", weights, rehearsal=rehearsal)
     # For some of vLLM's arguments our config has a key of its own.
-    own = {name: arguments[name] for name in ("dtype", "max_model_len") if name in arguments}
+    own = {name: arguments[name] for name in _OWN if name in arguments}
     further = {name: value for name, value in arguments.items() if name not in own}
-    config = {"engine": "vllm", "model": MODEL_NAME, **own, "engine_args": further}
-    files = [PackedFile("config.json", json.dumps(config).encode())]
-    files.append(PackedFile("engine/config.json", model / "config.json"))
-    names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
-    files += [PackedFile(f"tokenizer/{name}", model / name) for name in names]
-    facts = EngineFacts(engine="vllm", model=MODEL_NAME, cog_triton_version="0")
-    write_archive(directory / "engine.tar", facts, files)
-    return directory / "engine.tar"
+    config = json.dumps({"engine": "vllm", "model": MODEL_NAME, **own, "engine_args": further}).encode()
+    facts = EngineFacts(
+        engine="vllm",
+        model=MODEL_NAME,
+        cog_triton_version="0",
+        ranks=arguments.get("tensor_parallel_size", 1),
+    )
+    tokenizer = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    if weights is None:
+        files = [PackedFile("config.json", config), PackedFile("engine/config.json", model / "config.json")]
+        files += [PackedFile(f"tokenizer/{name}", model / name) for name in tokenizer]
+        write_archive(directory / "engine.tar", facts, files)
+        return directory / "engine.tar"
+    model.rename(directory / "engine")
+    (directory / "tokenizer").mkdir()
+    for name in tokenizer:
+        (directory / "engine" / name).rename(directory / "tokenizer" / name)
+    (directory / "config.json").write_bytes(config)
+    # What is compiled for one call serves the next: the weights are always the same, and their digests take long.
+    text = (directory / "engine/config.json").read_bytes()
+    entry = FileEntry(name="engine/config.json", size=len(text), sha256=sha256(text).hexdigest())
+    digest = sha256(config).hexdigest()
+    manifest = Manifest(**facts.model_dump(), config_digest=digest, files=(entry,))
+    (directory / "manifest.json").write_bytes(manifest.to_bytes())
+    return directory
 
 
 def _tokenizer() -> dict[str, object]:

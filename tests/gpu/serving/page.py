@@ -1,4 +1,7 @@
-"""docs/performance-gpu.md from reports of `tests.gpu.serving`: `python -m tests.gpu.serving.page REPORT...`"""
+"""docs/performance-gpu.md from reports of `tests.gpu.serving`: `python -m tests.gpu.serving.page REPORT...`
+
+What was measured with `--weights` is the section on several GPUs.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,9 @@ _PARTS = {
     "runner.engines.process": "the engine process",
     "EngineCor": "vLLM's engine core",
     "bin/tritonserver": "Triton",
+    "VLLM::Worker_TP1": "a worker",
+    "joined host": "the joined host",
+    "worker of the joined host": "a worker of the joined host",
 }
 _PROFILED = {"async_llm": SIDES["async_llm"], "runner": SIDES["runner, openai"]}
 _FUNCTIONS = 5
@@ -37,8 +43,8 @@ Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of 
 
 A model of the shape of Llama 3 8B with random weights, bf16, 128 tokens in and 256 out, temperature 1, all streams
 at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of {least}
-to {most} runs; streams that were refused or lost a token: {lost}. The payload left out FlashAttention 2, FlashInfer
-and what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
+to {most} runs; streams that were refused or lost a token: {lost}. What was copied to the machine left out FlashAttention 2,
+FlashInfer and what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
 
 """
 _BURST = """
@@ -63,6 +69,21 @@ directly at 1,024. With graphs for 1,024 sequences (`max_cudagraph_capture_size`
 directly at 64, 256 and 512 streams.
 
 """
+_SEVERAL = """
+## Two GPUs
+
+Two {gpu_and_driver}, of one machine; vLLM {vllm}, PyTorch {torch}; {date}. The same shape, with
+the same random weights throughout, read from disk. "Two hosts" are two network namespaces with a GPU each, a host name
+and shared memory of their own: `cog-triton serve` on the first, `cog-triton join` on the second
+([several-hosts.md](several-hosts.md)). Their GPUs exchange everything over TCP and the CPU, as on hosts that have no
+faster network; what that costs is seen here, not what a fast network gives.
+
+"""
+_ROUNDING = """
+Sums are taken in another order on two GPUs. Where two tokens are nearly as likely, another one may follow, and from
+there on the texts differ.
+
+"""
 _PROFILE = """
 What the threads of each process did when they did not wait, during one more burst: the functions in which most of the
 stacks ended that py-spy saw.
@@ -73,10 +94,12 @@ Figure = dict[str, Any]
 Runs = dict[tuple[str, int], list[Figure]]
 
 
-def table(title: str, runs: Runs, cell: Callable[[int, list[Figure]], str]) -> str:
+def table(
+    title: str, runs: Runs, cell: Callable[[int, list[Figure]], str], names: dict[str, str] | None = None
+) -> str:
     streams = sorted({count for _, count in runs})
     rows = [[title, *map(str, streams)]]
-    for side, name in SIDES.items():
+    for side, name in (names or SIDES).items():
         if any(one == side for one, _ in runs):
             found = (runs.get((side, count)) for count in streams)
             rows.append(
@@ -110,14 +133,14 @@ def rates(title: str, runs: Runs) -> str:
     return table(title, runs, cell)
 
 
-def times(title: str, runs: Runs, key: str, digits: int) -> str:
+def times(title: str, runs: Runs, key: str, digits: int, names: dict[str, str] | None = None) -> str:
     """Two quantiles in milliseconds."""
 
     def cell(_: int, found: list[Figure]) -> str:
         both = (1e3 * median(run[key][name] for run in found) for name in ("p50", "p99"))
         return " / ".join(f"{value:.{digits}f}" for value in both)
 
-    return table(title, {place: found for place, found in runs.items() if found[0].get(key)}, cell)
+    return table(title, {place: found for place, found in runs.items() if found[0].get(key)}, cell, names)
 
 
 def cpu(title: str, runs: Runs, *, core: bool) -> str:
@@ -125,7 +148,9 @@ def cpu(title: str, runs: Runs, *, core: bool) -> str:
 
     def used(run: Figure) -> float:
         roles: dict[str, float] = run["cpu_us_per_token"]
-        return sum(value for role, value in roles.items() if (role == "engine core") == core)
+        return sum(
+            value for role, value in roles.items() if (role == "engine core") == core and role != "workers"
+        )
 
     def cell(_: int, found: list[Figure]) -> str:
         return f"{median(map(used, found)):.0f}"
@@ -136,7 +161,8 @@ def cpu(title: str, runs: Runs, *, core: bool) -> str:
 
 def page(reports: list[list[Figure]]) -> str:
     """The text of the page."""
-    figures = [figure | {"call": call} for call, report in enumerate(reports) for figure in report]
+    all_figures = [figure | {"call": call} for call, report in enumerate(reports) for figure in report]
+    figures = [figure for figure in all_figures if "weights" not in figure]
     # By the arguments that a call gave to every side.
     runs: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
     for figure in figures:
@@ -146,10 +172,10 @@ def page(reports: list[list[Figure]]) -> str:
     plain = runs.pop("{}")
     counts = [len(found) for found in plain.values()]
     machines = [figure for figure in figures if figure["side"] == "machine"]
-    facts = {key: "; ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in machines[0]}
+    facts = facts_of(machines)
     lost = sum(run["streams"] - run["whole"] for found in plain.values() for run in found if "whole" in run)
     parts = [
-        _INTRO.format(calls=len(reports), least=min(counts), most=max(counts), lost=lost, **facts),
+        _INTRO.format(calls=len(machines), least=min(counts), most=max(counts), lost=lost, **facts),
         rates("output tokens/s (of the engine directly in the same call)", plain),
         "\n",
         times("time to first token, p50 / p99, ms", plain, "time_to_first_token", 0),
@@ -165,8 +191,55 @@ def page(reports: list[list[Figure]]) -> str:
         *profiles(figures),
         "| what else has to hold | |\n|---|---|\n",
         *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
+        *several([figure for figure in all_figures if "weights" in figure]),
     ]
     return "".join(parts)
+
+
+def facts_of(machines: list[Figure]) -> dict[str, str]:
+    """What the machines of all calls are."""
+    return {key: "; ".join(dict.fromkeys(str(one.get(key)) for one in machines)) for key in machines[0]}
+
+
+def place(figure: Figure) -> str:
+    """On how many GPUs and hosts it was measured."""
+    return "two hosts" if "hosts" in figure else "two GPUs" if "gpus" in figure else "one GPU"
+
+
+def several(figures: list[Figure]) -> Iterator[str]:
+    """The section on more GPUs than one."""
+    if not figures:
+        return
+    yield _SEVERAL.format(**facts_of([figure for figure in figures if figure["side"] == "machine"]))
+    runs: Runs = defaultdict(list)
+    names = {}
+    for figure in figures:
+        if (side := figure["side"]) in SIDES:
+            by = figure.get("engine_args", {}).get("distributed_executor_backend")
+            row = f"{place(figure)}{f' by {by}' if by else ''}, {SIDES[side]}"
+            runs[row, figure["streams"]].append(figure)
+            names[row] = row
+
+    def rate(found: list[Figure]) -> float:
+        return median(run["tokens_per_second"] for run in found)
+
+    def cell(count: int, found: list[Figure]) -> str:
+        alone = runs.get((f"one GPU, {SIDES[found[0]['side']]}", count))
+        return f"{rate(found):,.0f}" + (f" ({rate(found) / rate(alone):.2f})" if alone else "")
+
+    yield table("output tokens/s (of one GPU's)", runs, cell, names)
+    for title, key, digits in (
+        ("time to first token", "time_to_first_token", 0),
+        ("gap between chunks", "gap", 1),
+    ):
+        yield "\n" + times(f"{title}, p50 / p99, ms", runs, key, digits, names)
+    lost = sum(run["streams"] - run["whole"] for found in runs.values() for run in found if "whole" in run)
+    yield f"\nStreams that were refused or lost a token: {lost}.\n\n"
+    yield "| what else has to hold | | |\n|---|---|---|\n"
+    for where in ("one GPU", "two GPUs", "two hosts"):
+        for what, told in _rows(figure for figure in figures if place(figure) == where).items():
+            yield f"| {where} | {what} | {'; '.join(dict.fromkeys(told))} |\n"
+    yield _ROUNDING.rstrip("\n") + "\n"
 
 
 def profiles(figures: list[Figure]) -> Iterator[str]:
@@ -198,20 +271,31 @@ def _row(figure: Figure) -> tuple[str, str] | None:
     """What a figure other than speed says, in words."""
     match figure:
         case {"side": "start", "seconds": seconds}:
-            return "start to READY", f"{seconds:.0f} s"
+            return "each start to READY", f"{seconds:.0f} s"
+        case {"side": "greedy", "weights": _, "prompts": prompts, "equal": equal, "tokens": tokens}:
+            before = figure["before_the_first_other"]
+            return (
+                f"greedy tokens after {prompts} prompts, {tokens} in all",
+                f"{equal} as on one GPU; {before} tokens before the first other one",
+            )
+        case {"side": "nccl", "channels": channels}:
+            return "NCCL's channels", ", ".join(f"{count} by {by}" for by, count in channels.items())
         case {"side": "greedy", "prompts": prompts, "equal": equal, "tokens": tokens}:
             return f"greedy tokens after {prompts} prompts, {tokens} in all", f"{equal} as vLLM's own"
         case {"side": "half cancelled", "streams": streams, "seconds": seconds}:
-            return f"half of {streams} streams left: blocks free and told so", f"within {seconds:.1f} s"
+            return (
+                f"half of {streams} clients leave: until the KV blocks are free, by the statistics",
+                f"{seconds:.1f} s",
+            )
         case {"side": "gpu processes", "told": told}:
             names = ", ".join(one.split(",")[1].split()[0] for one in told)
             return "processes that hold GPU memory while it serves", names
         case {"side": "after the end", "gpu_memory_mib": memory}:
             return "GPU memory in use after the end", f"{memory} MiB"
         case {"side": side, "told": told, "seconds_until_service": seconds, "gpu_memory_mib": memory}:
-            codes = ", ".join(f"{code} to {count}" for code, count in told.items())
+            codes = ", ".join(f"{code.replace(' ', ' with ')} to {count}" for code, count in told.items())
             until = figure["seconds_until_all_were_told"]
-            part = _PARTS[side.split()[0]]
+            part = _PARTS[side.removesuffix(" killed")]
             least = memory["least_meanwhile"]
             return (
                 f"{part} killed under {figure['streams']} streams",

@@ -4,14 +4,15 @@
 
 The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: those whose names are in NAMES_FILE
 (one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
-architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge and
-this checkout, all in DIR/payload. The machine runs `sh unpack.sh TARGET` where the files are, then
-`python3 -m tests.gpu.serving`, or holds vLLM against what was assumed of it:
+architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge, the
+programs that make namespaces and this checkout, all in DIR/payload. The machine runs `sh unpack.sh TARGET` where
+the files are: TARGET/python is an environment of its `python3` with all of it. With that, in TARGET/code, it runs
+`-m tests.gpu.serving`, or holds vLLM against what was assumed of it:
 
-    COG_TRITON_HOME=TARGET/home PYTHONPATH=TARGET/code:TARGET/site \\
-        python3 -c "from cli.main import main; main()" acceptance TARGET/code/demo/model --work-dir DIR
+    COG_TRITON_HOME=TARGET/home TARGET/python/bin/python -c "from cli.main import main; main()" \\
+        acceptance demo/model --work-dir DIR
 
-`--only-code` writes just this checkout and the bridge anew.
+`--only-code` writes just this checkout, the bridge and those programs anew.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ _FILES_NOT_NEEDED = (
     "mistral_common/data",
     "include",
 )
+# Of iproute2 and util-linux, for two hosts on one machine; used where the machine has none.
+_TOOLS = ("ip", "unshare", "hostname")
 _GLIBC = (39, 35, 34, 31, 28, 27, 24, 17, 5)
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in _GLIBC] + [
     f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")
@@ -102,6 +105,30 @@ def _packed(folder: Path, archive: Path, *names: str) -> None:
     subprocess.run([*command, "--file", str(archive), "-C", str(folder), *names], check=True)
 
 
+def _pack_tools(directory: Path, payload: Path) -> None:
+    """With the libraries of theirs that are not glibc's: they run on a machine with a newer glibc."""
+    tools = directory / "tools"
+    shutil.rmtree(tools, ignore_errors=True)
+    (tools / "lib").mkdir(parents=True)
+    for name in _TOOLS:
+        program = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+        assert program is not None
+        shutil.copy(program, tools / "lib" / name)
+        for library in re.findall(r"=> (/\S+)", _told(["ldd", program])):
+            if not Path(library).name.startswith(("libc.", "libm.")):
+                shutil.copy(library, tools / "lib")
+        loader = "/lib64/ld-linux-x86-64.so.2"
+        (tools / name).write_text(
+            f'#!/bin/sh\nlib=${{0%/*}}/lib\nexec {loader} --library-path "$lib" "$lib/{name}" "$@"\n'
+        )
+        (tools / name).chmod(0o755)
+    _packed(directory, payload / "tools.tar.xz", "tools")
+
+
+def _told(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def _pack_code(payload: Path) -> None:
     _packed(
         ROOT, payload / "code.tar.xz", "builder", "cli", "demo", "runner", "shared", "tests", "pyproject.toml"
@@ -120,6 +147,7 @@ def main() -> None:
     directory = options.directory.resolve()
     payload = directory / "payload"
     if options.only_code:
+        _pack_tools(directory, payload)
         _pack_code(payload)
         return
     present = set(options.present.read_text().split()) if options.present else set()
@@ -146,6 +174,7 @@ def main() -> None:
         for path in (home / name).iterdir():
             subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
     _packed(home, payload / "triton.tar.xz", "triton")
+    _pack_tools(directory, payload)
     _pack_code(payload)
     with (payload / "site.tar.xz").open("rb") as whole:
         number = 0
@@ -158,20 +187,27 @@ def main() -> None:
         print(f"{path.stat().st_size / 1e6:8.1f} MB  {path.name}")
 
 
-# The wrapper stands for an environment of the engine: the machine's Python, and vLLM beside it.
+# Beside the environment's packages are those of the machine's own Python, which may itself be in an environment.
 _UNPACK = """\
 set -eu
 target=$1
-mkdir -p "$target/site" "$target/home/engines/vllm/bin" "$target/code"
+mkdir -p "$target/site" "$target/home/engines" "$target/code"
 cat site.part* | tar -xJf - -C "$target/site"
 tar -xJf triton.tar.xz -C "$target/home"
 tar -xJf bridge.tar.xz -C "$target/home"
+tar -xJf tools.tar.xz -C "$target"
 tar -xJf code.tar.xz -C "$target/code"
-cat > "$target/home/engines/vllm/bin/python" <<WRAPPER
-#!/bin/sh
-PYTHONPATH=\\$PYTHONPATH:$target/site exec $(command -v python3) "\\$@"
-WRAPPER
-chmod +x "$target/home/engines/vllm/bin/python"
+python3 -m venv --without-pip "$target/python"
+python3 - "$target" <<'PATHS'
+import glob, sys, sysconfig
+(own,) = glob.glob(f"{sys.argv[1]}/python/lib/python*/site-packages")
+machines = sysconfig.get_path("purelib")
+lines = [f"{sys.argv[1]}/code", f"{sys.argv[1]}/site", f"import site; site.addsitedir({machines!r})"]
+open(f"{own}/payload.pth", "w").write("\\n".join(lines))
+PATHS
+ln -s ../../python "$target/home/engines/vllm"
+# As in an image: the engine's processes write none.
+"$target/python/bin/python" -m compileall -qq -j 0 "$target/site" "$target/code" || true
 """
 
 

@@ -120,3 +120,54 @@ def test_the_readme_has_the_figures_of_the_page():
     for ours, theirs in pairs.items():
         for streams, rate in told[ours].items():
             assert measured[theirs][streams].split()[0] == rate
+
+
+KILLED = {
+    "streams": 64,
+    "told": {"E2400 E2409": 64},
+    "seconds_until_all_were_told": 5.5,
+    "seconds_until_service": 70.2,
+    "gpu_memory_mib": {"before": 9, "least_meanwhile": 5, "after": 9},
+}
+
+
+def several(**common):
+    """Reports of one GPU, of two, and of two hosts, all with the same weights."""
+    told = {"weights": "read"} | common
+    both = told | {"gpus": 2}
+    hosts = both | {"hosts": 2}
+    ray = both | {"engine_args": {"distributed_executor_backend": "ray"}}
+    greedy = {"side": "greedy", "prompts": 50, "equal": 40, "tokens": 1200, "before_the_first_other": 1000}
+    return [
+        [MACHINE | told | {"cores": 32}, run("runner, cog", 1000, 0.02, **told)],
+        [MACHINE | both | {"cores": 32}, run("runner, cog", 1500, 0.01, **both), greedy | both],
+        [MACHINE | both | {"cores": 32}, run("async_llm", 1600, **ray)],
+        [
+            MACHINE | both | {"cores": 32},
+            {"side": "nccl", "channels": {"NET/Socket/0": 4}, "lines": []} | hosts,
+            run("runner, cog", 400, 0.05, **hosts, whole=63),
+            {"side": "joined host killed"} | KILLED | hosts,
+        ],
+    ]
+
+
+def test_several_gpus_have_a_section_of_their_own_and_are_held_against_one():
+    reports = [*REPORTS, *several()]
+    first, section = page(reports).split("## Two GPUs")
+    assert first.strip() == page(REPORTS).strip()
+    assert "Two NVIDIA H200, 580.1, of one machine; vLLM" in section
+    assert rows(reports, "output tokens/s (of one GPU's)") == {
+        "one GPU, our front, Cog's API": "1,000 (1.00)",
+        "two GPUs, our front, Cog's API": "1,500 (1.50)",
+        "two GPUs by ray, vLLM's engine directly": "1,600",
+        "two hosts, our front, Cog's API": "400 (0.40)",
+    }
+    assert set(section.splitlines()) >= {
+        "Streams that were refused or lost a token: 1.",
+        "| two GPUs | greedy tokens after 50 prompts, 1200 in all | 40 as on one GPU; 1000 tokens before the first other one |",
+        "| two hosts | NCCL's channels | 4 by NET/Socket/0 |",
+        (
+            "| two hosts | the joined host killed under 64 streams"
+            " | E2400 with E2409 to 64 within 5.50 s; service after 70 s; 5 MiB held meanwhile |"
+        ),
+    }
