@@ -32,7 +32,12 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     cache = cache or settings.compile_cache
     found = list(_compiled(cache, directory.path, directory.manifest))
     if not found or directory.manifest is None:
-        raise NothingCompiled(cache=cache, engine=public_address(engine))
+        fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"
+        if directory.manifest is not None and directory.manifest.engine != "vllm":
+            fix = (
+                f'It is an engine of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
+            )
+        raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix)
     names = [file.name for file in directory.manifest.files if not file.name.startswith(f"{SHIPPED}/")]
     files = [PackedFile(name, directory.path / name) for name in names]
     for folder in found:

@@ -36,27 +36,30 @@ def check(source: str, *, as_json: bool, gpus: int | None, gpu: str | None, toke
     if gpu is not None and isinstance(report.config, VLLMConfig):
         report = replace(report, config=report.config.model_copy(update={"gpu": gpu}))
     findings = Findings()
-    if not report.errors:
-        _look_at_hub(report, token, findings)
-    needed = None if report.errors or findings.errors else _estimate(report, token, findings)
+    unreached = None if report.errors else _look_at_hub(report, token, findings)
+    known = not (report.errors or findings.errors or unreached)
+    needed = _estimate(report, token, findings) if known else None
     report = report.with_findings(findings)
     if as_json:
-        say_json(report.as_json() | {"estimate": asdict(needed) if needed else None})
+        more = {"estimate": asdict(needed) if needed else None, "hub_not_reached": unreached}
+        say_json(report.as_json() | more)
     else:
         for one in report.diagnostics:
             say(str(one), _COLOURS[one.severity])
         if needed is not None:
             say(f"{report.source}: {needed}")
+        if unreached is not None:
+            say(f"{report.source}: the model's files were not checked: {unreached}")
         say(f"{report.source}: {_summary(report)}")
     return 1 if report.errors else 0
 
 
-def _look_at_hub(report: Report, token: str | None, findings: Findings) -> None:
+def _look_at_hub(report: Report, token: str | None, findings: Findings) -> str | None:
+    """Why the hub could not be asked, or None."""
     if report.config is None or isinstance(report.config, OfficialConfig):
-        return
+        return None
     wanted = model_of(report.config)
-    if wanted is not None:
-        check_on_hub(wanted, report.folder, token, findings)
+    return None if wanted is None else check_on_hub(wanted, report.folder, token, findings)
 
 
 def _estimate(report: Report, token: str | None, findings: Findings) -> Estimate | Memory | None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli.output import say_json
+from cli.streams import read_input
 from runner.one_shot import loaded
 from runner.prediction.inputs import Inputs
 from shared.logs import configure_logging
@@ -31,15 +32,16 @@ def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> No
     configure_logging()
     given = {name: value for name, value in inputs.items() if value is not None}
     if given.get("messages") == STDIN or not given.keys() & {"prompt", "messages"}:
-        given["messages" if "messages" in given else "prompt"] = _typed()
+        name = "messages" if "messages" in given else "prompt"
+        given[name] = _typed(name)
     asyncio.run(_generate(weights, Inputs(**given), as_json=as_json))  # type: ignore[arg-type] # typer's types
 
 
-def _typed() -> str:
-    """All of stdin, without a final line end, which comes from typing."""
+def _typed(name: str) -> str:
+    """All of stdin, without a final line end, which comes from typing. Raises InvalidArgument."""
     if sys.stdin.isatty():
         sys.stderr.write("Type the prompt, then Ctrl-D:\n")
-    return sys.stdin.read().removesuffix("\n")
+    return read_input(name).removesuffix("\n")
 
 
 async def _generate(weights: str, inputs: Inputs, *, as_json: bool) -> None:

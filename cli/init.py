@@ -28,6 +28,8 @@ def init(path: Path, engine: str, model: str | None) -> None:
 
     Both or neither. Raises OutputRefused when a file exists already, or cannot be written.
     """
+    if not path.name:
+        raise OutputRefused(path=path, reason="it is a directory")
     schema = path.with_name(SCHEMA_FILE)
     part = path.with_name(f"{SCHEMA_FILE}.part")
     try:
@@ -42,6 +44,8 @@ def init(path: Path, engine: str, model: str | None) -> None:
             raise
     except FileExistsError:
         raise OutputRefused(path=path, reason="the file exists already") from None
+    except FileNotFoundError:
+        raise OutputRefused(path=path, reason=f"there is no directory {path.parent}") from None
     except OSError as error:
         raise OutputRefused(path=path, reason=error.strerror) from None
 

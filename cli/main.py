@@ -8,14 +8,16 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from cli.measuring import perf, plan
-from cli.output import AS_JSON, say_error, say_json
+from cli.output import AS_JSON, say, say_error, say_json
+from cli.streams import prepare_streams
 from shared import VERSION
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, GenericError
 
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
 _ENGINE = typer.Argument(
@@ -25,7 +27,27 @@ _ENGINE = typer.Argument(
     " vLLM backend."
 )
 
+
+class _Commands(TyperGroup):
+    """The commands, which tell a wrong value in our words instead of pydantic's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as wrong:
+            from pydantic import ValidationError
+
+            from shared.validation import wanted
+
+            if isinstance(wrong.__cause__, ValidationError):
+                detail = wrong.__cause__.errors()[0]
+                told = wanted(detail)
+                wrong.message = told if detail["type"] == "value_error" else f"it {told}"
+            raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Turn a Hugging Face model and a YAML config into a served engine.",
@@ -62,7 +84,7 @@ def init(
     from cli.init import init as write_config
 
     write_config(config, engine, model)
-    typer.echo(f"{config}: now `cog-triton check {shlex.quote(str(config))}`")
+    typer.echo(f"Wrote {config}. Next: `cog-triton check {shlex.quote(str(config))}`")
 
 
 @app.command()
@@ -255,10 +277,14 @@ def acceptance(
         str | None, typer.Option(help="TensorRT-LLM: an engine.tar of MODEL to use instead of building one.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="What another image printed with --json; the texts must be the same.")
+        Path | None,
+        typer.Option(help="What another image printed with --json, or kept; the texts must be the same."),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a report to this file, ready to paste into an issue.")
+        Path | None,
+        typer.Option(
+            help="Keep a report in this file, ready to paste into an issue; JSON if its name ends in .json."
+        ),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run this check only; may be repeated.")] = None,
     as_json: Annotated[bool, AS_JSON] = False,
@@ -358,8 +384,22 @@ app.command()(plan)
 
 def main() -> None:
     """Run the command line; a coded error is one line on stderr and exit status 1."""
+    prepare_streams()
+    for argument in sys.argv:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            say(f"The argument {argument!a} is not UTF-8.", "red", err=True)
+            sys.exit(2)
     try:
         app()
     except CogTritonError as error:
         say_error(error)
+        sys.exit(1)
+    except Exception:
+        from shared.logs import configure_logging, get_logger
+
+        configure_logging("error")
+        get_logger().exception("the command failed")
+        say_error(GenericError())
         sys.exit(1)

@@ -36,4 +36,4 @@ def say_error(error: CogTritonError) -> None:
 
 def counted(number: int, what: str) -> str:
     """`1 error`, `2 errors`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

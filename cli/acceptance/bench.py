@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from runner.lifecycle.machine import read_machine
@@ -70,14 +73,26 @@ class Bench(ABC):
         return json.loads(done.stdout.splitlines()[-1])
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program of the engine's environment until it ends."""
+        """Run a program of the engine's environment until it ends, and end what it leaves.
+
+        What it leaves, such as vLLM's engine core, has its output too: so that goes to files. Raises Unable.
+        """
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
-        try:
-            return subprocess.run(
-                command, capture_output=True, text=True, check=False, env=environment, timeout=_INSIDE_SECONDS
+        with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=err, env=environment, start_new_session=True
             )
-        except subprocess.TimeoutExpired:
-            raise Unable(f"{' '.join(command[1:4])} did not end within {_INSIDE_SECONDS} s") from None
+            try:
+                status = process.wait(_INSIDE_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise Unable(f"{' '.join(command[1:4])} did not end within {_INSIDE_SECONDS} s") from None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(command, status, out.read(), err.read())
 
     @cached_property
     def gpus(self) -> int:

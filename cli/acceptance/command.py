@@ -7,7 +7,7 @@ import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from builder.check.source import check_source
 from builder.sources.download import Download
 from builder.step import Build
 from shared.config import VLLMConfig
+from shared.errors import PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, register_secret
 from shared.progress import stderr_progress
@@ -52,12 +53,18 @@ def run(
     model = model or str(PROJECT_ROOT / "demo/model")
     config, folder = _config(model)
     kind = engine or (config and config.engine) or _installed(layout)
-    if kind not in CHECKS:
-        raise typer.BadParameter(f"there are no checks of an engine {kind!r}, only of {', '.join(CHECKS)}")
-    names = [check.name for check in CHECKS[kind]]
+    if kind is not None and kind not in CHECKS:
+        raise typer.BadParameter(f"there are no checks of an engine {kind!r}, only of {' and '.join(CHECKS)}")
+    names = list(
+        dict.fromkeys(check.name for one in (CHECKS if kind is None else [kind]) for check in CHECKS[one])
+    )
     for name in only:
         if name not in names:
             raise typer.BadParameter(f"there is no check {name!r}; there are {', '.join(names)}")
+    other = _other_run(against)
+    if kind is None:
+        part = f"environment of the engine {' or '.join(CHECKS)}"
+        raise PartNotInstalled(part=part, place=layout.home / "engines")
     layout.engine_python(kind)
     register_secret(os.environ.get("HF_TOKEN", ""))
     configure_logging()
@@ -66,7 +73,6 @@ def run(
         if work_dir is None:
             work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cog-triton-acceptance-")))
         work_dir.mkdir(parents=True, exist_ok=True)
-        other = json.loads(against.read_text(encoding="utf-8")) if against else None
         work_dir = work_dir.resolve()
         if Path(model).is_dir():  # a relative path starts here
             model = str(Path(model).resolve())
@@ -90,9 +96,25 @@ def _config(model: str) -> tuple[VLLMConfig | None, Path | None]:
     return config, found.folder
 
 
-def _installed(layout: Layout) -> str:
+def _installed(layout: Layout) -> str | None:
     there = layout.available_engines()
-    return next((kind for kind in CHECKS if kind in there), next(iter(CHECKS)))
+    return next((kind for kind in CHECKS if kind in there), None)
+
+
+def _other_run(against: Path | None) -> dict[str, Any] | None:
+    """What the acceptance in another image printed with --json."""
+    if against is None:
+        return None
+    try:
+        found = json.loads(against.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{against}: {error.strerror}", param_hint="--against") from None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"model", "texts"} <= found.keys():
+        wanted = "what `cog-triton acceptance --json` printed"
+        raise typer.BadParameter(f"{against} is not {wanted}", param_hint="--against")
+    return found
 
 
 def _fetched(model: str, work_dir: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections import Counter
@@ -38,15 +39,22 @@ def acceptance(checks: Sequence[Check], bench: Bench, *, as_json: bool, report: 
             results.append(result)
             if not as_json:
                 _say(result)
+            if report is not None:
+                _keep(report, results, bench)
     finally:
         bench.end_server()
     if as_json:
         say_json(document(results, bench))
     else:
         say(_summary(results))
-    if report is not None:
-        report.write_text(page(results, bench), encoding="utf-8")
     return 1 if any(result.status is Status.FAILED for result in results) else 0
+
+
+def _keep(report: Path, results: Sequence[Result], bench: Bench) -> None:
+    """The results so far: a run that is broken off leaves them."""
+    is_json = report.suffix == ".json"
+    text = json.dumps(document(results, bench), indent=2) if is_json else page(results, bench)
+    report.write_text(text, encoding="utf-8")
 
 
 def _say(result: Result) -> None:

@@ -1,8 +1,9 @@
-"""One build in a process of its own: `python -m cli.builder_server.process CONFIG OUTPUT`.
+"""One build in a process of its own: `python -m cli.builder_server.process OUTPUT`.
 
-HF_TOKEN is the token. SIGTERM ends the build and removes what it made. Standard output has JSON objects, one
-per line: `{"step", "done", "total"}` (bytes, null where not known), and at the end `{"sha256", "size"}` of
-OUTPUT or `{"error"}`, the text of a coded error, with the exit status 1.
+Standard input is the address of the config, HF_TOKEN the token. SIGTERM ends the build and removes what it
+made. Standard output has JSON objects, one per line: `{"step", "done", "total"}` (bytes, null where not
+known), and at the end `{"sha256", "size"}` of OUTPUT or `{"error"}`, the text of a coded error, with the exit
+status 1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def main() -> int:
     """Build; see above."""
     configure_logging()
     signal.signal(signal.SIGTERM, _end)
-    _, config, output = sys.argv
+    _, output = sys.argv
+    config = sys.stdin.buffer.read().decode()
     server = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is for people
 

@@ -108,8 +108,8 @@ class BuildWork:
         """What is reported at the end."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "cli.builder_server.process", self._config, str(self._archive)),
-            stdin=asyncio.subprocess.DEVNULL,
+            *("-m", "cli.builder_server.process", str(self._archive)),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "HF_TOKEN": self._token} if self._token else None,
@@ -117,6 +117,10 @@ class BuildWork:
             limit=_MAX_LINE,
         )
         try:
+            # Not an argument: it may be long, and hold a signed address, which other users could see.
+            assert process.stdin is not None
+            process.stdin.write(self._config.encode())
+            process.stdin.close()
             _, last = await asyncio.gather(self._pass_on(process), self._listen(process))
             status = await process.wait()
         except asyncio.CancelledError:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import shlex
+import signal
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from cli.perf.targets import Ask, Target, TargetName
 
 
+_INTERRUPTED = 128 + signal.SIGINT
+
+
 @dataclass(frozen=True)
 class Plan:
     """What was asked for on the command line."""
@@ -49,7 +53,10 @@ class Plan:
 
 
 def perf(plan: Plan, *, as_json: bool) -> int:
-    """Run it and report; the exit status: 1 when no request was answered. Raises ServerNotMeasured."""
+    """Run it and report; the exit status: 1 when no request was answered, 130 after Ctrl-C.
+
+    Raises ServerNotMeasured, and KeyboardInterrupt when Ctrl-C comes before the first load or twice.
+    """
     import uvloop
 
     with open_files():
@@ -60,6 +67,8 @@ def perf(plan: Plan, *, as_json: bool) -> int:
         print_report(result)
     if plan.report is not None and not _write(result, plan.report, quiet=as_json):
         return 1
+    if result["interrupted"]:
+        return _INTERRUPTED
     return 0 if any(step["requests"]["succeeded"] for step in result["steps"]) else 1
 
 
@@ -77,7 +86,10 @@ def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
 
 
 async def measured(plan: Plan) -> dict[str, Any]:
-    """All that is known of a run, as --json prints it. Raises ServerNotMeasured."""
+    """All that is known of a run, as --json prints it; after Ctrl-C, which cancels this, of what was run.
+
+    Raises ServerNotMeasured.
+    """
     url = parsed(plan.url)
     name = plan.target or kind_of(url)
     model = plan.model
@@ -88,11 +100,20 @@ async def measured(plan: Plan) -> dict[str, Any]:
     metrics = plan.metrics_url or metrics_address(url)
     loads: list[Load] = []
     steps: list[dict[str, Any]] = []
+    interrupted: list[findings.Finding] = []
     with Live() if sys.stderr.isatty() else nullcontext() as live:
         for step in plan.steps:
             load = Load(step)
             view = ServerView(metrics) if metrics else None
-            await _hold(load, plan, target, view, live, predictable=predictable)
+            try:
+                await _hold(load, plan, target, view, live, predictable=predictable)
+            except asyncio.CancelledError:
+                if not load.requests and not loads:
+                    raise
+                _go_on()
+                interrupted.append(findings.of_interruption(load, len(plan.steps) - len(loads) - 1))
+                if not load.requests:
+                    break
             loads.append(load)
             found = figures(
                 load,
@@ -101,6 +122,8 @@ async def measured(plan: Plan) -> dict[str, Any]:
                 objectives=plan.objectives,
             )
             steps.append(found | {"server": await view.end() if view else None})
+            if interrupted:
+                break
     await target.close()
     return {
         "cog_triton": VERSION,
@@ -118,16 +141,25 @@ async def measured(plan: Plan) -> dict[str, Any]:
             "tokens_per_second": plan.ask.tokens_per_second,
             "objectives": {key: value * 1000 for key, value in plan.objectives.limits.items()},
         },
+        "interrupted": bool(interrupted),
         "sentence": findings.sentence(steps),
         "findings": [
             one.view()
             for one in [
+                *interrupted,
                 *findings.of_requests(loads, warm_up),
                 *findings.of_steps(steps, plan.objectives.limits),
             ]
         ],
         "steps": steps,
     }
+
+
+def _go_on() -> None:
+    """Continue in spite of Ctrl-C; the next one ends everything at once."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
 
 
 async def _hold(
@@ -140,7 +172,7 @@ async def _hold(
     predictable: bool,
 ) -> None:
     def ended(request: Request) -> None:
-        if predictable and request.failure is None:
+        if predictable and request.is_good:
             count_text(request, plan.ask.output_tokens)
         request.pieces.clear()
 

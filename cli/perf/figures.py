@@ -63,7 +63,7 @@ def count_text(request: Request, tokens: int) -> None:
 def figures(load: Load, *, asked_tokens: int, predictable: bool, objectives: Objectives) -> dict[str, Any]:
     """All that is known of a step."""
     requests = load.requests
-    good = [request for request in requests if request.failure is None]
+    good = [request for request in requests if request.is_good]
     start, stop = window(load)
     seconds = max(stop - start, 1e-9)
     ended = [request for request in good if request.ended <= stop]
@@ -78,7 +78,8 @@ def figures(load: Load, *, asked_tokens: int, predictable: bool, objectives: Obj
             "expected": step.expected,
             "sent": len(requests),
             "succeeded": len(good),
-            "failed": len(requests) - len(good),
+            "failed": sum(request.failure is not None for request in requests),
+            "unfinished": sum(request.unfinished for request in requests),
         },
         "failures": _failures(requests),
         "tokens": {

@@ -7,6 +7,8 @@ from bisect import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cli.output import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,6 +47,16 @@ def of_requests(loads: Sequence[Load], warm_up: Request | None = None) -> list[F
     ]
 
 
+def of_interruption(load: Load, left: int) -> Finding:
+    """That Ctrl-C ended this load, with so many others `left` that were not held at all."""
+    text = f"Ctrl-C after {seconds(load.ended - load.begun)} at {load.step.label}"
+    if unfinished := sum(request.unfinished for request in load.requests):
+        text += f"; {_of(unfinished, len(load.requests), 'request')} had not ended, and count in no latency"
+    if left:
+        text += f"; {left} load{'' if left == 1 else 's'} not held"
+    return Finding("interrupted", text)
+
+
 def _failures(requests: Sequence[Request]) -> list[Finding]:
     found: dict[str, list[Request]] = {}
     for request in requests:
@@ -60,7 +72,7 @@ def _failures(requests: Sequence[Request]) -> list[Finding]:
 def _lost(requests: Sequence[Request]) -> list[Finding]:
     found = []
     for kind, name in (("lost", "lost tokens"), ("wrong", "wrong tokens")):
-        hit = [request for request in requests if request.failure is None and getattr(request, kind)]
+        hit = [request for request in requests if request.is_good and getattr(request, kind)]
         if hit:
             total = sum(getattr(request, kind) for request in hit)
             words = "missing" if kind == "lost" else "repeated, out of order or unexpected"
@@ -279,7 +291,7 @@ def _trend(step: dict[str, Any]) -> str | None:
 def _queue(step: dict[str, Any]) -> str:
     view = step.get("server") or {}
     if view.get("most_waiting"):
-        return f", with up to {view['most_waiting']:.0f} requests waiting in the engine"
+        return f", with up to {counted(round(view['most_waiting']), 'request')} waiting in the engine"
     return ""
 
 

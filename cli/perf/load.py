@@ -118,6 +118,9 @@ class Runner:
         request.sent = time.perf_counter()
         try:
             await self._target.send(request, self._prompts[request.number])
+        except asyncio.CancelledError:
+            request.unfinished = request.failure is None
+            raise
         finally:
             del self._under_way[request]
             load.running -= 1

@@ -84,7 +84,7 @@ class Objectives:
             found = _OBJECTIVE.fullmatch(one.strip())
             if found is None or found[1] not in _OBJECTIVES:
                 names = ", ".join(_OBJECTIVES)
-                raise ValueError(f"{one!r} is not NAME=500ms or NAME=2s with a NAME of {names}")
+                raise ValueError(f"{one!r} is not NAME=500ms or NAME=2s, where NAME is one of {names}")
             limits[_OBJECTIVES[found[1]]] = float(found[2]) / (1000 if found[3] == "ms" else 1)
         return cls(limits)
 

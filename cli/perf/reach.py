@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
+from cli.perf.http import client
 from cli.perf.request import NOT_CONNECTED, Request
 from cli.perf.targets import TargetName, candidates, key_headers
 from shared.errors import ServerNotMeasured
@@ -39,8 +41,13 @@ def parsed(url: str) -> SplitResult:
         raise ServerNotMeasured(url=public_address(whole), reason=str(error)) from None
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ServerNotMeasured(
-            url=public_address(whole), reason=f"an address begins with {', '.join(_SCHEMES)}"
+            url=public_address(whole), reason="an address begins with http://, https:// or grpc://"
         )
+    try:
+        httpx2.URL(whole)
+        parts.hostname.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError):
+        raise ServerNotMeasured(url=public_address(whole), reason="no host has such a name") from None
     if parts.scheme == "grpc" and not parts.port:
         raise ServerNotMeasured(url=public_address(whole), reason="gRPC needs a port, such as 8001")
     return parts
@@ -59,10 +66,11 @@ def kind_of(url: SplitResult) -> TargetName:
     reason = "nothing there answers like Cog's, OpenAI's or Triton's API"
     for name, path in _SIGNS:
         try:
-            if httpx2.get(_at(url, path), headers=key_headers(), timeout=_SECONDS).status_code == 200:
-                return name
+            with client(_SECONDS) as asking:
+                if asking.get(_at(url, path), headers=key_headers()).status_code == 200:
+                    return name
         except httpx2.HTTPError as error:
-            reason = str(error)
+            reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
     raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
@@ -70,7 +78,8 @@ def model_of(url: SplitResult) -> str:
     """The first that a server of OpenAI's API lists. Raises ServerNotMeasured."""
     root = url.path.split("/v1")[0]
     try:
-        answer = httpx2.get(_at(url, f"{root}/v1/models"), headers=key_headers(), timeout=_SECONDS)
+        with client(_SECONDS) as asking:
+            answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers())
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ServerNotMeasured(url=_shown(url), reason=f"/v1/models lists no model ({error})") from None

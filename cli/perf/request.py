@@ -31,6 +31,8 @@ class Request:
     """Whether the server said that this was all."""
     failure: str | None = None
     """The code of the error, such as E2106, HTTP 500, stalled or cut."""
+    unfinished: bool = False
+    """Whether the load was stopped while it was in progress."""
     said: str = ""
     """What the server said about the failure."""
     lost: int = 0
@@ -42,6 +44,11 @@ class Request:
         """Record a failure; only the first one counts."""
         if self.failure is None:
             self.failure, self.said = code, said[:500]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was answered, to the end and without a failure."""
+        return self.failure is None and not self.unfinished
 
     @property
     def token_count(self) -> int:

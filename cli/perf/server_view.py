@@ -9,6 +9,8 @@ from typing import Any
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from cli.perf.http import client
+
 _SECONDS = 5.0
 # By our name of a metric, the names that servers use: ours, vLLM's.
 _HISTOGRAMS = {
@@ -45,7 +47,7 @@ class ServerView:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx2.Client(timeout=_SECONDS)
+        self._client = client(_SECONDS)
         self._before: dict[str, Any] | None = None
         self._most: dict[str, float] = {}
 

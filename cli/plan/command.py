@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cli.plan.sizing import Sized
 
 JUMP = 1.5
+_MOST_CHARACTERS = 1 << 26  # a load takes a few kilobytes
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,18 @@ def plan(asked: Asked, *, as_json: bool) -> int:
 def read(measurement: str) -> Curve:
     """The curve that `cog-triton perf --json` wrote; `-` is standard input. Raises MeasurementInvalid."""
     try:
-        text = sys.stdin.read() if measurement == "-" else Path(measurement).read_text()
+        with nullcontext(sys.stdin) if measurement == "-" else Path(measurement).open() as file:
+            text = file.read(_MOST_CHARACTERS)
         return Curve.of(json.loads(text), measurement)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or f"{type(problem).__name__}: {problem}"
-        raise MeasurementInvalid(measurement=measurement, reason=reason) from None
+    except OSError as problem:
+        reason = str(problem.strerror)
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    except RecursionError:
+        reason = "it is not JSON, or nested too deeply"
+    except json.JSONDecodeError as problem:
+        reason = f"it is not JSON: {problem}"
+    raise MeasurementInvalid(measurement=measurement, reason=reason)
 
 
 def _rate(asked: Asked, sized: Sized) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
         say("")
         say(
             f"{rate:,g} requests/s: {counted(found['runners'], 'runner')}, {counted(found['gpus'], 'GPU')}"
-            f" ({found['with_reserve']:,} runners with {asked.pace.reserve:.0%} in reserve)"
+            f" ({counted(found['with_reserve'], 'runner')} with {asked.pace.reserve:.0%} in reserve)"
         )
         say(
             f"  {found['utilization']:.0%} of their capacity; p99: first token"

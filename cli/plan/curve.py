@@ -37,9 +37,13 @@ class Curve:
             steps = [step for step in result["steps"] if step["concurrency"] is not None]
             points = [_point(step) for step in steps if step["requests"]["succeeded"]]
             tokens = int(result["asked"]["output_tokens"])
-        except (KeyError, TypeError, ValueError) as problem:
-            reason = f"it is not what `cog-triton perf --json` writes ({type(problem).__name__}: {problem})"
+            interrupted = bool(result.get("interrupted"))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            reason = "it is not what `cog-triton perf --json` writes"
             raise MeasurementInvalid(measurement=name, reason=reason) from None
+        if interrupted:
+            reason = "Ctrl-C interrupted it, so that loads are missing or cut short"
+            raise MeasurementInvalid(measurement=name, reason=reason)
         if not points:
             reason = "it has no answered step with a number of streams: measure with --concurrency"
             raise MeasurementInvalid(measurement=name, reason=reason)

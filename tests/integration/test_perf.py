@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -146,6 +147,49 @@ class TestFaults:
         assert json.loads(lost.stdout)["steps"][0]["requests"]["succeeded"] == 2
         assert lost.stderr.startswith(b"/proc/x cannot be written: ")
 
+    @pytest.mark.parametrize("form", ["json", "text"])
+    def test_after_ctrl_c_the_figures_until_then_are_reported(self, tmp_path, form):
+        page = tmp_path / "report.html"
+        load = ["--concurrency", "2,3,4", "--requests", "4", "--duration", "100", "--n_output_tokens", TOKENS]
+        faults = {"rate": 100, "hung_every": 9}
+        with server(**faults) as url:
+            command = [PROGRAM, "perf", url, "--target", "mock", *load, "--report", page]
+            process = subprocess.Popen(
+                list(map(str, [*command, "--json"] if form == "json" else command)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            # The ninth request is the last of the second load, which it would hold for a minute.
+            wait_for(lambda: httpx2.get(f"{url}/asked").json() >= 9)
+            wait_for(lambda: httpx2.get(f"{url}/running").json() == 1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (130, "")
+        assert "<b>interrupted</b>: Ctrl-C after " in page.read_text()
+        if form == "text":
+            assert "interrupted: Ctrl-C after " in out
+            return
+        result = json.loads(out)
+        assert result["interrupted"]
+        first, second = (step["requests"] for step in result["steps"])
+        assert (first["succeeded"], first["unfinished"]) == (4, 0)
+        assert (second["succeeded"], second["failed"], second["unfinished"]) == (3, 0, 1)
+        assert result["steps"][1]["tokens"]["lost"] == 0
+        assert text_of(result, "interrupted").endswith(
+            " at 3 streams; 1 of 4 requests had not ended, and count in no latency; 1 load not held"
+        )
+
+    def test_ctrl_c_before_anything_was_measured_ends_it(self):
+        with server(slow_first=1, slow_seconds=30) as url:
+            process = subprocess.Popen(
+                [PROGRAM, "perf", url, "--target", "mock"], stdout=subprocess.PIPE, text=True
+            )
+            wait_for(lambda: httpx2.get(f"{url}/asked").json() >= 1)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=20)
+        assert (process.returncode, out) == (130, "")
+
     def test_batches(self):
         with server() as url:
             result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "2")
@@ -227,6 +271,8 @@ class TestServersThatCannotBeMeasured:
         [
             ("ftp://127.0.0.1", "an address begins with"),
             ("grpc://127.0.0.1", "needs a port"),
+            (f"http://{'x' * 64}", "no host has such a name"),
+            ("http://a..b", "no host has such a name"),
             ("http://127.0.0.1:{free}", "refused"),
             ("http://127.0.0.1:{free}/predictions", "not connected"),
             ("grpc://127.0.0.1:{free}", "not connected"),
@@ -236,6 +282,15 @@ class TestServersThatCannotBeMeasured:
         error = perf(address.format(free=free_port()))["error"]
         assert error["code"] == ServerNotMeasured.code
         assert reason in error["text"]
+
+    def test_proxies_and_certificates_of_the_environment_are_not_in_the_way(self):
+        nowhere = {"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "socks5://127.0.0.1:1", "NO_PROXY": ""}
+        lowered = {name.lower(): value for name, value in nowhere.items()}
+        with server() as url:
+            result = perf(
+                url, "--concurrency", "1", "--requests", "2", **nowhere, **lowered, SSL_CERT_FILE="/none"
+            )
+        assert [step["requests"]["succeeded"] for step in result["steps"]] == [2]
 
     def test_one_whose_first_request_fails(self):
         with server(failed_every=1) as url:

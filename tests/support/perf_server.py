@@ -3,7 +3,7 @@
     python -m tests.support.perf_server PORT '{"rate": 25, "stalled_every": 50}'
 
 POST of any path but /v1/... is Cog's API; /v1/completions and /v1/chat/completions are OpenAI's; /v1/predictions is
-Replicate's, whose events are at /stream/... The text is the mock's: 0 1 2 ... One clock serves all streams: at each step each gets one event.
+Replicate's, whose events are at /stream/... GET of /asked and /running tells how many requests came, and how many run. The text is the mock's: 0 1 2 ... One clock serves all streams: at each step each gets one event.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class _Stream(asyncio.Protocol):
             stream = f"http://{host[0]}:{host[1]}/stream/{asked['input']['max_tokens']}"
             self.answer(b"201 Created", orjson.dumps({"id": "x", "urls": {"stream": stream}}))
         elif verb == b"GET":
-            self.answer(b"200 OK" if path == b"/health-check" else b"404 Not Found", b"{}")
+            told = {b"/health-check": {}, b"/asked": self.requests, b"/running": len(self.running)}
+            self.answer(b"200 OK" if path in told else b"404 Not Found", orjson.dumps(told.get(path, {})))
         else:
             self.begin(path, orjson.loads(body))
 

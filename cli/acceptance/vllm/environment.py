@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cli.acceptance.check import Check, Outcome, Skip
@@ -9,11 +10,14 @@ from cli.acceptance.check import Check, Outcome, Skip
 if TYPE_CHECKING:
     from .bench import VLLMBench
 
-VERSION = "0.26.0"
+_FIRST, _LAST = (0, 26), (0, 33)
+_VERSIONS = "0.26 to 0.33"
 
 
 def _import(bench: VLLMBench) -> Outcome:
-    return Outcome(VERSION, bench.ask_inside("versions")["vllm"])
+    version: str = bench.ask_inside("versions")["vllm"]
+    release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return Outcome(_VERSIONS, _VERSIONS if _FIRST <= release <= _LAST else version)
 
 
 def _gpus(bench: VLLMBench) -> Outcome:
@@ -34,7 +38,7 @@ def _libraries(bench: VLLMBench) -> Outcome:
 CHECKS = (
     Check(
         "import",
-        f"vllm can be imported, and is version {VERSION}",
+        f"vllm can be imported, and is version {_VERSIONS}",
         "requirements/engine-vllm.txt",
         _import,
     ),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.engines.vllm.environment import vllm_environment
-from runner.engines.vllm.settings import engine_arguments
+from runner.engines.vllm.settings import engine_arguments, known_to
 
 _ATTRIBUTES = {
     "vllm.v1.engine.core_client:SyncMPClient": "add_request abort_requests shutdown",
@@ -100,7 +100,8 @@ def reference(engine_dir: str, count: str, *prompts: str) -> dict[str, Any]:
     """
     with vllm_environment():
         vllm = import_module("vllm")
-        llm = vllm.LLM(**engine_arguments(Path(engine_dir)))
+        known = import_module("vllm.engine.arg_utils").EngineArgs
+        llm = vllm.LLM(**known_to(known, engine_arguments(Path(engine_dir))))
         sampling = vllm.SamplingParams(
             temperature=0, max_tokens=int(count), detokenize=False, ignore_eos=True, logprobs=2
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 
 import pytest
@@ -18,6 +19,8 @@ from cli.main import app
 from shared.config import VLLMConfig
 from shared.errors import PartNotInstalled
 from shared.layout import PROJECT_ROOT
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
 
 
 def fails(error):
@@ -66,6 +69,15 @@ def test_a_failure_names_the_assumption_and_its_source(bench, capsys, tmp_path):
     assert "| two lines \\| more |" in table
 
 
+def test_a_run_that_is_broken_off_leaves_its_report(bench, tmp_path):
+    broken_off = Check("broken off", "it ends", "a file", fails(KeyboardInterrupt()))
+    report = tmp_path / "report.json"
+    with pytest.raises(KeyboardInterrupt):
+        acceptance((*MADE[:2], broken_off), bench, as_json=False, report=report)
+    ended = {check["name"]: check["status"] for check in json.loads(report.read_text())["checks"]}
+    assert ended == {"same": Status.PASSED, "other": Status.FAILED}
+
+
 @pytest.mark.parametrize("engine", CHECKS)
 def test_every_check_has_a_name_of_its_own_an_assumption_and_a_source(engine):
     assert max(Counter(check.name for check in CHECKS[engine]).values()) == 1
@@ -78,9 +90,63 @@ def test_a_check_that_there_is_not_is_refused():
     assert "no check 'nothing'" in ended.output
 
 
-def test_without_tensorrt_llm_it_says_so_at_once(monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "engine"),
+    [
+        ((), "tensorrt_llm or vllm"),
+        (("--engine", "vllm"), "vllm"),
+        (("--engine", "tensorrt_llm"), "tensorrt_llm"),
+    ],
+)
+def test_without_an_engine_it_says_so_at_once(arguments, engine, monkeypatch):
     monkeypatch.setenv("COG_TRITON_HOME", "/nowhere")
-    assert isinstance(CliRunner().invoke(app, ["acceptance"]).exception, PartNotInstalled)
+    refused = CliRunner().invoke(app, ["acceptance", *arguments]).exception
+    assert isinstance(refused, PartNotInstalled)
+    assert f'The part "environment of the engine {engine}" of the runner is missing at /nowhere/' in str(
+        refused
+    )
+
+
+@pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"model": "x"}'])
+def test_what_another_image_printed_is_read_before_anything_is_served(content, tmp_path):
+    against = tmp_path / "other.json"
+    if content is not None:
+        against.write_text(content)
+    ended = CliRunner().invoke(app, ["acceptance", "--against", str(against)], env={"COLUMNS": "300"})
+    assert ended.exit_code == 2
+    assert "Invalid value for --against" in ended.output
+    assert (
+        "No such file" if content is None else "is not what `cog-triton acceptance --json`"
+    ) in ended.output
+
+
+# Starts another process, which has its output too; the first argument is the file that is told which.
+LEAVES_ONE = """
+import os, pathlib, subprocess, sys
+left = subprocess.Popen(["sleep", "600"])
+pathlib.Path(sys.argv[1]).write_text(str(left.pid))
+print("said", flush=True)
+if sys.argv[2] == "hangs":
+    left.wait()
+os._exit(3)
+"""
+
+
+@pytest.mark.parametrize("way", ["ends", "hangs"])
+def test_what_a_program_of_the_engine_leaves_is_ended_with_it(bench, way, monkeypatch, tmp_path):
+    """vLLM's engine core outlives the process that started it, and has its output."""
+    monkeypatch.setattr("cli.acceptance.bench._INSIDE_SECONDS", 60 if way == "ends" else 5)
+    program = tmp_path / "program.py"
+    program.write_text(LEAVES_ONE)
+    command = [sys.executable, str(program), str(tmp_path / "left"), way]
+    if way == "hangs":
+        with pytest.raises(Unable, match="did not end within 5 s"):
+            bench.run(command)
+    else:
+        done = bench.run(command)
+        assert (done.returncode, done.stdout) == (3, "said\n")
+    left = int((tmp_path / "left").read_text())
+    wait_for(lambda: not is_alive(left))
 
 
 def test_vllms_references_are_made_before_it_is_served(tmp_path, monkeypatch):

@@ -269,7 +269,7 @@ class TestRepositoriesOfTriton:
             ({"worker_cls": "my.Worker"}, "E3033"),
             ({"max_num_seq": 4}, "E3006 .*Write max_num_seqs"),
             ({"gpu_memory_utilization": "much"}, "E3008 .*must be a number above 0"),
-            ({"tensor_parallel_size": "4"}, "tensor_parallel_size: Input should be a valid integer"),
+            ({"tensor_parallel_size": "4"}, "tensor_parallel_size must be a whole number"),
         ],
     )
     def test_what_cannot_be_set(self, repository, arguments, told):

@@ -55,6 +55,12 @@ def test_nothing_is_overwritten(tmp_path, place):
     assert (tmp_path / "c.yaml").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_name_is_needed(name):
+    with pytest.raises(Exception, match=r"E3302 .*: it is a directory"):
+        run(name)
+
+
 def test_nothing_is_left_where_the_schema_cannot_be_written(tmp_path):
     (tmp_path / SCHEMA_FILE).mkdir()
     with pytest.raises(Exception, match="E3302"):

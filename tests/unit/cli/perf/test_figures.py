@@ -58,7 +58,7 @@ def test_the_figures_of_a_step():
     assert found["output_token_throughput"] == pytest.approx(4 * TOKENS / whole)
     assert found["output_token_throughput_per_user"]["p50"] == pytest.approx(100)
     assert found["request_throughput"] == found["goodput"] == pytest.approx(4 / whole)
-    assert found["requests"] == {"expected": None, "sent": 4, "succeeded": 4, "failed": 0}
+    assert found["requests"] == {"expected": None, "sent": 4, "succeeded": 4, "failed": 0, "unfinished": 0}
     assert (found["tokens"]["expected"], found["tokens"]["actual"]) == (400, 400)
     assert found["in_flight"] == {"mean": pytest.approx(4), "max": 4}
     assert sum(found["timeline"]["output_token_throughput"]) * 0.1 == pytest.approx(400)

@@ -164,9 +164,11 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
     ("content", "reason"),
     [
         (None, "No such file or directory"),
-        ("{", "JSONDecodeError"),
-        ("{}", "KeyError: 'steps'"),
-        ("[]", "TypeError"),
+        ("{", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("{}", "it is not what `cog-triton perf --json` writes[.]"),
+        ("[]", "it is not what `cog-triton perf --json` writes[.]"),
+        (json.dumps({**MEASURED, "interrupted": True}), "Ctrl-C interrupted it, so that loads are missing or cut short"),
         (json.dumps({**MEASURED, "steps": []}), "measure with --concurrency"),
         (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "measure with --concurrency"),
     ],
@@ -176,4 +178,12 @@ def test_what_is_no_measurement_is_refused(tmp_path, content, reason):
     if content is not None:
         path.write_text(content)
     with pytest.raises(MeasurementInvalid, match=reason):
+        plan(asked(str(path)), as_json=True)
+
+
+def test_what_never_ends_is_not_read_to_its_end(tmp_path):
+    path = tmp_path / "one.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 36)
+    with pytest.raises(MeasurementInvalid, match="it is not JSON"):
         plan(asked(str(path)), as_json=True)
