@@ -29,8 +29,10 @@ def check_output(output: Path) -> None:
         raise OutputRefused(
             path=output, reason=f"it is a directory; choose a file, such as {output / 'engine.tar'}"
         )
+    if not output.parent.is_dir():
+        raise OutputRefused(path=output, reason=f"there is no directory {output.parent}")
     if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise OutputRefused(path=output, reason="its directory is missing or not writable")
+        raise OutputRefused(path=output, reason=f"this user may not write to {output.parent}")
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
         try:
             found = path.exists() and not is_ours(path)

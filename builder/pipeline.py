@@ -12,7 +12,7 @@ from builder.disk import watched_disk
 from builder.output import check_output
 from builder.plan import make_plan
 from builder.step import Build, Step
-from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage
+from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage, NotEnoughSpace
 from shared.layout import Layout
 from shared.logs import get_logger, register_secret
 from shared.progress import SilentProgress
@@ -50,12 +50,20 @@ def build(
     for one in report.diagnostics:
         _log.warning("config", found=str(one))
     _check_engine(plan.engine)
-    with TemporaryDirectory(prefix="cog-triton-build-", dir=work_dir) as directory:
+    with _work_folder(work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
         state.log.unlink(missing_ok=True)
         run_steps(plan.steps, state, progress)
     assert state.manifest is not None
     return state.manifest
+
+
+def _work_folder(place: Path | None) -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="cog-triton-build-", dir=place)
+    except OSError as error:
+        reason = f"no folder can be made in {place or 'TMPDIR, /tmp or /var/tmp'} ({error.strerror})"
+        raise NotEnoughSpace(reason=reason) from None
 
 
 def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:

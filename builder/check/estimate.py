@@ -106,7 +106,10 @@ def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
 def check_machine(needed: Estimate, findings: Findings) -> None:
     """Warn about less memory and disk than `needed`."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    disk = shutil.disk_usage(tempfile.gettempdir()).free
+    try:
+        disk = shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:  # nowhere can a file be made
+        disk = 0
     for what, needs, has, fix in (
         ("memory", needed.host_memory, memory, "Build on a machine with more memory, or add swap"),
         ("disk", needed.disk, disk, "Free space, or set TMPDIR and HF_HOME to a larger disk"),

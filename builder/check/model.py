@@ -28,19 +28,25 @@ def check_folder(model: ModelSource, beside: Path | None, findings: Findings) ->
             _check_tokenizer(model, {file.name for file in found.path.iterdir()}, findings)
 
 
-def check_on_hub(model: ModelSource, beside: Path | None, token: str | None, findings: Findings) -> None:
-    """Report what the hub's list of the model's files shows; nothing for other models, or without the hub."""
+def check_on_hub(
+    model: ModelSource, beside: Path | None, token: str | None, findings: Findings
+) -> str | None:
+    """Report what the hub's list of the model's files shows; nothing for other models.
+
+    Return why the hub's list could not be read, or None.
+    """
     if is_url(model.model) or local_folder(model.model, beside) is not None:
-        return
+        return None
     try:
         files = HubModel(model.model, model.revision, token).files()
         Download(*model[1:], beside).wanted(files)
-    except DownloadFailed:
-        return
+    except DownloadFailed as error:
+        return str(error.details["reason"])
     except CogTritonError as error:
         findings.error((model.key,), error)
     else:
         _check_tokenizer(model, files, findings)
+    return None
 
 
 def _check_tokenizer(model: ModelSource, files: Collection[str], findings: Findings) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 from builder.check.report import check, unreadable
 from builder.sources.config import folder_of, read_config, shown
 from shared.config import OfficialConfig
-from shared.errors import CogTritonError, ConfigUnreachable
+from shared.errors import CogTritonError, ConfigInvalid, ConfigUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def _check(source: str, gpus: int | None) -> Report:
     built = check(text, shown(address), gpus, folder_of(address))
     built = replace(built, diagnostics=(*report.diagnostics, *built.diagnostics))
     if isinstance(built.config, OfficialConfig):
-        raise ConfigUnreachable(source=shown(address), reason="it names a build config instead of being one")
+        raise ConfigInvalid(source=shown(address), reason="it names a build config instead of being one")
     if built.config is None or built.config.instantiate:
         return built
     return replace(built, config=built.config.model_copy(update={"instantiate": official.instantiate}))

@@ -38,11 +38,12 @@ _OTHER_KV_BITS = {"turboquant_4bit_nc": 4, "turboquant_3bit_nc": 3, "turboquant_
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of each GPU, and tokens; without a GPU, nothing is known about the cache and what fits."""
+    """Bytes of each GPU, and tokens; without a GPU, nothing is known about what fits."""
 
     parameters: int
     weights: int
     cache_per_token: int
+    """0: the model's config.json does not say what it needs."""
     wanted: int | None
     """Tokens that one sequence may have; None if neither config nor model says."""
     gpu: str | None
@@ -55,8 +56,10 @@ class Memory:
         """One line for people."""
         weights = f"roughly {readable(self.weights)} of weights on each GPU"
         cache = f"{readable(self.cache_per_token)} of KV cache for each token"
-        if self.feasible is None:
+        if self.gpu is None:
             return f"{weights}, {cache}; set `gpu`, or pass --gpu H100, to see what fits"
+        if self.feasible is None:
+            return f"{weights}; what the KV cache needs for each token is not known"
         room = f"{self.gpu} has room for {self.feasible} tokens beside them"
         longest = f", {self.feasible // self.wanted} sequences of {self.wanted}" if self.wanted else ""
         return f"{weights}, {cache}; {room}{longest if self.wanted and self.feasible >= self.wanted else ''}"
@@ -74,7 +77,8 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
         share = _number(config.engine_args.get("gpu_memory_utilization"), _UTILIZATION)
         usable = int(total * share) - _beside(config, text, large=total >= _LARGE_GPU)
         room = int(_number(config.engine_args.get("kv_cache_memory_bytes"), usable - weights))
-        feasible = max(0, int((room - bounded) / per_token)) // _BLOCK * _BLOCK if per_token else 0
+        if per_token:
+            feasible = max(0, int((room - bounded) / per_token)) // _BLOCK * _BLOCK
     wanted = config.max_model_len or text.get("max_position_embeddings")
     return Memory(
         sum(parameters.values()),
@@ -97,18 +101,24 @@ def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
 
 def check_memory(config: VLLMConfig, memory: Memory, findings: Findings) -> None:
     """Report what does not fit: as an error if the estimate leaves no doubt, else as a warning."""
-    if memory.usable is None or memory.feasible is None:
+    wanted, feasible = memory.wanted, memory.feasible
+    if memory.usable is None:
         return
     if memory.weights > memory.usable:
         error = ModelTooLargeForGpu(
             weights=readable(memory.weights), gpu=memory.gpu, usable=readable(max(0, memory.usable))
         )
         findings.error((), error)
-    elif memory.wanted is not None and memory.wanted > memory.feasible:
+    elif wanted is not None and feasible is not None and wanted > feasible:
         gpus = config.tensor_parallel_size * config.pipeline_parallel_size
         named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} {memory.gpu}"
-        too_long = ContextTooLongForGpu(gpus=named, feasible=memory.feasible, wanted=memory.wanted)
-        clear = memory.wanted > _CLEARLY * memory.feasible
+        room, fix = f"about {feasible} tokens", f"Set max_model_len to {feasible} or less"
+        if not feasible:
+            room, fix = "no tokens", "Use a quantized checkpoint"
+            if config.engine_args.get("kv_cache_memory_bytes") is not None:
+                fix = "Raise kv_cache_memory_bytes"
+        too_long = ContextTooLongForGpu(gpus=named, room=room, wanted=wanted, fix=fix)
+        clear = wanted > _CLEARLY * feasible
         (findings.error if clear else findings.warn)((), too_long)
 
 

@@ -86,7 +86,7 @@ class Download:
     name: ClassVar[str] = "download"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises the errors of a download (E3100 to E3107)."""
+        """Raises the errors of a download (E3100 to E3108)."""
         if local := self.look():
             _log.info("the model is a folder", model=self.model, folder=str(local.path))
             build.model = local

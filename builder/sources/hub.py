@@ -75,9 +75,11 @@ class HubModel:
         DownloadFailed.
         """
         try:
-            return HfApi(token=self.token).list_repo_files(self.name, revision=self.revision)
+            # In one request: the library's own list of files tries again and again, and complains each time.
+            info = HfApi(token=self.token).model_info(self.name, revision=self.revision)
         except Exception as error:
             raise self._translated(error) from None
+        return [file.rfilename for file in info.siblings or ()]
 
     def fetch(
         self,

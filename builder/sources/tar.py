@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from shared.artifact import extract_archive
-from shared.errors import CogTritonError, DownloadFailed, NotEnoughSpace
+from shared.errors import CogTritonError, DownloadFailed, ModelTarUnusable, NotEnoughSpace
 from shared.http import Unreachable, download
 from shared.secrets import public_address
 from shared.sizes import readable
@@ -24,26 +24,27 @@ _MAX_BYTES = 1 << 40
 def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
 
-    Raises DownloadFailed and NotEnoughSpace, and OSError when the disk fills up; then nothing is left at
-    `destination`.
+    Raises DownloadFailed, ModelTarUnusable and NotEnoughSpace, and OSError when the disk fills up; then
+    nothing is left at `destination`.
     """
 
     def check(manifest: Manifest | None) -> None:
         if manifest is not None:
-            raise DownloadFailed(model=public_address(url), reason="that is an engine.tar, not a model")
+            reason = "it is an engine.tar, not a model"
+            raise ModelTarUnusable(model=public_address(url), reason=reason)
 
     try:
         with download(url, progress) as body:
             _check_space(body.size or 0, destination.parent)
             extract_archive(body, destination, check=check, max_bytes=_MAX_BYTES)
-    except (DownloadFailed, NotEnoughSpace):
+    except (ModelTarUnusable, NotEnoughSpace):
         raise
     except CogTritonError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC:
             raise error.__cause__ from None
         # It mentions an engine archive; what is wrong with the tar is among its details.
-        reason = f"the tar cannot be unpacked ({error.details.get('reason', error.name())})"
-        raise DownloadFailed(model=public_address(url), reason=reason) from None
+        reason = f"it cannot be unpacked ({error.details.get('reason', error.name())})"
+        raise ModelTarUnusable(model=public_address(url), reason=reason) from None
     except Unreachable as error:
         raise DownloadFailed(model=public_address(url), reason=error.reason) from None
 

@@ -11,6 +11,7 @@ from builder.model_json import read_object
 from shared.config import VLLMConfig
 from shared.errors import CheckpointInvalid, VllmRepositoryInvalid
 from shared.lora import CONFIG, WEIGHTS
+from shared.validation import wanted
 from shared.vllm_arguments import table
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def read_repository(path: Path) -> Repository:
         config = VLLMConfig.model_validate(_config(given, model.name))
     except ValidationError as error:
         first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
+        reason = f"{'.'.join(map(str, first['loc']))} {wanted(first)}"
         raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it") from None
     return Repository(config, file.parent, _adapters(file.with_name(MULTI_LORA), config))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from shared.errors import EngineArchiveCorrupt, EngineArchiveMalformed, EngineArchiveVersion
+from shared.validation import wanted
 
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
@@ -116,8 +117,7 @@ class Manifest(EngineFacts):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in (MANIFEST, *first["loc"]))
-            told = first["msg"].removeprefix("Value error, ")
-            raise EngineArchiveMalformed(reason=f"{where}: {told}") from None
+            raise EngineArchiveMalformed(reason=f"{where} {wanted(first)}") from None
         if any(file.name == CONFIG and file.sha256 != manifest.config_digest for file in manifest.files):
             raise EngineArchiveCorrupt(file=CONFIG, reason="its config_digest is that of another config")
         return manifest

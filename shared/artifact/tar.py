@@ -137,7 +137,8 @@ class TarStream:
         if not self._entries:
             self._check_beginning(bytes(parts))
         if len(parts) < size:
-            raise EngineArchiveMalformed(reason="it is cut short")
+            beginning = "it is not a tar, or cut short" if parts else "it is empty"
+            raise EngineArchiveMalformed(reason="it is cut short" if self._entries else beginning)
         return bytes(parts)
 
     def _read(self, size: int) -> bytes | memoryview:

@@ -261,6 +261,9 @@ def test_building_again_downloads_nothing_and_gives_the_same_bytes(served):
         (config("demo/model", quantisation="int8"), "E3004 ConfigInvalid"),
         ("http://127.0.0.1:9/config.yaml", "E3000 ConfigUnreachable"),
         ("data:,{", "E3002 ConfigNotYaml"),
+        (f"data:,{'{' * 200_000}", "E3002 ConfigNotYaml"),
+        ("data:,engine: mock\0", "E3002 ConfigNotYaml"),
+        ("config\0.yaml", "E3000 ConfigUnreachable"),
     ],
 )
 def test_errors_reach_the_client(served, source, code):

@@ -71,7 +71,7 @@ def _check_one(call: Call, known: Argument, given: Given, value: Value, findings
         return
     if known.choices and text not in known.choices:
         if text in known.uncertain_choices:
-            hint = f": {text} is only known from some versions"
+            hint = f", and the version: {text} is only known from some"
             error = ArgumentUnknown(tool=call.tool, argument=f"{known.name} {text}", nearest=hint)
             findings.warn(given.place, error)
             return
@@ -90,10 +90,20 @@ def _wanted(known: Argument) -> str:
     return _WORDS[known.type]
 
 
+def _shown(value: object) -> str:
+    """As it stands in the config, and not as Python would write it."""
+    match value:
+        case None:
+            return "without a value"
+        case ():
+            return "an empty list"
+        case bool():
+            return str(value).lower()
+    return repr(value) if len(repr(value)) <= 60 else "a value that long"
+
+
 def _invalid(
     call: Call, known: Argument, given: Given, value: object, wanted: str, findings: Findings
 ) -> None:
-    shown = repr(value) if len(repr(value)) <= 60 else "a value that long"
-    shown = {"None": "without a value"}.get(shown, shown)
-    error = ArgumentInvalid(tool=call.tool, argument=known.name, value=shown, wanted=wanted)
+    error = ArgumentInvalid(tool=call.tool, argument=known.name, value=_shown(value), wanted=wanted)
     findings.error(given.place, error)

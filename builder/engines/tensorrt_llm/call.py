@@ -23,6 +23,11 @@ class Given(NamedTuple):
     place: Place
 
 
+def as_written(name: str, value: Value) -> str:
+    """`--name value`; a flag has no value."""
+    return f"--{name}" if value is None or value is True else f"--{name} {value}"
+
+
 @dataclass(slots=True)
 class Call:
     """One step; its arguments by their current names, without dashes."""
@@ -52,6 +57,10 @@ class Call:
     def set(self, name: str) -> bool:
         """Whether `name` is given, and not switched off."""
         return name in self.arguments and self.arguments[name].value is not False
+
+    def written(self, name: str) -> str:
+        """`--name value`, as `name` stands in the config; a flag has no value."""
+        return as_written(name, self.value(name))
 
     def place_of(self, name: str) -> Place:
         """The place where `name` is given, else the step."""

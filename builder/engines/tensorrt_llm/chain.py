@@ -92,7 +92,7 @@ def _set_model(call: Call, findings: Findings) -> None:
         argument=f"--{place[-1]}",
         path=path,
         reason="the model from the hub is not there",
-        instead="/src/models/ and the model_id, or omit it",
+        instead="/src/models/ followed by the model_id, or omit it",
     )
     findings.error(place, error)
 

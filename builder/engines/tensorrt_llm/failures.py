@@ -45,7 +45,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
     (
         (r"Cannot export tensorrt_llm checkpoint for model \S+: (\S+?)\. ",),
         lambda _step, found, _line: UnsupportedArchitecture(
-            architecture=found[1], supported="those in docs/tensorrt_llm.md for quantize.py"
+            architecture=found[1], supported="those that docs/tensorrt_llm.md lists for quantize.py"
         ),
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.errors import (
+    ArgumentInvalid,
     ArgumentRefused,
     ArgumentsContradict,
     ArgumentWithoutEffect,
@@ -54,7 +55,7 @@ def _enabled(call: Call, name: str) -> bool:
 
 
 def _contradict(call: Call, name: str, reason: str, fix: str, findings: Findings) -> None:
-    error = ArgumentsContradict(argument=f"--{name} {call.value(name)}", reason=reason, fix=fix)
+    error = ArgumentsContradict(argument=call.written(name), reason=reason, fix=fix)
     findings.error(call.place_of(name), error)
 
 
@@ -158,8 +159,11 @@ def _convert(call: Call, findings: Findings) -> None:
         _in_vain(call, "weight_only_precision", reason, findings, ", or set use_weight_only")
     if call.set("embedding_sharding_dim") and not call.set("use_parallel_embedding"):
         _in_vain(call, "embedding_sharding_dim", "use_parallel_embedding is not set", findings)
-    if call.set("smoothquant") and not 0 <= _number(call.value("smoothquant")) <= 1:
-        _contradict(call, "smoothquant", "it is a share", "Write a number from 0 to 1", findings)
+    if call.set("smoothquant") and not 0 <= _number(share := call.value("smoothquant")) <= 1:
+        error = ArgumentInvalid(
+            tool=call.tool, argument="smoothquant", value=share, wanted="a number from 0 to 1"
+        )
+        findings.error(call.place_of("smoothquant"), error)
 
 
 def _number(value: object) -> float:

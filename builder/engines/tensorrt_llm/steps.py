@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from builder.engines.tensorrt_llm import scripts
-from builder.engines.tensorrt_llm.call import Call, Given
+from builder.engines.tensorrt_llm.call import Call, Given, as_written
 from builder.engines.tensorrt_llm.commands import ToolStep
 from builder.engines.tensorrt_llm.old_arguments import DTYPES, MAX_INPUT_LEN, RULES, Dropped, Removed, Renamed
 from builder.engines.tensorrt_llm.tables import table
@@ -76,13 +76,13 @@ def _choose(
     wanted = "trtllm-build" if step == "build" else f"python, with a script such as {_CONVERT}"
     if executable == "trtllm-build" and step == "build":
         return _Chosen(executable, "trtllm-build", "")
-    if executable is not None and executable not in _PYTHONS:
+    if executable is not None and (executable not in _PYTHONS or (step == "build" and script is None)):
         error = ExecutableUnknown(step=step, executable=executable, wanted=wanted)
         findings.error((step, "executable"), error)
         return None
     if script is None:
-        key = "script" if executable else "executable"
-        findings.error((step,), ConfigKeyMissing(key=f"{step}.{key}", instead=f"it is {wanted}"))
+        key, what = ("script", f"a script such as {_CONVERT}") if executable else ("executable", wanted)
+        findings.error((step,), ConfigKeyMissing(key=f"{step}.{key}", instead=f"it is {what}"))
         return None
     return _choose_script(config, step, PurePosixPath(script), findings)
 
@@ -175,8 +175,8 @@ def _set(arguments: dict[str, Given], name: str, given: Given | None, findings: 
         findings.error(
             given.place,
             ArgumentsContradict(
-                argument=f"--{given.place[-1]} {given.value}",
-                reason=f"{'.'.join(map(str, other.place))} sets --{name} {other.value}",
+                argument=as_written(str(given.place[-1]), given.value),
+                reason=f"{'.'.join(map(str, other.place))} sets {as_written(name, other.value)}",
                 fix="Keep one of them",
             ),
         )

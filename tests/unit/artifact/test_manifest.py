@@ -31,8 +31,8 @@ def test_another_format_version_is_named_whatever_else_has_changed(version):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (b"\xff", "manifest.json: Invalid JSON"),
-        (b"[]", "manifest.json: "),
+        (b"\xff", "manifest.json is not JSON"),
+        (b"[]", "manifest.json must be an object"),
         (changed(format_version=True), "manifest.json.format_version"),
         (changed(engine=None), "manifest.json.engine"),
         (changed(ranks=0), "manifest.json.ranks"),

@@ -134,7 +134,8 @@ def test_noise_is_no_archive(noise):
         (b"\xfd7zXZ" + bytes(2000), "compressed with xz"),
         (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
         (b"<!doctype html>".ljust(2000), "not a tar"),
-        (b"", "cut short"),
+        (b"", "it is empty"),
+        (b"engine: mock\n", "it is not a tar, or cut short"),
         (END, "empty"),
     ],
 )

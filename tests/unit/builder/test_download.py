@@ -17,11 +17,13 @@ from shared.errors import (
     ModelFolderUnusable,
     ModelGated,
     ModelNotFound,
+    ModelTarUnusable,
     NotEnoughSpace,
     RevisionNotFound,
 )
 from shared.http import limits, parts
 from tests.support.loopback import folder_server
+from tests.unit.artifact.archives import made
 from tests.unit.builder.conftest import FILES
 
 CUT = 300_000
@@ -364,8 +366,16 @@ def test_tar_of_a_model(web, state):
 def test_bad_tar(web, state, files, reason):
     url, directory = web
     pack(directory / "tiny.tar", files)
-    with pytest.raises(DownloadFailed, match=reason):
+    with pytest.raises(ModelTarUnusable, match=reason):
         Download(f"{url}/tiny.tar").run(state, ignore)
+    assert list(state.work_dir.iterdir()) == []
+
+
+def test_a_tar_that_is_an_engine(web, state):
+    url, directory = web
+    (directory / "engine.tar").write_bytes(made())
+    with pytest.raises(ModelTarUnusable, match="not a model"):
+        Download(f"{url}/engine.tar").run(state, ignore)
     assert list(state.work_dir.iterdir()) == []
 
 

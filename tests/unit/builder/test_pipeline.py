@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -99,7 +100,7 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("missing/engine.tar", "missing or not writable"),
+        ("missing/engine.tar", "there is no directory .*missing"),
         ("published", r"a directory; choose a file, such as .*/published/engine\.tar"),
         ("config.yaml", "not written by a build"),
         ("published/model.safetensors", "not written by a build"),
@@ -193,6 +194,13 @@ def test_a_full_disk_is_named_with_what_was_free(tmp_path, monkeypatch, error, l
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert f'the step "failing" filled {tmp_path}, where 2.5 MB were free. ' in str(caught.value)
     assert "TMPDIR" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_place_for_temporary_files_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(NotEnoughSpace, match="no folder can be made in TMPDIR, /tmp or /var/tmp"):
+        build(MOCK, tmp_path / "engine.tar")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,4 +34,5 @@ def test_each_finding_says_what_is_wrong_and_what_to_do(path):
         assert len(one.fix) > len("Fix it.")
         assert str(one).startswith(f"{path.name}:{one.line}:{one.column}: {one.severity}: {one.code} ")
         assert "{" not in one.what + one.fix
+        assert not re.search(r"(?<!')\b(None|True|False)\b|\(\)", one.what)  # values as YAML has them
         assert "hf_abc" not in str(one)

@@ -1,4 +1,5 @@
 import json
+import logging
 import struct
 
 import pytest
@@ -102,6 +103,12 @@ class TestOnTheHub:
     def test_the_model_is_not_known(self, run, files):
         assert self.codes(run, "someone/nobody") == (1, ["E3100"])
 
-    def test_the_hub_is_not_reached(self, run, monkeypatch):
+    @pytest.mark.parametrize("engine", ["ctranslate2", "vllm"])
+    def test_the_hub_is_not_reached(self, run, engine, monkeypatch, caplog):
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+        monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)
         assert self.codes(run) == (0, [])
+        told = run(f"engine: {engine}\nmodel: someone/tiny\n").stdout.splitlines()
+        assert told[-2].endswith("config.yaml: the model's files were not checked: no connection to the hub")
+        assert told[-1].endswith("config.yaml: 0 errors, 0 warnings")
+        assert caplog.records == []  # the library's complaints about each of its attempts

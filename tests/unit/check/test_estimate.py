@@ -1,5 +1,6 @@
 import json
 import struct
+import tempfile
 
 import pytest
 
@@ -73,6 +74,13 @@ def test_a_machine_that_is_too_small():
     check_machine(needed, findings)
     assert [one.error.details["what"] for one in findings.found] == ["memory", "disk"]
     assert findings.errors == []
+
+
+def test_a_machine_where_no_file_can_be_made(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/none")
+    findings = Findings()
+    check_machine(estimate({"F32": 1000}, calls()), findings)
+    assert [one.error.details["what"] for one in findings.found] == ["disk"]
 
 
 def test_a_machine_that_is_large_enough():

@@ -64,9 +64,9 @@ def test_what_is_wrong_here_is_named_here(folder):
         report.build_config()
 
 
-@pytest.mark.parametrize("text", ["", OFFICIAL])
-def test_no_build_config(folder, text):
+@pytest.mark.parametrize(("text", "code"), [("", "E3000"), (OFFICIAL, "E3004")])
+def test_no_build_config(folder, text, code):
     build = folder / "models/m/build.yaml"
     build.write_text(text) if text else build.unlink()
     (found,) = check_source(str(folder / "models/m/config.yaml")).diagnostics
-    assert found.code == "E3000"
+    assert found.code == code

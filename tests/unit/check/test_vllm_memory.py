@@ -136,6 +136,25 @@ def test_the_feasible_length_is_told():
     assert (severity, code) == ("warning", "E3036")
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("gpu: A10", "Use a quantized checkpoint, or use more"),
+        ("gpu: A10\nengine_args: {kv_cache_memory_bytes: 1}", "Raise kv_cache_memory_bytes, or use more"),
+    ],
+)
+def test_where_no_token_fits_no_length_is_proposed(text, fix):
+    usable = memory_of(config(text), {}, LLAMA_8B).usable
+    assert usable is not None
+    parameters = {"BF16": usable // 2}
+    assert feasible(text, parameters, LLAMA_8B) == 0
+    ((severity, code, told),) = found(text, parameters, LLAMA_8B)
+    assert (severity, code) == ("error", "E3036")
+    assert "has room for no tokens; one sequence may have 131072 tokens. " in told
+    assert fix in told
+    assert "max_model_len" not in told
+
+
 def test_the_operators_own_sizes_count():
     text = f"gpu: H100\nengine_args: {{kv_cache_memory_bytes: {131072 * 1000}}}"
     assert feasible(text, {"BF16": 8_030_261_248}, LLAMA_8B) == 1000 // 16 * 16
@@ -144,6 +163,14 @@ def test_the_operators_own_sizes_count():
         for share in (0.5, 0.9)
     )
     assert half < most
+
+
+def test_a_model_that_does_not_tell_its_layers_is_not_refused():
+    text = "gpu: A10\nmax_model_len: 1024"
+    model = {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024}
+    assert found(text, {"F32": 137_022_720}, model) == []
+    assert str(memory_of(config(text), {"F32": 137_022_720}, model)).endswith("is not known")
+    assert [code for _, code, _ in found(text, {"F32": 10**11}, model)] == ["E3035"]
 
 
 def test_without_a_gpu_nothing_is_said_of_what_fits():
