@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
+from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from runner.prediction.admission import Admission
     from runner.triton.client import EngineClient
+    from shared.errors import CogTritonError
 
     Engine = Callable[[], EngineClient | None]
 
@@ -53,7 +55,9 @@ class Metrics:
         self._predictions = self._counter("predictions", "Predictions that ended", "outcome")
         for outcome in _OUTCOMES:  # if a series began at its first event, rate() would miss that event
             self._predictions.labels(outcome)
-        self._errors = self._counter("errors", "Predictions that failed, by the code of the error", "code")
+        text = "Errors of predictions, and of requests that were refused before there was one, by code"
+        self._errors = self._counter("errors", text, "code")
+        self._of_predictions: WeakSet[CogTritonError] = WeakSet()
         self.gauge("running", "Predictions that run or wait", lambda: admission.count)
         self.gauge("running_limit", "Predictions that may run or wait", lambda: admission.limit)
         self.registry.register(_Tokens(self))
@@ -76,14 +80,20 @@ class Metrics:
             if tokens > 1:
                 self._inter_token.observe((duration - first) / (tokens - 1))
 
-    def ended(self, outcome: str, code: str | None = None) -> None:
-        """`outcome`: succeeded, cancelled, failed or refused; `code`: of the error that it ended with."""
+    def ended(self, outcome: str, error: CogTritonError | None = None) -> None:
+        """A prediction ended. `outcome`: succeeded, cancelled, failed or refused; `error`: with this one."""
         self._predictions.labels(outcome).inc()
-        if code is not None:
-            self._errors.labels(code).inc()
+        if error is not None:
+            self._of_predictions.add(error)
+            self._errors.labels(error.code).inc()
+
+    def answered(self, error: CogTritonError) -> None:
+        """A request was answered with this error; one that its prediction ended with is counted already."""
+        if error not in self._of_predictions:
+            self._errors.labels(error.code).inc()
 
     def errors(self) -> Counts[str]:
-        """How many predictions failed so far, by the code of the error."""
+        """How many there were so far, by code."""
         samples = [sample for metric in self._errors.collect() for sample in metric.samples]
         return Counts({it.labels["code"]: int(it.value) for it in samples if it.name.endswith("_total")})
 
@@ -131,9 +141,9 @@ class _Engine(Collector):
         if statistics.kv_cache_blocks:
             gauges |= {
                 "kv_cache_blocks": ("Blocks of the KV cache", statistics.kv_cache_blocks),
-                "kv_cache_blocks_used": ("Blocks of it in use", statistics.kv_cache_blocks_used),
+                "kv_cache_blocks_used": ("Blocks of the KV cache in use", statistics.kv_cache_blocks_used),
                 "kv_cache_usage": (
-                    "Share of it in use, from 0 to 1: one number, as routers and autoscalers need it",
+                    "Share of the KV cache in use, from 0 to 1",
                     statistics.kv_cache_blocks_used / statistics.kv_cache_blocks,
                 ),
             }

@@ -77,7 +77,7 @@ class Runner(BaseRunner):
         length_penalty: float = Input(
             default=1.0, ge=0, le=5, description="Below 1 favours shorter answers, above 1 longer ones."
         ),
-        presence_penalty: float = Input(default=0.0, description="Penalty of tokens that occurred before."),
+        presence_penalty: float = Input(default=0.0, description="Penalty for tokens that occurred before."),
         seed: int | None = Input(
             default=None,
             description="Seed of the random choice. Default: a random one, which the metric `seed` reports.",

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from runner.engines.hosts.settings import LEAST_SECRET
 from runner.triton.address import Address
 from shared.errors import SettingInvalid
+from shared.validation import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,11 @@ _Address = Annotated[Address | None, BeforeValidator(Address.parse)]
 _MAX_PREDICTIONS = 2048  # engines queue what they cannot run yet
 COG_SLOTS = 80
 """The value of COG_MAX_CONCURRENCY with SERVER=cog, unless it is set."""
+
+
+def why_unread(problem: OSError | UnicodeDecodeError) -> str:
+    """Why a file that should hold text could not be read."""
+    return f"it cannot be read: {problem.strerror}" if isinstance(problem, OSError) else "it is not UTF-8"
 
 
 class Settings(BaseModel):
@@ -136,7 +142,10 @@ class Settings(BaseModel):
         description="how many ended predictions of `Prefer: respond-async` can be looked up",
     )
     keep_seconds: float = Field(
-        3600, ge=0, alias="KEEP_PREDICTIONS_SECONDS", description="and for how many seconds"
+        3600,
+        ge=0,
+        alias="KEEP_PREDICTIONS_SECONDS",
+        description="seconds for which they can be looked up after their end",
     )
     allow_shutdown: bool = Field(
         False, alias="ALLOW_SHUTDOWN", description="let any client end the runner with POST /shutdown"
@@ -318,7 +327,7 @@ class Settings(BaseModel):
             raise SettingInvalid(
                 setting=first["loc"][0],
                 value=first["input"],
-                reason=first["msg"].replace("Input should", "it should").removeprefix("Value error, "),
+                reason=f"it {wanted(first)}",
             ) from None
 
     @property
@@ -358,13 +367,13 @@ class Settings(BaseModel):
             try:
                 secret = self.hosts_secret_file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as problem:
-                reason = f"it cannot be read: {type(problem).__name__}"
+                reason = why_unread(problem)
                 raise SettingInvalid(
                     setting="HOSTS_SECRET_FILE", value=str(self.hosts_secret_file), reason=reason
                 ) from None
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
-            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else "", reason=reason)
+            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else "not set", reason=reason)
         return secret.encode()
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -399,13 +408,12 @@ class Settings(BaseModel):
             data = parse(content.decode(), shown).data
             section = Instantiate.model_validate(data.get("instantiate") or {})
         except (OSError, UnicodeDecodeError) as problem:
-            reason = f"it cannot be read: {type(problem).__name__}"
+            reason = why_unread(problem)
         except Unreachable as problem:
             reason = problem.reason
         except ValidationError as invalid:
             first = invalid.errors()[0]
-            told = first["msg"].replace("Input should", "must").removeprefix("Value error, ")
-            reason = f"instantiate.{'.'.join(map(str, first['loc']))} {told}"
+            reason = f"instantiate.{'.'.join(map(str, first['loc']))} {wanted(first, mapping='a mapping')}"
         else:
             return section.model_dump(mode="json", exclude_unset=True)
         raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from shared.errors import (
     InvalidArgument,
-    MalformedRequest,
     ParameterNotHonoured,
     PromptRequired,
     PromptTooLong,
@@ -43,11 +42,13 @@ _OPTIONAL_PARTS = (
     "priority",
 )
 
+_MOST_SHOWN = 100  # characters
+
 
 def check_request(declared: Declaration, request: Request) -> None:
     """Refuse a request that the engine cannot honour, or would not survive.
 
-    Raises PromptRequired, PromptTooLong, ParameterNotHonoured, InvalidArgument and MalformedRequest.
+    Raises PromptRequired, PromptTooLong, ParameterNotHonoured and InvalidArgument.
     """
     _check_honoured(declared, request)
     limits = declared.limits
@@ -60,16 +61,21 @@ def check_request(declared: Declaration, request: Request) -> None:
         raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
     if limits.vocabulary is not None:
         # For an id out of range, a GPU reads beyond its tables, and nothing works after that.
-        _check_ids("input_ids", request.input_token_ids, limits.vocabulary)
-        _check_ids("bad_words_list", chain.from_iterable(request.bad_words), limits.vocabulary)
-        _check_ids("logit_bias", request.logit_bias, limits.vocabulary)
+        _check_ids("prompt", request.input_token_ids, limits.vocabulary)
+        _check_ids("bad_words", chain.from_iterable(request.bad_words), limits.vocabulary)
+        _check_ids("logit_bias", request.logit_bias, limits.vocabulary, "for")
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _check_honoured(declared: Declaration, request: Request) -> None:
     for name in _OPTIONAL_PARTS:
         value = getattr(request, name)
         if value not in (None, {}, (), []) and name not in declared.honours:
-            raise ParameterNotHonoured(engine=declared.kind, parameter=name, value=value)
+            raise ParameterNotHonoured(engine=declared.kind, parameter=name, value=_shown(value))
     for field in fields(request.sampling):
         value = getattr(request.sampling, field.name)
         if value is None or field.name in declared.honours or value in _NEUTRAL[field.name]:
@@ -77,7 +83,8 @@ def _check_honoured(declared: Declaration, request: Request) -> None:
         raise ParameterNotHonoured(engine=declared.kind, parameter=field.name, value=value)
 
 
-def _check_ids(name: str, ids: Iterable[int], vocabulary: int) -> None:
+def _check_ids(name: str, ids: Iterable[int], vocabulary: int, how: str = "a list with") -> None:
     wrong = next((token for token in ids if not 0 <= token < vocabulary), None)
     if wrong is not None:
-        raise MalformedRequest(reason=f"{name} holds {wrong}; this model has 0 to {vocabulary - 1}")
+        reason = f"this model's tokens are 0 to {vocabulary - 1}"
+        raise InvalidArgument(argument=name, value=f"{how} the token {wrong}", reason=reason)

@@ -12,6 +12,8 @@ from shared.errors import CogTritonError, GenericError
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runner.front.http import Receive, Scope, Send
     from runner.front.router import Handler
 
@@ -21,15 +23,19 @@ log = get_logger()
 class App:
     """Every API adds its routes to `router`."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(
+        self, max_body_bytes: int, count: Callable[[CogTritonError], object] = lambda _: None
+    ) -> None:
+        """`count` gets each error that a request is answered with."""
         self.router = Router()
+        self.count = count
         self._max_body_bytes = max_body_bytes
         self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, send, self._max_body_bytes)
+        request = Request(scope, receive, send, self._max_body_bytes, self.count)
         try:
             trace(request)
             await self._answer(request)
@@ -70,5 +76,6 @@ class App:
 
     async def _fail(self, request: Request, error: CogTritonError) -> None:
         if request.started:
+            self.count(error)
             raise error  # the connection is broken off: nothing else shows that the answer is incomplete
         await request.respond_error(error)

@@ -54,7 +54,7 @@ class Front:
         self.health = Health(self.admission)
         self.metrics = Metrics(self.admission, lambda: self.client)
         self.metrics.gauge("ready", "1 while predictions can be answered", lambda: self.health.is_ready)
-        self.app = App(settings.max_body_bytes)
+        self.app = App(settings.max_body_bytes, self.metrics.answered)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
         self._webhooks = Webhooks(allowed_addresses(settings))

@@ -62,6 +62,7 @@ class Request:
         "_left",
         "_receive",
         "_send",
+        "count",
         "headers",
         "key",
         "limit",
@@ -72,9 +73,17 @@ class Request:
         "variables",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
-        """`limit`: how many bytes its body may have."""
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        limit: int,
+        count: Callable[[CogTritonError], object],
+    ) -> None:
+        """`limit`: how many bytes its body may have; `count` gets each error that is its answer."""
         self.scope = scope
+        self.count = count
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.key = ""
@@ -143,9 +152,13 @@ class Request:
         """Answer with this as JSON."""
         await self.respond(status, orjson.dumps(content), JSON, *headers)
 
-    async def respond_error(self, error: CogTritonError) -> None:
-        """Answer with the error and its status, in the form of Cog's API."""
-        await self.respond_json(status_of(error), refusal(error), *retry_after(error))
+    async def respond_error(
+        self, error: CogTritonError, status: int | None = None, content: Any = None
+    ) -> None:
+        """Answer with the error; unless they are given, `status` and `content` are those of Cog's API."""
+        self.count(error)
+        content = refusal(error) if content is None else content
+        await self.respond_json(status or status_of(error), content, *retry_after(error))
 
     async def hand_to(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         """Let another ASGI application answer, as long as the client stays."""

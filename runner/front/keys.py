@@ -7,6 +7,7 @@ import hmac
 import time
 from typing import TYPE_CHECKING, Self
 
+from runner.settings import why_unread
 from shared.errors import ApiKeyInvalid, SettingInvalid
 from shared.logs import bind_contextvars, get_logger, register_secret
 
@@ -35,7 +36,9 @@ def parse_keys(text: str, setting: str) -> dict[bytes, str]:
     for line in (line for line in lines if line and not line.startswith("#")):
         *name, key = line.split(maxsplit=1)
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise SettingInvalid(setting=setting, value="***", reason="each line must be KEY or NAME KEY")
+            raise SettingInvalid(
+                setting=setting, value="***", reason="each key must be KEY or NAME KEY, in printable ASCII"
+            )
         register_secret(key)
         names[_digest(key)] = name[0] if name else f"key {len(names) + 1}"
     if not names:
@@ -111,8 +114,9 @@ class Keys:
             self._version = _version(file)
             return parse_keys(file.read_text(encoding="utf-8"), "API_KEYS_FILE")
         except (OSError, UnicodeDecodeError) as problem:
-            reason = f"it cannot be read: {type(problem).__name__}"
-            raise SettingInvalid(setting="API_KEYS_FILE", value=str(file), reason=reason) from None
+            raise SettingInvalid(
+                setting="API_KEYS_FILE", value=str(file), reason=why_unread(problem)
+            ) from None
 
 
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:

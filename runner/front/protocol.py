@@ -18,6 +18,7 @@ from shared.errors import HeadersTooLarge, RequestMalformed, RequestTooSlow, Too
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from runner.front.http import Message, Send
     from shared.errors import CogTritonError
@@ -54,9 +55,10 @@ def raise_descriptor_limit(connections: int) -> int:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `bounded` makes the class that has its `bounds`."""
+    """One connection. `bounded` makes the class that has its `bounds`, and what counts its refusals."""
 
     bounds: ClassVar[Bounds]
+    count: ClassVar[Callable[[CogTritonError], object]]
     writes: ClassVar[Writes]
     _deadline: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
@@ -184,6 +186,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
             self.transport.close()  # nothing can be said in the middle of an answer
             return
+        type(self).count(error)
         status = status_of(error)
         body = orjson.dumps(refusal(error))
         head = (
@@ -211,6 +214,7 @@ def _without_chunks(cycle: RequestResponseCycle) -> Send:
     return send_as_it_is
 
 
-def bounded(bounds: Bounds) -> type[BoundedProtocol]:
-    """The class of connections with these bounds."""
-    return type("Connection", (BoundedProtocol,), {"bounds": bounds, "writes": Writes()})
+def bounded(bounds: Bounds, count: Callable[[CogTritonError], object]) -> type[BoundedProtocol]:
+    """The class of connections with these bounds; `count` gets each error that one is refused with."""
+    own = {"bounds": bounds, "count": staticmethod(count), "writes": Writes()}
+    return type("Connection", (BoundedProtocol,), own)

@@ -35,8 +35,11 @@ def tls_files(settings: Settings) -> tuple[Path, Path] | None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as problem:
-        reason = f"it cannot be used with TLS_KEY={key}: {problem}"
-        raise SettingInvalid(setting="TLS_CERTIFICATE", value=certificate, reason=reason) from None
+        why = getattr(problem, "strerror", None) or problem
+        if isinstance(problem, ssl.SSLError):
+            why = "they are not a certificate and its private key in PEM"
+        reason = f"it cannot be used with TLS_KEY={key}: {why}"
+        raise SettingInvalid(setting="TLS_CERTIFICATE", value=str(certificate), reason=reason) from None
     return certificate, key
 
 
@@ -53,7 +56,7 @@ def make_server(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
-        http=bounded(Bounds(connections)),
+        http=bounded(Bounds(connections), app.count),
         loop="uvloop",
         ws="none",
         proxy_headers=False,

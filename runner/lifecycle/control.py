@@ -52,15 +52,11 @@ class EngineAddress:
     """Its kind, as in runner/engines/catalogue.py."""
     engine_dir: str
     """The unpacked engine.tar."""
-    grpc_address: str
-    """Of Triton, `host:port`."""
     metrics_address: str
     """Of Triton's own metrics, `host:port`: GET /metrics."""
     feed_path: str
-    model: str
-    """Of Triton's models, the decoupled one with tokens as input and output."""
     promised: list[str]
-    """Other addresses, `host:port`, on which settings make Triton listen."""
+    """The addresses, `host:port`, on which Triton listens once it has loaded all: gRPC's first."""
 
 
 @dataclass(frozen=True, slots=True)

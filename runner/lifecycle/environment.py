@@ -22,7 +22,7 @@ _PREFIXES = (
     "CT2_", "CUBLAS_", "CUDA_", "CUDNN_", "NVIDIA_", "TORCH", "PYTORCH_",
     "TLLM_", "TRITON_", "TRTLLM_", "VLLM_",
     "GLOO_", "MKL_", "NUMEXPR_", "OMP_", "OPENBLAS_", "TBB_",
-    "FI_", "NCCL_", "OMPI_", "OPAL_", "PMIX_", "PRTE_", "RAY_", "SLURM_", "UCC_", "UCX_",
+    "FI_", "NCCL_", "NVSHMEM_", "OMPI_", "OPAL_", "PMIX_", "PRTE_", "RAY_", "SLURM_", "UCC_", "UCX_",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from runner.engines.hosts.agent import DAEMONS
 from runner.engines.hosts.link import Link, LinkLost, LinkRefused, connect
 from runner.engines.hosts.settings import ENGINE_DIR, FAILURE, identity
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.engines.vllm.compile_cache import COMPILE_CACHE
+from runner.engines.vllm.compile_cache import COMPILE_CACHE, SCRATCH
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import gpus_here
 from runner.lifecycle.preparation import engine_kind, prepare_engine
@@ -133,7 +133,7 @@ def serve(link: Link, part: Part, address: str, failure: Path) -> None:
             failure.unlink(missing_ok=True)
             process = subprocess.Popen(
                 command := part.command(message["run"]),
-                env={**part.environment, FAILURE: str(failure)},
+                env={**part.environment, FAILURE: str(failure), SCRATCH: str(failure.parent)},
                 stdin=subprocess.DEVNULL,
                 cwd=PROJECT_ROOT,
                 start_new_session=True,

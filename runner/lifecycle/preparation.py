@@ -19,16 +19,14 @@ from runner.engines.catalogue import ENGINES
 from runner.engines.gpus import hide_gpus
 from runner.engines.hosts.settings import HostsSettings
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.engines.vllm.compile_cache import COMPILE_CACHE
+from runner.engines.vllm.compile_cache import COMPILE_CACHE, SCRATCH
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine, gpus_here
 from runner.settings import Settings
 from runner.triton.address import LOOPBACK, Address, reached_at
 from runner.triton.model_repository import (
-    MODEL_NAME,
     BridgeParameters,
-    decoupled_name,
     write_model_repository,
 )
 from runner.triton.server import tritonserver_command
@@ -83,19 +81,18 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     grpc = settings.triton_grpc_address or Address(LOOPBACK, free_port())
     metrics = settings.triton_metrics_address or Address(LOOPBACK, free_port())
     http = settings.triton_http_address
-    asked_for = (http, settings.triton_metrics_address)
+    promised = (grpc, http, settings.triton_metrics_address)
     address = EngineAddress(
         engine=kind,
         engine_dir=str(engine.path),
-        grpc_address=grpc.here,
         metrics_address=metrics.here,
         feed_path=str(feed),
-        model=decoupled_name(MODEL_NAME, decoupled=decoupled),
-        promised=[opened.here for opened in asked_for if opened is not None],
+        promised=[opened.here for opened in promised if opened is not None],
     )
     environment = hide_gpus(engine_environment(os.environ, settings.engine_variables))
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
     environment[COMPILE_CACHE] = str(settings.compile_cache)
+    environment[SCRATCH] = str(directory)
     environment[SERVER_ARGUMENTS] = json.dumps(arguments)
     environment |= _hosts(settings, kind)
     command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)
@@ -167,7 +164,7 @@ def _check_ranks(settings: Settings, engine: EngineDirectory) -> None:
     """Raise SettingInvalid when WORLD_SIZE is not what the engine needs."""
     ranks = None if engine.manifest is None else engine.manifest.ranks
     if settings.world_size is not None and ranks is not None and settings.world_size != ranks:
-        reason = f"the engine is served by {ranks} processes"
+        reason = f"the engine needs {ranks}"
         raise SettingInvalid(setting="WORLD_SIZE", value=settings.world_size, reason=reason)
 
 

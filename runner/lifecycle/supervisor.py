@@ -96,6 +96,8 @@ class Supervisor:
         self._triton: Process | None = None
         self._http: Process | None = None
         self._drain_seconds = 0.0
+        self._setup_seconds = 0.0
+        self._setup_ends = 0.0  # by the event loop's clock
 
     async def run(self, caller: socket.socket | None = None) -> None:
         """Serve until a signal, or until the end of `caller`.
@@ -184,14 +186,14 @@ class Supervisor:
         with far:
             process = self._processes.start(command, os.environ, pass_fds=[far.fileno()])
         connection = Connection(*await asyncio.open_connection(sock=near))
-        seconds = None
         try:
             async with asyncio.timeout(None) as limit:
                 async for message in connection:
                     match message:
                         case SettingsRead():
-                            seconds = message
-                            limit.reschedule(asyncio.get_running_loop().time() + message.setup_seconds)
+                            self._setup_ends = asyncio.get_running_loop().time() + message.setup_seconds
+                            limit.reschedule(self._setup_ends)
+                            self._setup_seconds = message.setup_seconds
                             self._drain_seconds = message.drain_seconds
                             self._engine_seconds = message.engine_start_seconds
                         case Prepared():
@@ -199,7 +201,7 @@ class Supervisor:
                         case SetupFailed(text):
                             raise _coded(text)
         except TimeoutError:
-            raise SetupTimedOut(seconds=seconds.setup_seconds if seconds else 0) from None
+            raise SetupTimedOut(seconds=self._setup_seconds) from None
         finally:
             connection.close()
             process.signal(signal.SIGKILL)
@@ -232,11 +234,14 @@ class Supervisor:
             starting.cancel()
 
     async def _expect_ready(self, seconds: float) -> None:
+        """Fail unless the engine is ready in time. Raises SetupTimedOut when the whole set-up was not."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(self._setup_ends) as setup, asyncio.timeout(seconds):
                 await self._ready.wait()
         except TimeoutError:
-            error = TritonFailedToStart(reason=f"it was not ready after {seconds:g} s")
+            if setup.expired():
+                raise SetupTimedOut(seconds=self._setup_seconds) from None
+            error = TritonFailedToStart(reason=f"it was not ready after {seconds:g} s (ENGINE_START_TIMEOUT)")
             self._fail(SetupFailed(str(error)))
 
     def _failed(self) -> bool:

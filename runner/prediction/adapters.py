@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.errors import AdapterUnknown, RequestInvalid
-from shared.lora import CONFIG
+from shared.lora import is_adapter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ class Adapters:
         self._folder = folder
         self._places: dict[str, str] = {}
         if folder is not None and folder.is_dir():
-            self._places = {path.parent.name: path.parent.name for path in sorted(folder.glob(f"*/{CONFIG}"))}
+            self._places = {path.name: path.name for path in sorted(folder.iterdir()) if is_adapter(path)}
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +44,7 @@ class Adapters:
         folder = self._folder.resolve()
         try:
             place = (folder / path).resolve()
-            is_there = place != folder and place.is_relative_to(folder) and (place / CONFIG).is_file()
+            is_there = place != folder and place.is_relative_to(folder) and is_adapter(place)
         except (OSError, ValueError):
             is_there = False
         if not is_there:

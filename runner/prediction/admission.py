@@ -91,7 +91,8 @@ class Admission:
             elif count <= max(1, self.limit // len(self._holders)) and len(self._holders) > 1:
                 await self._wait(holder)
             else:
-                raise Overloaded(limit=self.limit)
+                what = f"prediction{' is' if self.limit == 1 else 's are'} running or waiting"
+                raise Overloaded(limit=self.limit, what=what, fix="raise MAX_PREDICTIONS")
         finally:
             self._forget(holder)
         ticket = Ticket(self, holder)

@@ -126,12 +126,13 @@ class TextGeneration:
             raise
         except CogTritonError as error:
             log.info("prediction failed", error=error.for_log(), prediction_id=self._prediction_id)
-            self._end("failed", error.code)
+            self._end("failed", error)
             raise
         except Exception:
             log.exception("prediction failed", prediction_id=self._prediction_id)
-            self._end("failed", GenericError.code)
-            raise GenericError from None
+            failure = GenericError()
+            self._end("failed", failure)
+            raise failure from None
         if piece is None:
             self._end("cancelled" if self.finish_reason == "cancelled" else "succeeded")
             raise StopAsyncIteration
@@ -194,7 +195,7 @@ class TextGeneration:
         self._late = True
         self._generation.cancel()
 
-    def _end(self, outcome: str, code: str | None = None) -> None:
+    def _end(self, outcome: str, error: CogTritonError | None = None) -> None:
         if self._closed:
             return
         self._closed = True
@@ -203,7 +204,7 @@ class TextGeneration:
         self._ended_at = time.perf_counter()
         duration, first, rate = self._speed()
         self._metrics.generated(self.token_count, first, duration)
-        self._metrics.ended(outcome, code)
+        self._metrics.ended(outcome, error)
         if self._log_performance and outcome == "succeeded":
             log.info(
                 "prediction",

@@ -63,7 +63,7 @@ class Predictor:
         try:
             ticket = await self.admission.enter(key)
         except CogTritonError as error:
-            self._metrics.ended("refused", error.code)
+            self._metrics.ended("refused", error)
             raise
         try:
             prepared = await self._prepare(ask, prediction_id, key)
@@ -135,5 +135,5 @@ class Predictor:
             error = GenericError()
         else:
             log.info("prediction failed", error=error.for_log(), prediction_id=prediction_id)
-        self._metrics.ended("failed", error.code)
+        self._metrics.ended("failed", error)
         return error

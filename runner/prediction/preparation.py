@@ -42,7 +42,9 @@ class Preparation:
     """Whether the engine's prefix cache is separate for each API key."""
 
     def prompt(self, ask: Ask) -> str:
-        """The template, filled in. Raises PromptRequired, BadPromptTemplate and PromptTemplateError."""
+        """The template, filled in. Raises PromptRequired, BadPromptTemplate, PromptTemplateError and
+        InvalidArgument.
+        """
         if not isinstance(ask.prompt, str):
             raise PromptRequired
         return fill_template(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.errors import MessagesInvalid
+from shared.validation import wanted
 
 
 class Message(BaseModel):
@@ -18,7 +19,8 @@ class Message(BaseModel):
     content: str
 
 
-_MESSAGES = TypeAdapter(list[Message])
+MAX_MESSAGES = 1 << 14
+_MESSAGES = TypeAdapter(Annotated[list[Message], Field(max_length=MAX_MESSAGES, fail_fast=True)])
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
@@ -27,10 +29,8 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
         messages = [message.model_dump() for message in _MESSAGES.validate_json(text)]
     except ValidationError as invalid:
         first = invalid.errors()[0]
-        where = "".join(f"[{part!r}]" for part in first["loc"])
-        raise MessagesInvalid(
-            reason=f"messages{where}: {first['msg'].replace('Input should', 'it should')}"
-        ) from None
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        raise MessagesInvalid(reason=f"messages{where} {wanted(first)}") from None
     if not messages:
         raise MessagesInvalid(reason="the list is empty")
     return messages

@@ -12,7 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from runner.text.render_process import LENGTH, frame
-from shared.errors import CogTritonError, MessagesInvalid, TritonTokenizerError, from_text
+from shared.errors import (
+    CogTritonError,
+    MessagesInvalid,
+    Overloaded,
+    ShuttingDown,
+    TritonTokenizerError,
+    from_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,10 +65,11 @@ class ChatRenderer:
         """The prompt that asks for the next turn.
 
         Raises MessagesInvalid for messages that the template refuses, or for which it needs too much time or
-        memory.
+        memory, Overloaded when too many others wait, ShuttingDown when it is closed meanwhile.
         """
         if len(self._waiting) >= _MAX_WAITING:
-            raise MessagesInvalid(reason="too many conversations wait for the chat template")
+            what = "conversations wait for the chat template"
+            raise Overloaded(limit=_MAX_WAITING, what=what, fix="add runners")
         body = frame({"messages": messages, "arguments": arguments or {}})
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((body, answer))
@@ -79,7 +87,7 @@ class ChatRenderer:
             await asyncio.gather(self._reader, return_exceptions=True)
         await self._end_process()
         while self._waiting:
-            self._answer({"error": str(MessagesInvalid(reason="the runner is shutting down"))})
+            self._answer({"error": str(ShuttingDown())})
 
     async def _start(self) -> None:
         """Raises TritonTokenizerError."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from string import Formatter
 
-from shared.errors import BadPromptTemplate, PromptRequired, PromptTemplateError
+from shared.errors import BadPromptTemplate, InvalidArgument, PromptRequired, PromptTemplateError
 
 _MAX_CHARACTERS = 1 << 22
+_MAX_SHOWN = 100
 
 
 def fill_template(
@@ -18,24 +19,27 @@ def fill_template(
     filled in is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it
     must not be lost; a default one is omitted if the template has no place for it.
 
-    Raises PromptRequired, BadPromptTemplate, PromptTemplateError.
+    Raises PromptRequired, BadPromptTemplate, PromptTemplateError, and InvalidArgument for a prompt that is
+    too long.
     """
     if (length := _longest(template, prompt, system_prompt)) > _MAX_CHARACTERS:
-        reason = f"filled in, it could have {length} characters; at most {_MAX_CHARACTERS} are accepted"
-        raise PromptTemplateError(reason=reason)
+        reason = f"the filled-in template may have at most {_MAX_CHARACTERS} characters, not {length}"
+        raise InvalidArgument(argument="prompt", value="too long", reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     filled = []
     fields = set()
     try:
         parts = list(Formatter().parse(template))
-    except ValueError as error:
-        raise PromptTemplateError(reason=str(error)) from None
+    except ValueError:
+        reason = "a brace in it is neither doubled nor part of a field"
+        raise PromptTemplateError(reason=reason) from None
     for literal, field, format_spec, conversion in parts:
         filled.append(literal)
         if field is None:
             continue
         if field not in values:
-            raise PromptTemplateError(reason=f"it has the field {field!r}")
+            shown = field if len(field) <= _MAX_SHOWN else f"{field[:_MAX_SHOWN]}..."
+            raise PromptTemplateError(reason=f"it has the field {shown!r}")
         if format_spec or conversion:
             raise PromptTemplateError(reason=f"the field {field!r} has a conversion or a format")
         fields.add(field)

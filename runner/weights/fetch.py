@@ -11,6 +11,7 @@ from shared.artifact import EngineDirectory, extract_archive
 from shared.errors import WeightsNotFound, WeightsNotStored, WeightsUnreachable
 from shared.http import Unreachable, download
 from shared.secrets import public_address
+from shared.sizes import readable
 from shared.source import NotThere, found, local_path, opened_file
 
 if TYPE_CHECKING:
@@ -87,5 +88,5 @@ def _check_room(destination: Path, needed: int) -> None:
     place = next(parent for parent in destination.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(place).free
     if needed > free:
-        reason = f"it takes {needed} bytes, and {free} are free there"
+        reason = f"it takes {readable(needed)}, and {readable(free)} are free there"
         raise WeightsNotStored(path=destination, reason=reason)

@@ -203,8 +203,8 @@ class VLLMConfig(EngineConfig):
     )
     quantization: Line | None = Field(
         None,
-        description="How vLLM is to quantize the weights while it loads them; not set: as the checkpoint is, "
-        "which says itself how it was quantized (AWQ, GPTQ, FP8, compressed-tensors, ...).",
+        description="How vLLM is to quantize the weights while it loads them; not set: as the "
+        "checkpoint's own config says (AWQ, GPTQ, FP8, compressed-tensors, ...).",
         json_schema_extra=quantization_schema(),
     )
     max_model_len: SequenceLength | None = Field(

@@ -16,6 +16,7 @@ from shared.errors import (
     ConfigValueInvalid,
 )
 from shared.secrets import names_secret
+from shared.validation import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 
     from .document import Document, Place
 
-_WANTED = {
-    "string_type": "must be text",
-    "string_too_short": "must not be empty",
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-}
 _MAX_SHOWN = 40
 
 
@@ -97,9 +88,8 @@ def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> Problem:
             return _invalid(place, str(detail["ctx"]["error"]))
         case "string_type" if not isinstance(value, dict | list | None):
             return _invalid(place, f"must be text{but_is(value)} (write it in quotes)")
-        case known:
-            wanted = _WANTED.get(known) or detail["msg"].replace("Input should", "must")
-            return _invalid(place, f"{wanted}{but_is(value)}")
+        case _:
+            return _invalid(place, f"{wanted(detail, mapping='a mapping')}{but_is(value)}")
 
 
 def _invalid(place: Place, problem: str) -> Problem:

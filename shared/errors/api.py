@@ -44,7 +44,7 @@ class KeyLimitReached(CogTritonError):
     code = "E1305"
     fixed_by = FixedBy.USER
     message = "With this request, your key would have {count} {what} in progress; its limit is {limit}."
-    remedy = "Try again when some have finished."
+    remedy = "Try again when some have finished; if one request exceeds the limit by itself, ask for less."
 
 
 class PathUnknown(CogTritonError):

@@ -36,7 +36,7 @@ class ConfigDuplicateKey(CogTritonError):
 class ConfigInvalid(CogTritonError):
     code = "E3004"
     fixed_by = FixedBy.OPERATOR
-    message = "The config {source} does not fit its schema: {reason}."
+    message = "The config {source} cannot be used: {reason}."
     remedy = "See docs/config.md for every key."
 
 
@@ -61,9 +61,8 @@ class ModelGated(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "Access to the model {model!r} is restricted."
     remedy = (
-        "Accept its terms on the hub, and provide a token of the account that did: HF_TOKEN"
-        " (command line) or the"
-        " input hf_token (API)."
+        "Accept its terms on the hub, and provide a token of the account that did: HF_TOKEN (command line)"
+        " or the input hf_token (API)."
     )
 
 
@@ -94,7 +93,7 @@ class NotEnoughSpace(CogTritonError):
     message = "The disk is too small: {reason}."
     remedy = (
         "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME (models) or"
-        " -o (the archive)."
+        " the archive's place (-o; BUILDER_OUTPUT_DIR in the builder's API)."
     )
 
 
@@ -112,18 +111,28 @@ class ModelFolderUnusable(CogTritonError):
     remedy = "Check the path; a relative one starts at the folder of the config."
 
 
+class ModelTarUnusable(CogTritonError):
+    code = "E3108"
+    fixed_by = FixedBy.OPERATOR
+    message = "The tar {model!r} cannot be used: {reason}."
+    remedy = "Use a tar of the model's directory, with config.json at its top level."
+
+
 class UnsupportedArchitecture(CogTritonError):
     code = "E3200"
     fixed_by = FixedBy.OPERATOR
-    message = "The architecture {architecture!r} cannot be converted; these can: {supported}."
-    remedy = "Use a model of one of these, or another engine."
+    message = "The architecture {architecture!r} cannot be converted; the builder converts {supported}."
+    remedy = "Use a model with a supported architecture, or another engine."
 
 
 class CheckpointInvalid(CogTritonError):
     code = "E3201"
     fixed_by = FixedBy.OPERATOR
     message = "The checkpoint cannot be converted: {reason}."
-    remedy = "Download it again, and check that config.json belongs to these weights."
+    remedy = (
+        "Download it again if it is damaged or incomplete, and check that config.json belongs to these"
+        " weights; if it is not supported, use another model or engine."
+    )
 
 
 class ConversionFailed(CogTritonError):

@@ -64,14 +64,14 @@ class ArgumentRemoved(CogTritonError):
 class ArgumentReplaced(CogTritonError):
     code = "E3014"
     fixed_by = FixedBy.OPERATOR
-    message = "--{argument} of {tool} is from an older release; the build uses {instead} in its place."
+    message = "--{argument} of {tool} is written as for an older release; the build uses {instead}."
     remedy = "Write that in the config."
 
 
 class ArgumentDropped(CogTritonError):
     code = "E3015"
     fixed_by = FixedBy.OPERATOR
-    message = "--{argument} of {tool} is from an older release and has no successor; the build leaves it out."
+    message = "--{argument} of {tool} is from an older release; the build leaves it out."
     remedy = "Remove it: {reason}."
 
 
@@ -121,7 +121,7 @@ class ScriptReplaced(CogTritonError):
     code = "E3022"
     fixed_by = FixedBy.OPERATOR
     message = "TensorRT-LLM 1.2.1 no longer has {script!r}; the build runs {instead} in its place."
-    remedy = "Rewrite the step for that script."
+    remedy = "Rewrite the step for that."
 
 
 class PathOutsideWorkDir(CogTritonError):
@@ -169,8 +169,8 @@ class PromptCapped(CogTritonError):
 class RanksExceedGpus(CogTritonError):
     code = "E3029"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine has {ranks} ranks and needs as many GPUs; this machine has {gpus}."
-    remedy = "Lower the tensor or pipeline parallel size, or run it on a machine with {ranks} GPUs."
+    message = "GPUs needed by the engine, one for each rank: {ranks}; GPUs of the machine: {gpus}."
+    remedy = "Use a machine with enough GPUs, or lower the tensor or pipeline parallel size if it is above 1."
 
 
 class MachineTooSmall(CogTritonError):
@@ -221,8 +221,8 @@ class ModelTooLargeForGpu(CogTritonError):
 class ContextTooLongForGpu(CogTritonError):
     code = "E3036"
     fixed_by = FixedBy.OPERATOR
-    message = "The KV cache of {gpus} has room for about {feasible} tokens; one sequence may have {wanted}."
-    remedy = "Set max_model_len to {feasible} or less, or use more or larger GPUs, or kv_cache_dtype: fp8."
+    message = "The KV cache of {gpus} has room for {room}; one sequence may have {wanted} tokens."
+    remedy = "{fix}, or use more or larger GPUs, or kv_cache_dtype: fp8."
 
 
 class ParallelismDoesNotDivide(CogTritonError):

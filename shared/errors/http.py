@@ -58,7 +58,10 @@ class TooManyConnections(CogTritonError):
     code = "E1327"
     fixed_by = FixedBy.USER
     message = "{limit} connections are open already."
-    remedy = "Try again in a few seconds; the operator can raise MAX_CONNECTIONS."
+    remedy = (
+        "Try again in a few seconds; the operator can raise MAX_CONNECTIONS, or the limit of open files"
+        " (ulimit -n) if that is lower."
+    )
 
 
 class RequestTooSlow(CogTritonError):

@@ -9,7 +9,7 @@ class GenericError(CogTritonError):
     code = "E1000"
     fixed_by = FixedBy.US
     message = "An unexpected error occurred."
-    remedy = "Report it with the log of this prediction."
+    remedy = "Report it, with the log."
 
 
 class PromptRequired(CogTritonError):
@@ -95,7 +95,7 @@ class StructuredOutputInvalid(CogTritonError):
     code = "E1105"
     fixed_by = FixedBy.USER
     message = "The output cannot be constrained to that structure: {reason}."
-    remedy = "Send a simpler JSON schema, regular expression, list of choices or grammar."
+    remedy = "Correct it, or send a simpler JSON schema, regular expression, list of choices or grammar."
 
 
 class AdapterUnknown(CogTritonError):

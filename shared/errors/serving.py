@@ -23,7 +23,9 @@ class TritonTokenizerError(CogTritonError):
     code = "E2102"
     fixed_by = FixedBy.OPERATOR
     message = "The tokenizer of this engine cannot be used: {reason}."
-    remedy = "Build the engine again from a model with a valid tokenizer.json."
+    remedy = (
+        "Use a model whose tokenizer and chat template are valid; an engine.tar must be built again from it."
+    )
 
 
 class TritonMalformedJSON(CogTritonError):
@@ -51,8 +53,8 @@ class TritonUnavailable(CogTritonError):
 class Overloaded(CogTritonError):
     code = "E2106"
     fixed_by = FixedBy.USER
-    message = "{limit} predictions are running or waiting already; no more are accepted."
-    remedy = "Try again in a few seconds; the operator can raise MAX_PREDICTIONS."
+    message = "{limit} {what} already; no more are accepted."
+    remedy = "Try again in a few seconds; the operator can {fix}."
 
 
 class PredictionFailed(CogTritonError):
@@ -154,6 +156,6 @@ class HostLost(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The host {host}, which serves part of the engine, was lost: {reason}."
     remedy = (
-        "Run `cog-triton join` there again, or on another host; the engine restarts once there are"
-        " enough GPUs."
+        "Run `cog-triton join` there again, or on another host (with MPI_HOSTS, bring the host back); the"
+        " engine restarts once there are enough GPUs."
     )

@@ -9,7 +9,7 @@ class PartNotInstalled(CogTritonError):
     code = "E4000"
     fixed_by = FixedBy.OPERATOR
     message = 'The part "{part}" of the runner is missing at {place}.'
-    remedy = "Run `make setup`, or use one of the images."
+    remedy = "Use an image that has it; in a checkout, `make setup` makes what needs no GPU."
 
 
 class TritonFailedToStart(CogTritonError):
@@ -169,10 +169,7 @@ class VllmRepositoryInvalid(CogTritonError):
 class ModelRepositoryNotServed(CogTritonError):
     code = "E4106"
     fixed_by = FixedBy.OPERATOR
-    message = (
-        "{path} is a model repository for Triton whose backends ({backends}) are not installed: no package"
-        " has those of NVIDIA's inflight_batcher_llm."
-    )
+    message = "{path} is a model repository for Triton backends that are not available here ({backends})."
     remedy = "Use {engine} instead; `cog-triton model-repository` writes a repository for it."
 
 
@@ -180,7 +177,7 @@ class NothingCompiled(CogTritonError):
     code = "E4108"
     fixed_by = FixedBy.OPERATOR
     message = "{cache} contains nothing that vLLM compiled for {engine}."
-    remedy = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again."
+    remedy = "{fix}."
 
 
 class WeightsUnreachable(CogTritonError):

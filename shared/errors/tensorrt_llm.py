@@ -64,6 +64,6 @@ class GpuMemoryTooSmall(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The GPU has too little free memory for this engine: {reason}."
     remedy = (
-        "Use a larger GPU, end other processes that use it, or set kv_cache_free_gpu_mem_fraction or"
+        "Use a larger GPU, end other processes that use it, or lower kv_cache_free_gpu_mem_fraction or"
         " max_attention_window_size."
     )

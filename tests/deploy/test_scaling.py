@@ -4,8 +4,13 @@ import json
 import statistics
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from getpass import getuser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
@@ -57,20 +62,19 @@ def runners(tmp_path_factory):
         yield [server.url for server in servers]
 
 
-@pytest.fixture(scope="module")
-def balanced(runners, tmp_path_factory):
-    """The address of nginx before them, as deploy/nginx has it."""
-    folder = tmp_path_factory.mktemp("nginx")
+@contextmanager
+def nginx_before(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """The address of nginx before four servers, as deploy/nginx has it."""
     port = free_port()
     text = CONFIG.read_text().replace("listen 8080", f"listen 127.0.0.1:{port}")
-    for number, url in enumerate(runners):
+    for number, url in enumerate(urls):
         text = text.replace(f"runner-{number}:5000", url.removeprefix("http://"))
     assert "runner-" not in text
     (folder / "cog-triton.conf").write_text(text)
     names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     paths = "".join(f"{name}_temp_path {folder}/{name};\n" for name in names)
     (folder / "nginx.conf").write_text(
-        f"daemon off;\nworker_processes 2;\npid {folder}/pid;\nevents {{}}\n"
+        f"user {getuser()};\ndaemon off;\nworker_processes 2;\npid {folder}/pid;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{paths}include {folder}/cog-triton.conf;\n}}\n"
     )
     command = ["nginx", "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
@@ -89,6 +93,13 @@ def balanced(runners, tmp_path_factory):
     finally:
         nginx.terminate()
         nginx.wait(30)
+
+
+@pytest.fixture(scope="module")
+def balanced(runners, tmp_path_factory):
+    """The address of nginx before them."""
+    with nginx_before(runners, tmp_path_factory.mktemp("nginx")) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +129,44 @@ def test_it_tells_what_four_runners_behind_nginx_do(curve, balanced, rate):
     told["first token"] = (measured["time_to_first_token"]["avg"], statistics.fmean(firsts))
     print(rate, {name: (round(real, 1), round(sim, 1)) for name, (real, sim) in told.items()})
     assert {name: by for name, by in off.items() if abs(by) > WITHIN} == {}
+
+
+class Server(BaseHTTPRequestHandler):
+    """A runner that is full, or is not."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, status: int, *arguments: object) -> None:
+        self.status = status
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        self.answer(200, b"ready")
+
+    def do_POST(self) -> None:
+        self.answer(self.status, self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_nginx_passes_over_runners_that_are_full_whatever_the_prompt(tmp_path, size):
+    with ExitStack() as stack:
+        urls = []
+        for status in (429, 503, 200, 200):  # of three attempts one succeeds
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, status)))
+            Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+            urls.append(f"http://127.0.0.1:{server.server_port}")
+        url = stack.enter_context(nginx_before(urls, tmp_path))
+        prompt = bytes(size)
+        answers = [httpx2.post(url, content=prompt) for _ in range(8)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert all(answer.content == prompt for answer in answers)

@@ -106,7 +106,8 @@ def test_a_prediction_too_many_is_refused_at_once(server, client, assert_fails):
     refused = []
 
     def one_more(_streams):
-        assert_fails(client, {"prompt": "x"}, "", Overloaded(limit=64))
+        full = Overloaded(limit=64, what="predictions are running or waiting", fix="raise MAX_PREDICTIONS")
+        assert_fails(client, {"prompt": "x"}, "", full)
         refused.append(True)
 
     streams = run_streams(server.url, [{"prompt": "x", "max_tokens": 200}] * 64, during=one_more)

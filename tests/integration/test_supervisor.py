@@ -238,6 +238,12 @@ def test_a_set_up_that_takes_too_long_ends_the_runner(start, silence):
         assert "E4006 SetupTimedOut: The set-up did not finish within 2 s." in runner.log.read_text()
 
 
+def test_the_time_for_the_set_up_includes_the_loading_of_the_engine(start):
+    with start(STUB_FRONT_LOADS_FOR="1000", SETUP_TIMEOUT="3") as runner:
+        assert runner.process.wait(30) == 1
+        assert "E4006 SetupTimedOut: The set-up did not finish within 3 s." in runner.log.read_text()
+
+
 def test_triton_and_the_engine_get_no_secrets(start, tmp_path):
     with start(**SECRETS, OMP_NUM_THREADS="3", ENGINE_ENVIRONMENT=f"{MARK}, WHATEVER") as runner:
         runner.wait("READY")

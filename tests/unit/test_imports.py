@@ -1,6 +1,7 @@
 """Who may import whom, folder by folder: docs/architecture.md has the table."""
 
 import ast
+import re
 
 import pytest
 
@@ -38,3 +39,27 @@ def test_nothing_imports_what_stands_above_it(folder):
         if f"{name}.".startswith(f"{forbidden}.")
     ]
     assert wrong == []
+
+
+def parts_of_shared():
+    """Each part of shared/ that the page lists, and what it may import from there: its row's parts, too."""
+    page = (PROJECT_ROOT / "docs/architecture.md").read_text()
+    listed = {}
+    for cell, allowed in re.findall(r"^\| (`shared/[^|]+) \|[^|]+\| ([^|]+) \|$", page, re.MULTILINE):
+        parts = re.findall(r"`shared/(\w+)(?:\.py)?`", cell)
+        listed |= {part: {*parts, *re.findall(r"\w+", allowed)} for part in parts}
+    return listed
+
+
+def test_the_page_lists_what_the_parts_of_shared_import():
+    folder = PROJECT_ROOT / "shared"
+    imports = {}
+    for path in folder.rglob("*.py"):
+        part = path.relative_to(folder).parts[0].removesuffix(".py")
+        found = (name.split(".")[1] for name in imported(path) if name.startswith("shared."))
+        imports.setdefault(part, set()).update(found)
+    del imports["__init__"]
+    listed = parts_of_shared()
+    assert listed.keys() == imports.keys()
+    wrong = {f"{part}: {name}" for part in listed for name in imports[part] & listed.keys() - listed[part]}
+    assert wrong == set()

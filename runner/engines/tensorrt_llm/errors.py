@@ -13,9 +13,10 @@ from shared.errors import (
     EngineOfAnotherVersion,
     ExecutorQueueFull,
     GpuMemoryTooSmall,
-    MalformedRequest,
+    InvalidArgument,
     PromptTooLong,
     RanksMismatch,
+    RequestInvalid,
     TensorRTLLMError,
     TensorRTLLMNotLoaded,
 )
@@ -39,13 +40,18 @@ _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]],
         r"Prompt length \((\d+)\) exceeds maximum input length \((\d+)\)",
         lambda found, _: PromptTooLong(prompt_tokens=found[1], max_prompt_tokens=found[2]),
     ),
-    (r"EndId \(-?\d+\) is not within acceptable range", lambda _, text: MalformedRequest(reason=text)),
+    (
+        r"EndId \((-?\d+)\) is not within acceptable range \[-1, (\d+)\)",
+        lambda found, _: InvalidArgument(
+            argument="end_id", value=found[1], reason=f"this model's tokens are 0 to {int(found[2]) - 1}"
+        ),
+    ),
     (
         (
             r"Incorrect sampling config|(?:beamWidth|topK|topP\w*|temperature|minTokens|repetitionpenalty|"
             r"lengthPenalty|earlyStopping|noRepeatNgramSize|numReturnSequences|minP)(?:\.value\(\))? [<>]=? "
         ),
-        lambda _, text: MalformedRequest(reason=f"TensorRT-LLM refuses a sampling parameter: {text}"),
+        lambda _, text: RequestInvalid(reason=f"TensorRT-LLM refuses a sampling parameter: {text}"),
     ),
     (
         r"Maximum queue size of (\d+) has been reached",

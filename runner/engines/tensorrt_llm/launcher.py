@@ -116,6 +116,7 @@ class _Launcher:
         self._bridge = bridge
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[HostLost] = queue.SimpleQueue()
+        self._ended: list[str] = []  # in that order: the hosts of ranks, "" for this one
         self._first: Link | None = None
         self._first_ended = threading.Event()
         self._listener = Listener(secret.encode(), self._serve)
@@ -150,6 +151,17 @@ class _Launcher:
             if not self._lost.empty():
                 raise self._lost.get()
         self._pass_on(0)
+        # mpirun ends the others after the first rank that ends. A host that has joined has a link of its own.
+        host = self._ended[0] if self._ended and self.gathering is None else ""
+        if process.returncode and host and not self._is_over():
+            raise HostLost(host=host, reason="a rank there ended before the others")
+
+    def _is_over(self) -> bool:
+        """Whether the bridge has ended the engine."""
+        try:
+            return not self._bridge.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError:
+            return False
 
     def end_ranks(self) -> None:
         """Make sure that nobody else writes to the bridge any more."""
@@ -170,6 +182,7 @@ class _Launcher:
         """A rank's link, or mpirun's agent's."""
         local = link.connection.family == socket.AF_UNIX
         host = "" if local else str(link.connection.getpeername()[0])
+        told: dict[str, Any] = {}
         try:
             told = link.receive()
             if "start" in told:
@@ -181,6 +194,8 @@ class _Launcher:
                 self._told.put(str(link.receive()["failed"]))
                 link.send({"noted": True})
         except (LinkLost, KeyError, OSError) as ended:
+            if "rank" in told:
+                self._ended.append(host)
             if link is self._first:
                 self._first_ended.set()
             elif not local and silent(ended):

@@ -79,6 +79,7 @@ class CogApi:
         asked = await self._read(request)
         if asked is None:
             return
+        await self._check_webhook(asked)
         if asked.id is not None and (known := self._store.find(asked.id)) is not None and not known.ended:
             raise PredictionIdTaken
         await self._begin(request, asked)
@@ -87,7 +88,9 @@ class CogApi:
         asked = await self._read(request, request.variables["id"])
         if asked is None:
             return
-        known = self._store.find(asked.id or "")
+        if self._store.find(asked.id or "") is None:
+            await self._check_webhook(asked)
+        known = self._store.find(asked.id or "")  # another request may have begun it meanwhile
         if known is None:
             await self._begin(request, asked)
         elif _wants_events(request):
@@ -117,7 +120,7 @@ class CogApi:
         body = await request.body()
         if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
             error = BodyNotRead(reason="its Content-Type is not application/json")
-            await request.respond_json(415, refusal(error))
+            await request.respond_error(error, 415)
             return None
         try:
             return self._schema.read(orjson.loads(body), path_id)
@@ -125,16 +128,21 @@ class CogApi:
             raise BodyNotRead(reason=f"it is not JSON: {problem}") from None
         except Refused as refused:
             content = refusal(refused.error) | {"detail": refused.detail()}
-            await request.respond_json(422, content)
+            await request.respond_error(refused.error, 422, content)
             return None
 
+    async def _check_webhook(self, asked: Asked) -> None:
+        if asked.webhook is not None:
+            await self._webhooks.check(asked.webhook)
+
     async def _begin(self, request: Request, asked: Asked) -> None:
-        """Run a new prediction, in the way that the client wants."""
+        """Run a new prediction, in the way that the client wants.
+
+        Its id is taken before anything is awaited: a second request must not begin it too.
+        """
         prediction = Prediction(
             asked.id or f"pred_{secrets.token_hex(8)}", self._schema.without_secrets(asked.inputs)
         )
-        if asked.webhook is not None:
-            await self._webhooks.check(asked.webhook)
         in_background = _wants_no_waiting(request) and not _wants_events(request)
         self._store.add(prediction)
         try:
@@ -144,6 +152,7 @@ class CogApi:
             except CogTritonError as error:
                 if is_busy(error):
                     raise
+                request.count(error)
                 work = error
             if asked.webhook is not None:
                 self._webhooks.follow(prediction, asked.webhook, asked.webhook_events)

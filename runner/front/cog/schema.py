@@ -31,6 +31,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
 }
 _LEAST_LIKENESS = 0.6
+_MOST_FAULTS = 20
+_MOST_SHOWN = 100  # characters
 _HIDDEN = "**********"
 
 
@@ -47,7 +49,7 @@ class Asked:
 
 
 class Refused(Exception):
-    """Every fault of a body: where it is, and the error."""
+    """The faults of a body, at most some twenty: where each is, and the error."""
 
     def __init__(self, faults: list[tuple[tuple[str, ...], InputInvalid | PredictionIdInvalid]]) -> None:
         super().__init__(str(faults[0][1]))
@@ -133,6 +135,8 @@ class Schema:
         """The inputs that exist; None counts as not sent."""
         checked = {}
         for name, value in inputs.items():
+            if len(faults.found) >= _MOST_FAULTS:
+                break
             declared = self._properties.get(name)
             if declared is not None:
                 if value is None and declared.get("nullable"):
@@ -141,7 +145,8 @@ class Schema:
                     faults.add(("input", name), reason)
                 checked[name] = value
             elif not self._ignore_unknown:
-                faults.add(("input", name), self._unknown(name))
+                shown = _cut(name)
+                faults.add(("input", shown), self._unknown(shown))
         for name in self._required:
             if name not in inputs:
                 faults.add(("input", name), f'"{name}" is a required property')
@@ -183,4 +188,8 @@ def _shown(value: Any) -> str:
         text = orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # it writes fewer levels than it reads
         return "what was sent"
-    return text if len(text) <= 100 else f"{text[:100]}..."
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -23,7 +23,7 @@ from runner.front.openai.parameters import (
 )
 from runner.front.openai.reading import read
 from runner.front.openai.texts import Texts
-from runner.front.statuses import retry_after, status_of
+from runner.front.statuses import status_of
 from runner.prediction.ask import Ask
 from shared import VERSION
 from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
@@ -227,7 +227,8 @@ async def _fail(request: Request, error: CogTritonError) -> None:
     status = openai_status(status_of(error))
     content = openai_error(error, status)
     if request.started:
+        request.count(error)
         await request.send(event(content))
         await request.end()
     else:
-        await request.respond_json(status, content, *retry_after(error))
+        await request.respond_error(error, status, content)

@@ -10,13 +10,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from runner.protocol.engine import MAX_TOKENS
+from runner.text.messages import MAX_MESSAGES
 
 MAX_CHOICES = 128
 """Texts that one request may ask for, for all its prompts together."""
+_MOST_KEYS = 256
+_MOST_BIASES = 1 << 16
+_MOST_DIGITS = 20
 _REASONING = "a model's reasoning is not separated from its text"
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of one of them"
@@ -53,6 +64,8 @@ def _biases(value: Any) -> Any:
         return {}
     if not isinstance(value, dict) or not all(key.isascii() and key.isdecimal() for key in value):
         raise ValueError("must be a mapping from token ids to numbers")
+    if len(value) > _MOST_BIASES or any(len(key) > _MOST_DIGITS for key in value):
+        raise ValueError(f"may have at most {_MOST_BIASES} token ids of at most {_MOST_DIGITS} digits")
     return {int(key): bias for key, bias in value.items()}
 
 
@@ -99,6 +112,8 @@ class Part(BaseModel):
     def _refuse_not_done(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
+        if len(value) > _MOST_KEYS:
+            raise ValueError(f"may have at most {_MOST_KEYS} parameters")
         for name, (why, neutral) in cls.not_done.items():
             if name in value and value[name] not in neutral:
                 raise PydanticCustomError("not_done", "{why}", {"name": name, "why": why})
@@ -228,7 +243,7 @@ class ChatParameters(Parameters):
         "prompt_cache_options": ("the engine decides what it keeps", (None,)),
     }
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
@@ -241,11 +256,11 @@ class TokenizeParameters(Named):
     """The body of `/tokenize`: a prompt or messages."""
 
     prompt: str | None = None
-    messages: list[Message] | None = Field(None, min_length=1)
+    messages: list[Message] | None = Field(None, min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
     add_special_tokens: bool = True
 
 
 class DetokenizeParameters(Named):
     """The body of `/detokenize`."""
 
-    tokens: list[_TokenId]
+    tokens: list[_TokenId] = Field(fail_fast=True)

@@ -16,6 +16,7 @@ from runner.front.openai.parameters import (
     TokenizeParameters,
 )
 from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
+from shared.validation import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
 _Body = TypeVar("_Body", bound=BaseModel)
-_WANTED = {
-    "missing": "is missing",
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "too_short": "must not be empty",
-}
 _MAX_SHOWN = 80
 
 
@@ -84,11 +74,8 @@ def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
             found = get_close_matches(str(detail["loc"][-1])[:_MAX_SHOWN], known, n=1)
             instead = f"Write {found[0]}, or omit it" if found else "Omit it"
             return ParameterUnknown(parameter=place, instead=instead)
-        case "value_error":
-            wanted = str(detail["ctx"]["error"])
-        case other:
-            wanted = _WANTED.get(other) or detail["msg"].replace("Input should", "must")
-    return RequestInvalid(parameter=place, reason=f"{place} {wanted}")
+        case _:
+            return RequestInvalid(parameter=place or None, reason=f"{place or 'the body'} {wanted(detail)}")
 
 
 def _known(kind: type[BaseModel], place: Sequence[str | int]) -> list[str]:

@@ -49,7 +49,7 @@ instantiate:
 def problems(text: str) -> list[str]:
     with pytest.raises(ConfigInvalid) as caught:
         load_config(text, "c.yaml")
-    assert str(caught.value).startswith("E3004 ConfigInvalid: The config c.yaml does not fit its schema: ")
+    assert str(caught.value).startswith("E3004 ConfigInvalid: The config c.yaml cannot be used: ")
     return str(caught.value.details["reason"]).split("; ")
 
 

@@ -45,6 +45,15 @@ def test_everything_fits():
     assert unchecked == UNCHECKED  # docs/deploying.md names them
 
 
+def test_what_only_other_programs_read_is_yaml_too():
+    """Prometheus' own judge is asked by tests/deploy, where it is installed."""
+    alerts = yaml.safe_load((DEPLOY / "prometheus/cog-triton.rules.yaml").read_text())["groups"][0]["rules"]
+    for alert in alerts:
+        assert set(alert["annotations"]) == {"summary", "description"}, alert["alert"]
+    for path in DEPLOY.rglob("*.yaml"):
+        assert list(yaml.safe_load_all(path.read_text())), path
+
+
 def test_the_page_names_what_is_not_checked():
     page = (ROOT / "docs/deploying.md").read_text()
     assert [kind for kind in UNCHECKED if f"`{kind.split()[-1]}`" not in page] == []

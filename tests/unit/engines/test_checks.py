@@ -11,7 +11,6 @@ from runner.engines.checks import check_request
 from runner.protocol.engine import Declaration, Limits, Request, SamplingParameters, StructuredOutput
 from shared.errors import (
     InvalidArgument,
-    MalformedRequest,
     ParameterNotHonoured,
     PromptRequired,
     PromptTooLong,
@@ -80,6 +79,12 @@ def test_a_part_that_is_not_followed_is_refused(name, value):
     check({name}, **{name: value})
 
 
+def test_a_long_part_is_told_in_part():
+    with pytest.raises(ParameterNotHonoured, match=r"logit_bias=\{0: 1.0, 1: 1.0, .*\.\.\.\.") as caught:
+        check(logit_bias=dict.fromkeys(range(50_000), 1.0))
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize(("name", "value"), NEUTRAL)
 def test_one_that_asks_for_nothing_passes(name, value):
     check(sampling=SamplingParameters(**{name: value}))
@@ -102,11 +107,20 @@ def test_there_is_something_to_generate():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("input_ids", lambda wrong: {"prompt": (1, wrong)}),
-        ("bad_words_list", lambda wrong: {"bad_words": [[1], [2, wrong]]}),
-        ("logit_bias", lambda wrong: {"logit_bias": {wrong: 1.0}}),
+        ("prompt", lambda wrong: {"prompt": (1, wrong)}),
+        ("bad_words", lambda wrong: {"bad_words": [[1], [2, wrong]]}),
     ],
 )
 def test_every_id_is_in_the_vocabulary(name, parts, wrong):
-    with pytest.raises(MalformedRequest, match=f"{name} holds {wrong}; this model has 0 to 99"):
-        check({"bad_words", "logit_bias"}, **parts(wrong))
+    with pytest.raises(InvalidArgument) as refused:
+        check({"bad_words"}, **parts(wrong))
+    told = f"{name} is a list with the token {wrong}, but this model's tokens are 0 to 99."
+    assert str(refused.value) == f"E1104 InvalidArgument: {told} Send another value, or omit it."
+
+
+@pytest.mark.parametrize("wrong", [-1, 100])
+def test_a_bias_is_for_a_token_of_the_vocabulary(wrong):
+    with pytest.raises(InvalidArgument) as refused:
+        check({"logit_bias"}, logit_bias={1: 1.0, wrong: 1.0})
+    told = f"logit_bias is for the token {wrong}, but this model's tokens are 0 to 99."
+    assert str(refused.value) == f"E1104 InvalidArgument: {told} Send another value, or omit it."

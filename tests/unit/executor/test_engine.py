@@ -22,9 +22,9 @@ from shared.errors import (
     EngineStartFailed,
     ExecutorQueueFull,
     InvalidArgument,
-    MalformedRequest,
     PromptRequired,
     PromptTooLong,
+    RequestInvalid,
     TensorRTLLMNotLoaded,
 )
 from tests.support.tensorrt_llm_engine import (
@@ -215,12 +215,12 @@ def test_after_an_error_of_the_gpu_the_engine_ends(running):
         (Request(1, [], 5), PromptRequired),
         (Request(1, [1] * 2001, 5), PromptTooLong),
         (Request(1, PROMPT, 0), InvalidArgument),
-        (Request(1, [VOCAB_SIZE], 5), MalformedRequest),
-        (Request(1, [1, -1], 5), MalformedRequest),
-        (Request(1, PROMPT, 5, bad_words=[[VOCAB_SIZE]]), MalformedRequest),
+        (Request(1, [VOCAB_SIZE], 5), InvalidArgument),
+        (Request(1, [1, -1], 5), InvalidArgument),
+        (Request(1, PROMPT, 5, bad_words=[[VOCAB_SIZE]]), InvalidArgument),
         (Request(1, PROMPT, 5, sampling=SamplingParameters(top_k=1025)), InvalidArgument),
-        (Request(1, PROMPT, 5, sampling=SamplingParameters(top_p=1.5)), MalformedRequest),
-        (Request(1, PROMPT, 5, sampling=SamplingParameters(repetition_penalty=0)), MalformedRequest),
+        (Request(1, PROMPT, 5, sampling=SamplingParameters(top_p=1.5)), RequestInvalid),
+        (Request(1, PROMPT, 5, sampling=SamplingParameters(repetition_penalty=0)), RequestInvalid),
     ],
 )
 def test_a_request_that_can_never_run_is_refused_at_once(running, request_, error):

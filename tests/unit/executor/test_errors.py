@@ -21,10 +21,13 @@ TEXTS = [
     ),
     (
         "Encountered an error when fetching new request: [TensorRT-LLM][ERROR] Assertion failed: EndId (99) is not within acceptable range [-1, 50).",
-        "E2403 MalformedRequest: The request violates the tensor contract: EndId (99) is not within",
+        "E1104 InvalidArgument: end_id is 99, but this model's tokens are 0 to 49. Send another value, or omit it.",
     ),
-    ("[TensorRT-LLM][ERROR] Assertion failed: topP.value() > 0.f", "E2403 MalformedRequest: "),
-    ("Incorrect sampling config", "E2403 MalformedRequest: "),
+    (
+        "[TensorRT-LLM][ERROR] Assertion failed: topP.value() > 0.f",
+        "E1300 RequestInvalid: The request cannot be used: TensorRT-LLM refuses a sampling parameter: topP.value() > 0.f.",
+    ),
+    ("Incorrect sampling config", "E1300 RequestInvalid: "),
     (
         "Maximum queue size of 8 has been reached, please try again later",
         "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests are waiting.",

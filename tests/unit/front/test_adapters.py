@@ -31,6 +31,9 @@ def folder(tmp_path):
     for name in ("sql", "team/law"):
         (tmp_path / "adapters" / name).mkdir(parents=True)
         (tmp_path / "adapters" / name / "adapter_config.json").write_text("{}")
+        (tmp_path / "adapters" / name / "adapter_model.safetensors").touch()
+    (tmp_path / "adapters/half").mkdir()
+    (tmp_path / "adapters/half/adapter_config.json").write_text("{}")  # its weights are missing
     return tmp_path / "adapters"
 
 
@@ -133,10 +136,11 @@ def test_the_operator_loads_and_removes_adapters(run, folder):
 
 
 @pytest.mark.parametrize(
-    "path", ["..", "/etc", ".", "team", "none", "sql/../../x", "link", "a\0b", "x" * 3000]
+    "path", ["..", "/etc", ".", "team", "none", "half", "sql/../../x", "link", "a\0b", "x" * 3000]
 )
 def test_nothing_outside_the_folder_can_be_loaded(run, folder, tmp_path, path):
     (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").touch()
     (folder / "link").symlink_to(tmp_path)
 
     async def test(front, http):

@@ -149,6 +149,13 @@ def test_every_fault_is_told(client):
     assert len(answer.json()["detail"]) == 3
 
 
+def test_of_many_faults_some_are_told(client):
+    answer = predict(client, **{"x" * 1000 + str(number): 1 for number in range(5000)})
+    assert answer.status_code == 422
+    assert len(answer.json()["detail"]) == 20
+    assert len(answer.content) < 20_000
+
+
 def test_numbers_and_nulls_as_json_schema_has_them(client):
     assert predict(client, max_tokens=2.0, seed=None).json()["metrics"]["output_token_count"] == 2
 

@@ -33,6 +33,23 @@ def test_a_key_alone_may_have_everything():
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (1, "1 prediction is running or waiting already; "),
+        (2, "2 predictions are running or waiting already; "),
+    ],
+)
+def test_a_full_runner_says_how_many_it_has(limit, told):
+    async def test(admission):
+        for _ in range(limit):
+            await admission.enter()
+        with pytest.raises(Overloaded, match=f"^E2106 Overloaded: {told}no more are accepted"):
+            await admission.enter()
+
+    run(test, limit=limit)
+
+
 def test_requests_of_a_key_are_limited_and_those_without_one_are_not():
     async def test(admission):
         tickets = [await admission.enter("a") for _ in range(2)]

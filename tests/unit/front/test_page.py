@@ -9,7 +9,7 @@ from runner.front.page.history import SECONDS, History
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
 from runner.protocol.engine import Statistics
-from shared.errors import ApiKeyInvalid
+from shared.errors import ApiKeyInvalid, EngineProcessDied, PromptRequired
 from tests.support.fake_engine_client import FakeEngineClient
 from tests.support.front import running
 
@@ -96,10 +96,10 @@ def test_it_tells_what_happened_between_two_looks(history, metrics, client):
 
 
 def test_errors_are_told_until_they_are_too_old(history, metrics):
-    for code in ("E1001", "E2400", "E2400"):
-        metrics.ended("failed", code)
+    for error in (PromptRequired(), *(EngineProcessDied(reason="x") for _ in range(2))):
+        metrics.ended("failed", error)
     history.take(102)
-    metrics.ended("failed", "E1001")
+    metrics.ended("failed", PromptRequired())
     history.take(104)
     told = history.view(110)["errors"]
     assert told == [
@@ -123,7 +123,7 @@ def test_five_minutes_are_kept(history):
 
 
 def test_counts_are_those_since_the_front_began(metrics, client):
-    metrics.ended("failed", "E1001")
+    metrics.ended("failed", PromptRequired())
     assert metrics.errors() == Counter({"E1001": 1})
     history = History(metrics, Admission(10), lambda: client, 100)
     history.take(102)

@@ -13,7 +13,7 @@ def call(**sent):
     """The headers of the answer to a request with these, and what its log lines say."""
     headers = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in sent.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
-    request = Request(scope, None, None, 0)
+    request = Request(scope, None, None, 0, print)
 
     def traced():
         trace(request)

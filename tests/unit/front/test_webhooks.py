@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -174,6 +175,31 @@ def test_the_token_goes_to_what_is_named_alone():
 @pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]", "[64:ff9b::101:101]"])
 def test_a_public_address_is_allowed(host):
     asyncio.run(Addresses([], None, "WEBHOOK_ALLOW").check(f"https://{host}/"))
+
+
+def test_a_slow_resolver_does_not_start_a_prediction_twice(engine_directory, monkeypatch):
+    resolved = Addresses.check
+
+    async def slowly(self, address):
+        await asyncio.sleep(0.5)
+        return await resolved(self, address)
+
+    monkeypatch.setattr(Addresses, "check", slowly)
+    with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
+
+        def ask(_):
+            body = {"input": {"prompt": "a", "max_tokens": 100}, "webhook": address}
+            return httpx2.put(
+                f"{front.url}/predictions/one", json=body, headers={"Prefer": "respond-async"}, timeout=30
+            )
+
+        with ThreadPoolExecutor(4) as clients:
+            answers = list(clients.map(ask, range(4)))
+        assert [answer.status_code for answer in answers] == [202] * 4
+        wait_told(told, lambda told: "succeeded" in statuses(told))
+        while "cog_triton_running 0.0" not in (metrics := httpx2.get(f"{front.url}/metrics").text):
+            time.sleep(0.01)
+    assert 'cog_triton_predictions_total{outcome="succeeded"} 1.0' in metrics
 
 
 @pytest.mark.parametrize(

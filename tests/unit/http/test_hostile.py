@@ -129,6 +129,13 @@ def test_a_drip_over_tls_is_given_up(drip, tmp_path, monkeypatch):
         assert re.search(SLOW, refusal("config", server, tmp_path))
 
 
+@pytest.fixture
+def _patient(monkeypatch):
+    """For a server that answers: even on a busy machine."""
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", 60)
+
+
+@pytest.mark.usefixtures("_patient")
 def test_a_part_that_drips_is_given_up(tmp_path):
     """The first answer is as it should be; then a byte comes now and then."""
 
@@ -144,12 +151,14 @@ def test_a_part_that_drips_is_given_up(tmp_path):
         assert "sends too slowly" in refusal("weights", server, tmp_path)
 
 
+@pytest.mark.usefixtures("_patient")
 def test_nothing_goes_from_https_to_http(tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     with Hostile(redirects("http://127.0.0.1:1/"), tls=True) as server:
         assert "redirects from https:// to http://" in refusal("weights", server, tmp_path)
 
 
+@pytest.mark.usefixtures("_patient")
 def test_an_empty_file_is_no_archive(tmp_path):
     def script(_server, connection, asked):
         status = "416 Range Not Satisfiable" if "Range:" in asked else "200 OK"

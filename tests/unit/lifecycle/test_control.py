@@ -21,7 +21,7 @@ from runner.lifecycle.control import (
     encode,
 )
 
-ADDRESS = EngineAddress("mock", "/engine", "127.0.0.1:1", "127.0.0.1:2", "/run/feed", "tensorrt_llm", [])
+ADDRESS = EngineAddress("mock", "/engine", "127.0.0.1:2", "/run/feed", ["127.0.0.1:1"])
 MESSAGES = [
     SettingsRead(1, 2.5, 3),
     ADDRESS,

@@ -105,6 +105,7 @@ def test_a_template_that_is_not_valid(tmp_path, config):
         '[{"role": "", "content": "x"}]',
         '[{"role": "user", "content": 1}]',
         "[" * 100_000,
+        json.dumps([{"role": "user", "content": "x"}] * 20_000),
     ],
 )
 def test_messages_that_are_none(text):

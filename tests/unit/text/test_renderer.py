@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
+from runner.text import renderer as module
 from runner.text.renderer import ChatRenderer
-from shared.errors import MessagesInvalid, TritonTokenizerError
+from shared.errors import MessagesInvalid, Overloaded, ShuttingDown, TritonTokenizerError
 
 GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
 
@@ -57,6 +58,32 @@ def test_many_at_once_come_back_in_order(tmp_path):
         return await asyncio.gather(*(renderer.render(message(str(n))) for n in range(500)))
 
     assert rendered(tmp_path, use) == [str(n) for n in range(500)]
+
+
+def test_too_many_at_once_are_refused_as_an_overload(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_WAITING", 3)
+
+    async def use(renderer):
+        texts = await asyncio.gather(
+            *(renderer.render(message(str(n))) for n in range(5)), return_exceptions=True
+        )
+        assert texts[:3] == ["0", "1", "2"]
+        return texts[3:]
+
+    refused = rendered(tmp_path, use)
+    assert [type(error) for error in refused] == [Overloaded, Overloaded]
+    assert "3 conversations wait for the chat template already" in str(refused[0])
+
+
+def test_those_who_wait_when_it_is_closed_are_told_why(tmp_path):
+    async def use(renderer):
+        waiting = asyncio.create_task(renderer.render(message("1")))
+        await asyncio.sleep(0)
+        await renderer.close()
+        with pytest.raises(ShuttingDown):
+            await waiting
+
+    rendered(tmp_path, use)
 
 
 def test_one_that_is_not_valid(tmp_path):

@@ -43,6 +43,12 @@ def test_anything_else_of_format_is_refused(template):
     assert caught.value.code == "E1004"
 
 
+def test_a_long_field_is_told_in_part():
+    with pytest.raises(PromptTemplateError, match="it has the field 'xxx") as caught:
+        fill_template(f"{{{'x' * 100_000}}}", "hi")
+    assert len(str(caught.value)) < 1000
+
+
 def test_a_template_without_a_place_for_the_prompt_is_refused():
     with pytest.raises(BadPromptTemplate, match=r"E1003 .*lacks \{prompt\}"):
         fill_template("{system_prompt}", "hi", "be brief")

@@ -1,9 +1,16 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from runner.front.openai.asks import chat_asks, completion_asks
-from runner.front.openai.parameters import ChatParameters, CompletionParameters, Message
+from runner.front.openai.parameters import (
+    ChatParameters,
+    CompletionParameters,
+    DetokenizeParameters,
+    Message,
+    TokenizeParameters,
+)
 from runner.front.openai.reading import read
 from runner.protocol.engine import SamplingParameters, StructuredOutput
 from shared.errors import (
@@ -47,6 +54,20 @@ def test_prompts_are_texts_or_token_ids_one_or_several(prompt, prompts):
 def test_other_prompts_are_refused(prompt):
     error = refused(CompletionParameters, {"prompt": prompt})
     assert error.details["parameter"] == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (ChatParameters, {"messages": [{"role": "user"}] * 3}),
+        (TokenizeParameters, {"messages": [{"role": "user"}] * 3}),
+        (DetokenizeParameters, {"tokens": ["a"] * 3}),
+    ],
+)
+def test_one_wrong_entry_is_enough(kind, body):
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(body)
+    assert caught.value.error_count() == 1
 
 
 @pytest.mark.parametrize("token", [-1, 2**31])
@@ -292,6 +313,11 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
         ({"messages": HI, "logit_bias": {"a": 1}}, "logit_bias", "from token ids to numbers"),
         ({"messages": HI, "logit_bias": {"5": 101}}, "logit_bias[5]", "less than or equal to 100"),
         ({"messages": HI, "logit_bias": {"99999999999": 1}}, "logit_bias[99999999999]", "2147483647"),
+        ({"messages": HI, "logit_bias": {"1" * 5000: 1}}, "logit_bias", "of at most 20 digits"),
+        ({"messages": HI, "logit_bias": {str(n): 1 for n in range(65537)}}, "logit_bias", "65536 token ids"),
+        ({"messages": HI * 20_000}, "messages", "messages may have at most 16384 entries"),
+        ({"messages": HI, **dict.fromkeys(map(str, range(300)))}, None, "the body may have at most 256"),
+        ({"messages": [dict.fromkeys(map(str, range(300)))]}, "messages[0]", "may have at most 256 param"),
         ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs to be true"),
         ({"messages": HI, "stream_options": {}}, "stream_options", "needs stream to be true"),
         ({"messages": HI, "max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "both were sent"),

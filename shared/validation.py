@@ -1,0 +1,42 @@
+"""What pydantic finds wrong with a value, in the words of this project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_WANTED = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+}
+
+
+def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
+    """What the value must be, to follow its name: `must be a whole number`, `is missing`.
+
+    `mapping` is what its format calls a mapping.
+    """
+    match detail["type"]:
+        case "dict_type" | "model_type":
+            return f"must be {mapping}"
+        case "too_long":
+            return f"may have at most {detail['ctx']['max_length']} entries"
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "json_invalid":
+            return f"is not JSON: {detail['ctx']['error']}"
+        case known:
+            return _WANTED.get(known) or detail["msg"].replace("Input should", "must")

@@ -1,0 +1,65 @@
+"""What is said of a wrong value: never in the words of the library that found it."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from runner.settings import Settings
+from runner.text.messages import parse_messages
+from shared.errors import MessagesInvalid, SettingInvalid
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("MAX_PREDICTIONS", "x", "it must be a whole number"),
+        ("MAX_PREDICTIONS", "1.5", "it must be a whole number"),
+        ("MAX_PREDICTIONS", "0", "it must be greater than or equal to 1"),
+        ("PROBE_TIMEOUT", "x", "it must be a number"),
+        ("ALLOW_SHUTDOWN", "maybe", "it must be true or false"),
+        ("SERVER", "x", "it must be 'front' or 'cog'"),
+        ("TRITON_HTTP_ADDRESS", "x", "it must be host:port, such as 127.0.0.1:8001"),
+    ],
+)
+def test_a_setting(name, value, told):
+    with pytest.raises(SettingInvalid) as refused:
+        Settings.from_environment({name: value})
+    assert str(refused.value) == (
+        f"E4002 SettingInvalid: The setting {name} is '{value}', but {told}. See docs/environment.md."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{}", "messages must be a list"),
+        ("x", "messages is not JSON: expected value at line 1 column 1"),
+        ("[1]", "messages[0] must be an object"),
+        ("[{}]", "messages[0].role is missing"),
+        ('[{"role": "", "content": "x"}]', "messages[0].role must not be empty"),
+        ('[{"role": "user", "content": 1}]', "messages[0].content must be text"),
+    ],
+)
+def test_messages(text, told):
+    with pytest.raises(
+        MessagesInvalid, match=r"^E1005 MessagesInvalid: The messages cannot be used: "
+    ) as refused:
+        parse_messages(text)
+    assert f"used: {told}. Send a JSON list" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("generate", "x", "--top-p", "3"), "'--top-p': it must be less than or equal to 1"),
+        (("generate", "x", "--temperature", "hot"), "'--temperature': it must be a number"),
+        (("serve", "x", "--port", "0"), "'--port': it must be greater than or equal to 1"),
+        (("init", "--engine", "foo"), "'--engine': 'foo' is not one of 'ctranslate2', 'mock'"),
+    ],
+)
+def test_an_option(arguments, told):
+    ended = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert ended.exit_code == 2
+    assert f"Invalid value for {told}" in ended.output
