@@ -1,6 +1,6 @@
 """`make demo`: a model becomes an engine, the engine is served, a prompt is answered, everything is stopped.
 
-Builder and runner run as they do in the images, behind Cog's HTTP server.
+Builder and runner run as they do in the images, and are asked over Cog's HTTP API.
 """
 
 from __future__ import annotations

@@ -51,21 +51,21 @@ INTRO = f"""\
 Made from `shared/config` by `make docs`; do not edit.
 
 One YAML file says which model becomes which engine. The key `engine` decides which other keys exist. An
-unknown key, a key that appears twice, and a value of the wrong type are errors that give the line; all
-problems are reported together. Secrets do not belong here: send them to the builder as inputs.
+unknown key and a value of the wrong type are errors that give the line, all of them together; a key that
+appears twice is reported first, alone. Secrets do not belong here: send them to the builder as inputs.
 
 An editor with the YAML language server completes and checks keys when the file begins with this line
 (with the path or URL of [config.schema.json](config.schema.json)):
 
     {SCHEMA_LINE}
-A model is the name of one on the hub, or a folder. What begins with `/`, `./` or `../` is a path; anything
-else is one too if there is such a folder. A relative path is relative to the config's folder, or, in
-`make demo MODEL=...`, to the current folder. A config from an `http:` or `data:` URL is not in a folder: its
-paths must be absolute.
+A model is the name of one on the hub, the URL of a tar, or a folder. What begins with `/`, `./` or `../` is a
+path; anything else is one too if there is such a folder. A relative path is relative to the config's folder,
+or, in `make demo MODEL=...`, to the current folder. A config from an `http:` or `data:` URL is not in a
+folder: its paths must be absolute.
 
 A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and
 `merges.txt`. The build makes it with transformers, and ends with E3210 unless both forms agree on a corpus of
-many languages and on texts from the whole vocabulary. Code that comes with a model is not run.
+many languages and on texts from the whole vocabulary. A build runs no code that comes with a model.
 
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
@@ -100,9 +100,11 @@ ARGUMENTS = """\
 ### engine_args
 
 The engine arguments of vLLM {version} that may be set, taken from its own sources by `make vllm-arguments`.
-Others are either decided by the runner, or would run code that the config names: {code} can be set only if
-the operator of builder and runner has set `ALLOW_MODEL_CODE=1`.
+The runner decides most of the others. Those that would run code which the config names can be set only if the
+operator of builder and runner has set `ALLOW_MODEL_CODE=1`: {code}.
 """
+
+REMOVED = "Of earlier versions, and left out with a warning (in parentheses, what replaces them):"
 
 SPECULATIVE = """\
 ### speculative_config
@@ -140,7 +142,7 @@ def _of_vllm() -> str:
         [
             ARGUMENTS.format(version=known["version"], code=", ".join(f"`{name}`" for name in known["code"])),
             _arguments(known["arguments"]),
-            f"Of earlier versions, and left out with a warning: {', '.join(removed)}.\n",
+            f"{REMOVED} {', '.join(removed)}.\n",
             SPECULATIVE,
             _arguments(known["own"][vllm_arguments.SPECULATIVE]["members"]),
         ]

@@ -34,6 +34,17 @@ OTHERS = {
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
         ("PORT", "5000", "port of the HTTP API"),
+        ("TMPDIR", "/tmp", "where a runner's sockets and a build's files are meanwhile"),  # noqa: S108 - a default, told to readers
+        (
+            "SSL_CERT_FILE",
+            "the system's",
+            "certificates of the authorities that are trusted, in one PEM file",
+        ),
+        (
+            "HTTPS_PROXY",
+            "",
+            "proxy for what is fetched; HTTP_PROXY, ALL_PROXY and NO_PROXY apply too; webhooks use none",
+        ),
         ("HF_TOKEN", "", "token for private and gated models; the builder's `hf_token` input wins"),
         ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
         ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
