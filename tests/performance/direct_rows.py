@@ -1,4 +1,4 @@
-"""The first token over Triton's own gRPC, without a front: what the bridge and the engine process take."""
+"""The first token over Triton's own gRPC, without a front: what Triton, the bridge and the engine process take."""
 
 from __future__ import annotations
 
