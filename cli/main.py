@@ -20,12 +20,13 @@ from shared import VERSION
 from shared.errors import CogTritonError, GenericError
 
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
-_ENGINE = typer.Argument(
-    help="URL or path of an engine.tar, or a directory that holds an unpacked one. For vLLM also a"
+_SERVED = (
+    "URL or path of an engine.tar, or a directory that holds an unpacked one. For vLLM also a"
     " model on the hub (owner/name"
     " or owner/name@revision), a folder with a model, a config, or a model repository of Triton's"
     " vLLM backend."
 )
+_ENGINE = typer.Argument(help=_SERVED)
 
 
 class _Commands(TyperGroup):
@@ -365,9 +366,7 @@ def _end(number: int, _frame: object) -> None:
 
 @app.command()
 def model_repository(
-    engine: Annotated[
-        str, typer.Option(help="URL or path of an engine.tar, or a directory that holds an unpacked one.")
-    ],
+    engine: Annotated[str, typer.Option(help=_SERVED)],
     out: Annotated[Path, typer.Option(help="The directory to write, for tritonserver's --model-repository.")],
 ) -> None:
     """Write a model repository for a Triton of your own: `... --engine engine.tar --out DIR`.

@@ -67,14 +67,21 @@ class ServerArguments(Section):
     args: dict[str, Scalar] = Field({}, description="Arguments by name, as in the model's config.pbtxt.")
 
 
+_WITHOUT_EFFECT = "Accepted, as the original had it, and without effect."
+
+
 class Server(Section):
     """Arguments of the models in Triton's model repository."""
 
-    preprocessing: ServerArguments | None = Field(None, description="The model `preprocessing`.")
-    tensorrt_llm: ServerArguments | None = Field(None, description="The model `tensorrt_llm`.")
-    postprocessing: ServerArguments | None = Field(None, description="The model `postprocessing`.")
-    ensemble: ServerArguments | None = Field(None, description="The model `ensemble`.")
-    tensorrt_llm_bls: ServerArguments | None = Field(None, description="The model `tensorrt_llm_bls`.")
+    preprocessing: ServerArguments | None = Field(None, description=_WITHOUT_EFFECT)
+    tensorrt_llm: ServerArguments | None = Field(
+        None,
+        description="The model `tensorrt_llm`; docs/tensorrt_llm.md lists its arguments. Engines other than"
+        " TensorRT-LLM read `decoupled_mode` alone.",
+    )
+    postprocessing: ServerArguments | None = Field(None, description=_WITHOUT_EFFECT)
+    ensemble: ServerArguments | None = Field(None, description=_WITHOUT_EFFECT)
+    tensorrt_llm_bls: ServerArguments | None = Field(None, description=_WITHOUT_EFFECT)
 
 
 class Instantiate(Section):
@@ -214,14 +221,14 @@ class VLLMConfig(EngineConfig):
     pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")
     speculative_config: dict[str, JsonValue] | None = Field(
         None,
-        description="Speculative decoding: [its keys](#speculative_config) are vLLM's. A draft `model` is"
+        description="Speculative decoding, with vLLM's own keys. A draft `model` is"
         " named as the model is, with a `revision` of its own, and comes into the archive too.",
         json_schema_extra=speculative_schema(),
     )
     gpu: Literal[*GPUS] | None = Field(  # type: ignore[valid-type] # the names are those of the table
         None,
-        description="The GPU that it is for: `cog-triton check` says whether the model and a context of this "
-        "length fit into its memory.",
+        description="The GPU that it is for: `cog-triton check` says whether the model and a context of "
+        "`max_model_len` fit into its memory.",
     )
     triton_model: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)] = Field(
         "vllm_model",
@@ -230,7 +237,7 @@ class VLLMConfig(EngineConfig):
     )
     engine_args: dict[str, JsonValue] = Field(
         {},
-        description="Further [engine arguments](#engine_args) of vLLM, by the names of its Python API and of "
+        description="Further engine arguments of vLLM, by the names of its Python API and of "
         "the `model.json` of Triton's vLLM backend.",
         json_schema_extra=arguments_schema(),
     )

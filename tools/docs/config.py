@@ -43,6 +43,7 @@ instantiate:
   prompt_template: "[INST] {prompt} [/INST]"
 """,
 }
+_WITH_A_PART = ("engine_args", "speculative_config")  # keys that a part of the page is about
 SCHEMA_LINE = "# yaml-language-server: $schema=config.schema.json\n"
 
 INTRO = f"""\
@@ -60,7 +61,7 @@ An editor with the YAML language server completes and checks keys when the file 
     {SCHEMA_LINE}
 A model is the name of one on the hub, the URL of a tar, or a folder. What begins with `/`, `./` or `../` is a
 path; anything else is one too if there is such a folder. A relative path is relative to the config's folder,
-or, in `make demo MODEL=...`, to the current folder. A config from an `http:` or `data:` URL is not in a
+or, in `make demo MODEL=...`, to the current folder. A config from an `http(s):` or `data:` URL is not in a
 folder: its paths must be absolute.
 
 A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and
@@ -71,9 +72,10 @@ Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. 
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
 
 `cog-triton check config.yaml` reports everything wrong with a config, with the place and what to do, before
-anything is fetched; for a model on the hub, it asks for the list of its files. A build begins with the same
-check. It knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from
-those is a warning, and the build continues.
+anything is fetched; of a model on the hub it reads the list of its files and, for tensorrt_llm and vllm, the
+headers of its weights. A build begins with the same check of the config. It knows the arguments of
+TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from those is a warning, and the
+build continues.
 """
 
 OLD_FORM = """
@@ -168,7 +170,7 @@ def _table(definition: dict[str, Any]) -> str:
         default = field.get("default")
         shown = "not set" if default is None else f"`{json.dumps(default)}`"
         cells = (
-            f"`{key}`",
+            f"[`{key}`](#{key})" if key in _WITH_A_PART else f"`{key}`",
             _type(field),
             shown if "default" in field else "*required*",
             field["description"],

@@ -31,6 +31,11 @@ def test_every_key_is_there_and_may_be_set(engine):
     assert config.instantiate is not None
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nothing_links_to_a_page_that_is_not_there(engine):
+    assert "](" not in config_of(engine)
+
+
 def test_the_file_names_the_schema_beside_it(tmp_path):
     path = tmp_path / "a config.yaml"
     result = run(path)
