@@ -52,7 +52,22 @@ OTHERS = {
     ],
 }
 
+# Those of the runner that the builder's server and its check of configs read too.
+OF_THE_BUILDER_TOO = (
+    "ALLOW_MODEL_CODE",
+    "IGNORE_UNKNOWN_INPUTS",
+    "KEEP_PREDICTIONS",
+    "KEEP_PREDICTIONS_SECONDS",
+    "MAX_BODY_BYTES",
+    "MAX_CONNECTIONS",
+    "WEBHOOK_ALLOW",
+    "WEBHOOK_AUTH_TOKEN",
+)
+
 HEADER = "| variable | meaning | values | default | example |\n|---|---|---|---|---|\n"
+_OF_BOTH = (
+    f"\nIt also reads these of the runner's: {', '.join(f'`{name}`' for name in OF_THE_BUILDER_TOO)}.\n"
+)
 OTHERS_HEADER = "| variable | default | meaning |\n|---|---|---|\n"
 
 
@@ -72,6 +87,7 @@ def page() -> str:
     sections += [
         f"## {title}\n\n{OTHERS_HEADER}"
         + "".join(_row(f"`{name}`", default, meaning) for name, default, meaning in others)
+        + (_OF_BOTH if title == "The builder" else "")
         for title, others in OTHERS.items()
     ]
     return "\n".join(sections)

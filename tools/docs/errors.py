@@ -7,10 +7,10 @@ from string import Formatter
 from shared.errors import REGISTRY, CogTritonError, State
 
 CATEGORIES = {
-    "E1": "The prediction",
+    "E1": "The request",
     "E2": "Triton and the engine, while serving",
     "E3": "Building an engine",
-    "E4": "Starting a runner",
+    "E4": "Starting a runner, and measuring a server",
 }
 
 INTRO = """\
@@ -28,7 +28,7 @@ text after the name may be reworded at any time. Words in braces stand for what 
 **State.** *active*: can occur. *reserved*: had a meaning once, is no longer raised, and will never get
 another one. *later*: set aside for a part of cog-triton that is not written yet.
 
-**Who can fix it.** *user*: the sender of the prediction. *operator*: the person who runs the image or writes
+**Who can fix it.** *user*: the sender of the request. *operator*: the person who runs the image or writes
 the config. *engine*: nobody has to; trying again may help. *us*: a bug in cog-triton, please report it.
 """
 

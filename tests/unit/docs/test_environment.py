@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from runner.settings import Settings
-from tools.docs.environment import page
+from shared.layout import PROJECT_ROOT
+from tools.docs.environment import OF_THE_BUILDER_TOO, page
 from tools.docs.environment_values import EXAMPLES, allowed_values
 
 FIELDS = {str(field.alias): name for name, field in Settings.model_fields.items()}
@@ -38,3 +41,14 @@ def test_values_are_told_from_the_type(variable, values):
     assert f"| {values} |" in next(
         line for line in page().splitlines() if line.startswith(f"| `{variable}` |")
     )
+
+
+def test_the_builder_reads_what_the_page_says():
+    sources = ("cli/builder_server/__main__.py", "runner/front/addresses.py")
+    read = {
+        name
+        for source in sources
+        for name in re.findall(r"settings\.(\w+)", (PROJECT_ROOT / source).read_text())
+    }
+    of_settings = {variable for variable, name in FIELDS.items() if name in read}
+    assert set(OF_THE_BUILDER_TOO) == of_settings | {"ALLOW_MODEL_CODE"}  # which the check of a config reads
