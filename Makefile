@@ -52,7 +52,7 @@ bridge-coverage: setup-dev ## Print a table of the bridge's lines and branches t
 acceptance: setup ## Compare the real TensorRT-LLM or vLLM with what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
 
-bench: setup-dev ## Measure every figure of speed, as ratios in one run (ROWS="serving scaling" for some; images need root)
+bench: setup-dev ## Measure every figure of speed, as ratios in one run (ROWS="serving scaling" for some; needs root)
 	@ci/install-image-tools
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) tests.performance.bench $(ROWS)
@@ -75,7 +75,7 @@ fix: setup-dev ## Format, and fix what the linter can
 	.venv/bin/ruff check --fix --exit-zero --quiet .
 	.venv/bin/ruff format .
 
-docs: setup-dev ## Write the generated files: errors.md, config.md, environment.md, the schemas
+docs: setup-dev ## Write the generated files: errors.md, config.md, environment.md, tensorrt_llm.md, the schemas, the bridge's constants.h
 	$(run) tools.docs
 
 vllm-arguments: setup-dev ## Rewrite shared/vllm_arguments.json from the locked wheel (fetches 0.3 GB), and print what has changed
