@@ -9,6 +9,7 @@ tests/unit/errors/test_agreement.py asks for the others: each is raised in the s
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,9 @@ from shared.errors import REGISTRY, CogTritonError, State
 settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+# A shell starts a job in the background with SIGINT ignored; what the tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MET_OVER_HTTP: set[str] = set()
 
