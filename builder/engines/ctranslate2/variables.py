@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from .checkpoint import Checkpoint
 
+# Without VNNI, an x86 CPU adds two products of an 8-bit activation (0 to 255) and a weight in 16 bits, and
+# cuts off what does not fit. With weights of up to 64 all fits: an engine answers the same on every CPU.
+_LARGEST_INT8 = 64
+
 
 @dataclass(frozen=True)
 class LazyVariable:
@@ -91,7 +95,7 @@ class Variables:
         """Symmetric, per row: CTranslate2 computes weight / scale."""
         matrix = self._checkpoint.read(names)
         largest = np.abs(matrix).max(axis=1)
-        largest[largest == 0] = 127
-        scale = np.float32(127) / largest
+        largest[largest == 0] = _LARGEST_INT8
+        scale = np.float32(_LARGEST_INT8) / largest
         matrix *= scale[:, None]
         return np.rint(matrix, out=matrix).astype(np.int8), scale

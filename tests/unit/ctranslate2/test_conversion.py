@@ -4,11 +4,13 @@ import json
 import os
 import re
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from builder.engines.ctranslate2.variables import Variables
 from shared.errors import from_text
 from shared.layout import PROJECT_ROOT
 from tests.unit.ctranslate2.checkpoints import convert, engine_python, write_checkpoint
@@ -56,6 +58,18 @@ def test_int8_is_smaller(tmp_path):
     floats = converted(model, tmp_path / "floats")
     integers = converted(model, tmp_path / "integers", "int8")
     assert len(integers["model.bin"]) < len(floats["model.bin"]) / 3
+
+
+def test_int8_weights_leave_room_for_the_sum_of_two_products_in_16_bits():
+    matrix = np.random.default_rng(5).normal(size=(6, 32)).astype(np.float32)
+    matrix[2] = 0
+    checkpoint = SimpleNamespace(require=lambda *_: None, read=lambda _: matrix.copy())
+    spec = SimpleNamespace()
+    Variables(checkpoint, int8=True, progress=lambda *_: None).linear(spec, {"projection": 6}, 32)
+    weight = np.frombuffer(spec.weight.to_bytes(), np.int8).reshape(6, 32).astype(np.int32)
+    scale = np.frombuffer(spec.weight_scale.to_bytes(), np.float32)[:, None]
+    assert 2 * 255 * np.abs(weight).max() < 2**15
+    np.testing.assert_allclose(weight / scale, matrix, atol=(0.51 / scale).max())
 
 
 def test_tied_embeddings_are_stored_once(tmp_path):
