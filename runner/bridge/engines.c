@@ -10,7 +10,6 @@
 #include "engine_internal.h"
 
 static void engine_free(struct engine *engine) {
-  settings_free(&engine->settings);
   feeds_close_all(&engine->delivery.feeds);
   submissions_close(&engine->delivery.submissions);
   table_free(&engine->delivery.requests);
@@ -19,6 +18,7 @@ static void engine_free(struct engine *engine) {
   buffer_free(&engine->declaration);
   buffer_free(&engine->restarts.deaths);
   queue_free(&engine->queue);
+  settings_free(&engine->settings);
   pthread_mutex_destroy(&engine->lock);
   pthread_cond_destroy(&engine->start_ends);
   free(engine);

@@ -195,6 +195,7 @@ static void live(unsigned long long seed, const char *path) {
   }
   for (unsigned i = 0; i < MAX_REQUESTS; i++) triton_check(&life->accounts[i]);
   server_check(&life->server);
+  if (access(path, F_OK) == 0) wrong("the socket of the feeds is left behind");
   free(life);
 }
 
