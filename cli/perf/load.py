@@ -38,10 +38,6 @@ class Load:
     """How late the client's own clock was, every 10 ms."""
     running: int = 0
 
-    @property
-    def is_over(self) -> bool:
-        return self.ended > 0
-
 
 class Runner:
     """Runs steps against one target."""

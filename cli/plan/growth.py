@@ -60,8 +60,6 @@ class Short:
 
     seconds: float
     requests: float
-    most_missing: int
-    """Runners, at the worst moment."""
 
 
 def grow(
@@ -82,7 +80,6 @@ def grow(
     added: list[tuple[float, int]] = []  # within the period
     wanted_since: float | None = None
     seconds = requests = 0.0
-    missing = 0
 
     def begin(number: int) -> Generator[simpy.Event, None, None]:
         nonlocal ready
@@ -108,19 +105,18 @@ def grow(
             yield clock.timeout(LOOKS_EVERY)
 
     def judge() -> Generator[simpy.Event, None, None]:
-        nonlocal seconds, requests, missing
+        nonlocal seconds, requests
         while True:
             over = load(clock.now) - ready * runner_rate
             if over > 1e-9:
                 seconds += 1
                 requests += over
-                missing = max(missing, _needed(load(clock.now), runner_rate) - ready)
             yield clock.timeout(1)
 
     clock.process(autoscaler())
     clock.process(judge())
     clock.run(until=until)
-    return Short(seconds, requests, missing)
+    return Short(seconds, requests)
 
 
 def fastest_doubling(*, rate: float, runner_rate: float, start_seconds: float, pace: Pace) -> float | None:

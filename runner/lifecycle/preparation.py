@@ -25,10 +25,7 @@ from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine, gpus_here
 from runner.settings import Settings
 from runner.triton.address import LOOPBACK, Address, reached_at
-from runner.triton.model_repository import (
-    BridgeParameters,
-    write_model_repository,
-)
+from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import tritonserver_command
 from runner.weights import fetch_weights
 from shared.cog.server import free_port, refuse_used_port

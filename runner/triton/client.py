@@ -55,7 +55,7 @@ class _Feed(asyncio.Protocol):
         self._reader = FeedReader()
         self._transport: asyncio.Transport | None = None
         self.ended: asyncio.Future[CogTritonError] = asyncio.get_running_loop().create_future()
-        """Callbacks for those who wait for something."""
+        """Has, once the connection is over, the error with which its requests end."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -7,25 +7,17 @@ from collections import defaultdict
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import FinishReason, Output
-from runner.protocol.feed import (
-    EngineStatus,
-    FeedReader,
-    Opened,
-    encode_cancel,
-    encode_request,
-)
+from runner.protocol.engine import FinishReason
+from runner.protocol.feed import EngineStatus, FeedReader, Opened, encode_cancel, encode_request
 from runner.protocol.tokens import request_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from runner.protocol.engine import Request
+    from runner.protocol.engine import Output, Request
     from runner.protocol.tensors import RawTensor
     from tests.support.triton import Triton
-
-NO_END = Output(0, (), FinishReason.NOT_FINISHED)
 
 
 class Feed:
