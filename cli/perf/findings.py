@@ -53,7 +53,7 @@ def of_interruption(load: Load, left: int) -> Finding:
     if unfinished := sum(request.unfinished for request in load.requests):
         text += f"; {_of(unfinished, len(load.requests), 'request')} had not ended, and count in no latency"
     if left:
-        text += f"; {left} load{'' if left == 1 else 's'} not held"
+        text += f"; {counted(left, 'load')} not held"
     return Finding("interrupted", text)
 
 

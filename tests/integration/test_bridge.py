@@ -200,6 +200,7 @@ def test_sigterm_leaves_nothing(serve):
         server.process.terminate()
         assert server.process.wait(20) == 0
         assert wait_gone(server.mark) == {}
+        assert not server.feed_path.exists()
 
 
 def test_kill_9_of_triton_leaves_no_engine(serve):

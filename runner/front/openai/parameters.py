@@ -39,6 +39,8 @@ def _prompts(value: Any) -> Any:
     prompts = [value] if isinstance(value, str) or _is_ids(value) else value
     if not isinstance(prompts, list) or not prompts:
         raise ValueError(_SOME_PROMPTS)
+    if len(prompts) > MAX_CHOICES:
+        raise ValueError(f"may have at most {MAX_CHOICES} prompts")
     if not all(isinstance(prompt, str) for prompt in prompts):
         if not all(map(_is_ids, prompts)):
             raise ValueError(_SOME_PROMPTS)
@@ -48,7 +50,7 @@ def _prompts(value: Any) -> Any:
 
 
 def _is_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
+    return isinstance(value, list) and set(map(type, value)) == {int}
 
 
 def _biases(value: Any) -> Any:

@@ -56,6 +56,11 @@ def test_other_prompts_are_refused(prompt):
     assert error.details["parameter"] == "prompt"
 
 
+@pytest.mark.parametrize("prompt", ["a", [1], []], ids=["texts", "token ids", "neither"])
+def test_more_prompts_than_may_be_answered_are_refused_unread(prompt):
+    assert "may have at most 128 prompts" in str(refused(CompletionParameters, {"prompt": [prompt] * 129}))
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
