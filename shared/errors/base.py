@@ -17,7 +17,6 @@ class State(StrEnum):
 
     ACTIVE = "active"  # raised somewhere, and by a test
     RESERVED = "reserved"  # had a meaning once; never given another
-    LATER = "later"  # its part of the product is not written yet
 
 
 class FixedBy(StrEnum):

@@ -26,7 +26,7 @@ A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so
 text after the name may be reworded at any time. Words in braces stand for what the error is about.
 
 **State.** *active*: can occur. *reserved*: had a meaning once, is no longer raised, and will never get
-another one. *later*: set aside for a part of cog-triton that is not written yet.
+another one.
 
 **Who can fix it.** *user*: the sender of the request. *operator*: the person who runs the image or writes
 the config. *engine*: nobody has to; trying again may help. *us*: a bug in cog-triton, please report it.
