@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.errors import (
@@ -16,10 +17,9 @@ from shared.errors import (
 from .compression import decompressed
 from .manifest import CONFIG, MANIFEST, Manifest, name_problem
 from .store import Store, appearing, sync
-from .tar import TarStream
+from .tar import MAX_ENTRIES, TarStream
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from tarfile import TarInfo
 
     from .manifest import Check
@@ -108,6 +108,8 @@ class _Unpacking:
             return
         if problem := name_problem(name) or self._kind_problem(entry):
             raise EngineArchiveUnsafe(member=name, reason=problem)
+        if name == MANIFEST or name.startswith(f"{MANIFEST}/"):
+            raise EngineArchiveMalformed(reason=f"{MANIFEST} is not the first file in it")
         if entry.isdir():
             self._add_directories(f"{name}/")
             return
@@ -134,9 +136,12 @@ class _Unpacking:
             raise EngineArchiveMalformed(reason=f"it has no {CONFIG}")
         for name, target in self._links.items():
             (self._directory / name).symlink_to(target)
+        inside = self._directory.resolve()
         for name in self._links:
-            if not self._leads_inside(name):
+            if not _leads_below(inside, self._directory / name):
                 raise EngineArchiveUnsafe(member=name, reason="is a link that leads out of the archive")
+        if not (self._directory / CONFIG).is_file():
+            raise EngineArchiveMalformed(reason=f"its {CONFIG} is a link to a directory")
         self._store.wait()
         for directory in ("", *sorted(self._directories, reverse=True)):
             sync(self._directory / directory)
@@ -155,18 +160,20 @@ class _Unpacking:
         self._files.add(name)
 
     def _add_directories(self, name: str) -> None:
-        parts = name.split("/")[:-1]
-        for depth in range(1, len(parts) + 1):
-            parent = "/".join(parts[:depth])
-            if parent in self._files:
-                raise EngineArchiveUnsafe(member=parent, reason="is both a file and a directory")
-            if parent not in self._directories:
-                (self._directory / parent).mkdir()
-                self._directories.add(parent)
+        missing = []
+        # Where one is known, so are those above it.
+        while (name := name.rpartition("/")[0]) and name not in self._directories:
+            if name in self._files:
+                raise EngineArchiveUnsafe(member=name, reason="is both a file and a directory")
+            missing.append(name)
+        # One name may ask for hundreds.
+        if len(self._directories) + len(missing) > MAX_ENTRIES:
+            raise EngineArchiveTooLarge(limit=f"{MAX_ENTRIES} directories")
+        for directory in reversed(missing):
+            (self._directory / directory).mkdir()
+            self._directories.add(directory)
 
     def _unpack(self, name: str, size: int) -> None:
-        if name == MANIFEST:
-            raise EngineArchiveMalformed(reason=f"{MANIFEST} is not the first file in it")
         self._bytes_left -= size
         if self._bytes_left < 0:
             raise EngineArchiveTooLarge(limit=f"{self._limit} bytes")
@@ -188,9 +195,16 @@ class _Unpacking:
             )
         os.link(self._directory / target, self._directory / name)
 
-    def _leads_inside(self, name: str) -> bool:
-        try:
-            target = (self._directory / name).resolve(strict=True)
-        except (OSError, RuntimeError):  # a loop is a RuntimeError before Python 3.13
-            return False
-        return target.is_relative_to(self._directory.resolve())
+
+def _leads_below(directory: Path, link: Path) -> bool:
+    """Whether the link leads to something below `directory`, a resolved path. The kernel answers: links that
+    lead over each other take `Path.resolve` hours.
+    """
+    try:
+        descriptor = os.open(link, os.O_PATH)
+    except OSError:
+        return False
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(directory)
+    finally:
+        os.close(descriptor)

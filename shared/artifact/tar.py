@@ -23,6 +23,8 @@ _MAX_EXTENSION = 1 << 20
 _MAX_END = 1 << 20  # GNU tar fills the last record with zeros; its records have at most this many bytes
 _SIZE = re.compile(r"[0-9]{1,18}")
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=]+)=")
+_PAX_KEYS = frozenset({b"path", b"linkpath", b"size"})  # others say nothing about what is unpacked
+_SPARSE = "it holds a sparse file"
 _NOT_TAR = {
     b"BZh": "it is compressed with bzip2, and only gzip and Zstandard are read",
     b"\xfd7zXZ": "it is compressed with xz, and only gzip and Zstandard are read",
@@ -95,8 +97,8 @@ class TarStream:
             raise EngineArchiveMalformed(reason=reason) from None
 
     def _extended(self, entry: tarfile.TarInfo, extensions: dict[str, str]) -> tarfile.TarInfo:
-        if entry.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in extensions):
-            raise EngineArchiveMalformed(reason="it holds a sparse file")
+        if entry.type == tarfile.GNUTYPE_SPARSE:
+            raise EngineArchiveMalformed(reason=_SPARSE)
         entry.name = extensions.get("path", entry.name)
         if entry.isdir():
             entry.name = entry.name.rstrip("/")
@@ -154,7 +156,9 @@ class TarStream:
 
 
 def _pax_records(body: bytes) -> dict[str, str]:
-    r"""The records `<length> <key>=<value>\n` of a pax header (POSIX.1-2001, pax, "Extended Header")."""
+    r"""Those of the records `<length> <key>=<value>\n` of a pax header that matter here (POSIX.1-2001, pax,
+    "Extended Header"). An entry may have any number of headers, so that all together could fill the memory.
+    """
     records = {}
     at = 0
     while at < len(body):
@@ -162,7 +166,10 @@ def _pax_records(body: bytes) -> dict[str, str]:
         end = at + int(found[1]) if found else 0
         if not found or not found.end() < end <= len(body) or body[end - 1 : end] != b"\n":
             raise EngineArchiveMalformed(reason="an extended header in it is damaged")
-        records[_text(found[2])] = _text(body[found.end() : end - 1])
+        if found[2].startswith(b"GNU.sparse"):
+            raise EngineArchiveMalformed(reason=_SPARSE)
+        if found[2] in _PAX_KEYS:
+            records[_text(found[2])] = _text(body[found.end() : end - 1])
         at = end
     return records
 

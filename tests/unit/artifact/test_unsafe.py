@@ -2,10 +2,11 @@
 
 import io
 import tarfile
+import tracemalloc
 
 import pytest
 
-from shared.artifact import read_manifest, tar
+from shared.artifact import read, read_manifest, tar
 from shared.errors import EngineArchiveMalformed, EngineArchiveTooLarge, EngineArchiveUnsafe
 from tests.unit.artifact.archives import (
     CONFIG,
@@ -18,7 +19,7 @@ from tests.unit.artifact.archives import (
     member,
     old,
 )
-from tests.unit.artifact.hostile import HOSTILE, MAX_BYTES, pax, tar_header
+from tests.unit.artifact.hostile import HOSTILE, MAX_BYTES, pax, record, tar_header
 
 
 @pytest.mark.parametrize(("data", "error"), HOSTILE.values(), ids=HOSTILE)
@@ -74,6 +75,27 @@ def test_many_entries_are_too_many(tmp_path, monkeypatch):
     monkeypatch.setattr(tar, "MAX_ENTRIES", 10)
     with pytest.raises(EngineArchiveTooLarge, match="more than 10 entries"):
         extract(old(*[entry(f"d{i}", tarfile.DIRTYPE) for i in range(10)]), tmp_path / "engine")
+
+
+def test_many_directories_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(read, "MAX_ENTRIES", 10)
+    deep = "/".join("d" * 10)
+    extract(old(entry(deep, tarfile.DIRTYPE), entry(f"{deep}/a")), tmp_path / "engine")
+    with pytest.raises(EngineArchiveTooLarge, match="more than 10 directories"):
+        extract(old(entry(f"{deep}/d/a")), tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["engine"]
+
+
+def test_headers_of_headers_take_no_memory():
+    comments = [pax(b"".join(record(f"{n}-{key}", "") for key in range(5000))) for n in range(20)]
+    data = io.BytesIO(b"".join(comments) + member("config.json", CONFIG) + END)
+    tracemalloc.start()
+    try:
+        read_manifest(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
 
 
 @pytest.mark.parametrize(
