@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from typing import TYPE_CHECKING
 
 from cli.engines import engine_of
@@ -11,6 +12,7 @@ from runner.lifecycle.preparation import backend_model, engine_kind
 from runner.settings import Settings
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.weights import fetch_weights
+from shared.errors import OutputRefused
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging
 from shared.server_arguments import is_decoupled
@@ -25,8 +27,8 @@ def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, as COG_WEIGHTS names it.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, quoted for a shell, from any directory. Raises PartNotInstalled, ServerParameterInvalid and what
-    `engine_of` and `fetch_weights` raise.
+    it, quoted for a shell, from any directory. Raises OutputRefused, PartNotInstalled, ServerParameterInvalid and
+    what `engine_of` and `fetch_weights` raise.
     """
     configure_logging()
     settings = Settings.from_environment(os.environ)
@@ -56,5 +58,11 @@ def model_repository(engine: str, out: Path) -> str:
         "--allow-metrics=false",
     ]
     decoupled = is_decoupled(settings.server_arguments(directory.config))
-    write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
+    is_new = not out.exists()
+    try:
+        write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
+    except OSError as error:
+        if is_new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise OutputRefused(path=out, reason=error.strerror) from None
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
