@@ -27,8 +27,8 @@ def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, as COG_WEIGHTS names it.
 
     An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, quoted for a shell, from any directory. Raises OutputRefused, PartNotInstalled, ServerParameterInvalid and
-    what `engine_of` and `fetch_weights` raise.
+    it, quoted for a shell, from any directory. Raises OutputRefused, PartNotInstalled, ServerParameterInvalid
+    and what `engine_of` and `fetch_weights` raise.
     """
     configure_logging()
     settings = Settings.from_environment(os.environ)

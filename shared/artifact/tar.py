@@ -20,6 +20,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _ZEROS = bytes(_BLOCK)
 _CHUNK = 1 << 20
 _MAX_EXTENSION = 1 << 20
+_MAX_EXTENSIONS = 128 << 20  # all together
 _MAX_END = 1 << 20  # GNU tar fills the last record with zeros; its records have at most this many bytes
 _SIZE = re.compile(r"[0-9]{1,18}")
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=]+)=")
@@ -45,13 +46,14 @@ class TarStream:
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self._entries = 0
+        self._extensions = 0  # bytes
         self._contents = 0  # of the current entry, not read yet
         self._padding = 0
 
     def next(self) -> tarfile.TarInfo | None:
         """The next entry, with its full name; None after the last one, once the stream has ended too.
 
-        Raises EngineArchiveTooLarge for too many entries.
+        Raises EngineArchiveTooLarge for too many entries, or too much that is said about them.
         """
         for _ in self.contents():
             pass
@@ -115,6 +117,9 @@ class TarStream:
     def _extension(self, entry: tarfile.TarInfo) -> bytes:
         if not 0 <= entry.size <= _MAX_EXTENSION:
             raise EngineArchiveMalformed(reason=f"a header in it has {entry.size} bytes")
+        self._extensions += entry.size
+        if self._extensions > _MAX_EXTENSIONS:
+            raise EngineArchiveTooLarge(limit=f"{_MAX_EXTENSIONS} bytes of headers")
         body = self._exactly(entry.size)
         self._exactly(-entry.size % _BLOCK)
         return body

@@ -98,6 +98,12 @@ def test_headers_of_headers_take_no_memory():
     assert peak < 2 << 20
 
 
+def test_headers_without_end_are_too_many():
+    comment = pax(record("comment", "0" * 1_000_000))
+    with pytest.raises(EngineArchiveTooLarge, match="bytes of headers"):
+        read_manifest(io.BytesIO(comment * 135 + member("config.json", CONFIG) + END))
+
+
 @pytest.mark.parametrize(
     "data",
     [
