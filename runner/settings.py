@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from runner.engines.hosts.settings import LEAST_SECRET
 from runner.triton.address import Address
 from shared.errors import SettingInvalid
+from shared.home import home
 from shared.validation import wanted
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ class Settings(BaseModel):
         description="SM whose device code is in the image; no other GPU can run it; set by the image",
     )
     weights_cache: Path = Field(
-        Path.home() / ".cache/cog-triton/weights",
+        home() / ".cache/cog-triton/weights",
         alias="WEIGHTS_CACHE",
         description="where downloaded engines are kept for the next start",
     )
     compile_cache: Path = Field(
-        Path.home() / ".cache/cog-triton/compiled",
+        home() / ".cache/cog-triton/compiled",
         alias="COMPILE_CACHE",
         description="where vLLM keeps what it compiles for the next start",
     )

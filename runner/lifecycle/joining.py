@@ -29,13 +29,14 @@ from runner.engines.hosts.agent import DAEMONS
 from runner.engines.hosts.link import Link, LinkLost, LinkRefused, connect
 from runner.engines.hosts.settings import ENGINE_DIR, FAILURE, identity
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.engines.vllm.compile_cache import COMPILE_CACHE, SCRATCH
+from runner.engines.vllm.compile_cache import COMPILE_CACHE
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import gpus_here
 from runner.lifecycle.preparation import engine_kind, prepare_engine
 from runner.lifecycle.processes import children
 from runner.settings import Settings
 from shared.errors import CogTritonError, HostNotJoined
+from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
 

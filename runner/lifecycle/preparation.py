@@ -19,7 +19,7 @@ from runner.engines.catalogue import ENGINES
 from runner.engines.gpus import hide_gpus
 from runner.engines.hosts.settings import HostsSettings
 from runner.engines.tensorrt_llm.settings import SERVER_ARGUMENTS
-from runner.engines.vllm.compile_cache import COMPILE_CACHE, SCRATCH
+from runner.engines.vllm.compile_cache import COMPILE_CACHE
 from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, SetupFailed, encode
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine, gpus_here
@@ -30,6 +30,7 @@ from runner.triton.server import tritonserver_command
 from runner.weights import fetch_weights
 from shared.cog.server import free_port, refuse_used_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
+from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
 from shared.progress import stderr_progress

@@ -224,9 +224,14 @@ def test_an_architecture_that_cannot_be_quantized_is_named(builder, tmp_path):
         builder(quantize(), compiling(), model=str(model))
 
 
-def test_a_home_that_cannot_be_written_to_is_replaced(builder, monkeypatch):
+def test_a_home_that_cannot_be_written_to_is_replaced_and_nothing_is_left(builder, monkeypatch, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setenv("HOME", "/nowhere")
     builder(quantize(), compiling())
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_script_that_is_not_installed_is_named(builder):

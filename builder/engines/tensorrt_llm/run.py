@@ -68,7 +68,7 @@ class ToolStep:
                 _command(self.tool),
                 cwd=build.work_dir,
                 env=environment(_PASSED_ON)
-                | {"HOME": writable_home(), "PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
+                | {"HOME": writable_home(build.work_dir), "PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
                 on_line=on_line,
                 on_poll=lambda: progress(_size(output)),
             )

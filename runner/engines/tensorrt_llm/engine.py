@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import FinishReason, Limits, Output, Statistics
-from shared.home import writable_home
+from shared.home import SCRATCH, writable_home
 from shared.server_arguments import parse_parameters
 
 from .config import executor_config
@@ -50,7 +50,7 @@ class TensorRTLLMEngine:
             vocabulary=self._settings.vocab_size,
         )
         check_version(self._settings)
-        os.environ["HOME"] = writable_home()
+        os.environ["HOME"] = writable_home(os.environ.get(SCRATCH))
         try:
             self._api = import_module("tensorrt_llm.bindings.executor")
         except (ImportError, RuntimeError, OSError) as error:

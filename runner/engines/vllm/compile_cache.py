@@ -18,11 +18,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from shared.home import SCRATCH
 from shared.vllm_arguments import code_is_allowed
 
 COMPILE_CACHE = "COMPILE_CACHE"
-SCRATCH = "COG_TRITON_SCRATCH"
-"""A folder that whoever started this process removes in the end: it takes the place of an unusable one."""
 SHIPPED = "compiled"
 """The folder of engine.tar that holds such folders."""
 MADE_FOR = "made-for.json"

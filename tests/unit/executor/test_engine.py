@@ -27,6 +27,7 @@ from shared.errors import (
     RequestInvalid,
     TensorRTLLMNotLoaded,
 )
+from shared.home import SCRATCH
 from tests.support.tensorrt_llm_engine import (
     ERROR,
     GPU_ERROR,
@@ -319,8 +320,7 @@ class TestLoading:
         for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setenv("HOME", "/nowhere")
-        monkeypatch.setenv("TMPDIR", str(tmp_path))
-        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv(SCRATCH, str(tmp_path))
         load_engine(ENGINES["tensorrt_llm"], write_engine(tmp_path / "engine")).shutdown()
         assert Path(os.environ["HOME"]).parent == tmp_path
 

@@ -10,9 +10,10 @@ import pytest
 
 from cli.add_compiled import add_compiled
 from runner.engines.vllm import compile_cache
-from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, SCRATCH, use_compile_cache
+from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, use_compile_cache
 from shared.artifact import EngineFacts, PackedFile, extract_archive, write_archive
 from shared.errors import NothingCompiled
+from shared.home import SCRATCH
 
 ARGUMENTS = {"model": "/somewhere", "tensor_parallel_size": 1}
 
