@@ -10,8 +10,11 @@ import json
 import re
 import subprocess
 import tempfile
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
@@ -20,7 +23,7 @@ from shared.server_arguments import parse_parameters
 from shared.source import data_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from shared.config.models import Instantiate
 
@@ -33,6 +36,27 @@ _LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|/)")
 _BASE_NAME = "org.opencontainers.image.base.name"
 _BASE_DIGEST = "org.opencontainers.image.base.digest"
 _DIRECTORY_VERSION = "Directory Transport Version: 1.1\n"  # of containers/image's `dir:`
+
+
+class _Manifest(BaseModel):
+    """What is read of the manifest of an image, or of a list of images, which has no config."""
+
+    media_type: str | None = Field(None, alias="mediaType")
+    config: dict[str, Any] | None = None
+
+
+class _Process(BaseModel):
+    variables: list[str] | None = Field(None, alias="Env")
+    labels: dict[str, str] | None = Field(None, alias="Labels")
+
+
+class _ImageConfig(BaseModel):
+    """What is read of the config of an image."""
+
+    config: _Process | None = None
+
+
+_Form = TypeVar("_Form", _Manifest, _ImageConfig)
 
 
 def instantiate(
@@ -80,25 +104,25 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
     """Push `base` with other environment variables to `dest`; return the digest. Raises ModelImageFailed."""
     told = _skopeo(["inspect", "--raw"], [base], dest)
     base_digest = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
-    manifest = json.loads(told)
-    if manifest.get("mediaType") in _INDEXES:
+    described_by = _read(_Manifest, told, base, dest)
+    if described_by.media_type in _INDEXES:
         raise ModelImageFailed(
             dest=dest, reason=f"{base} is a list of images; select one of them by its digest"
         )
-    config = with_environment(
-        json.loads(_skopeo(["inspect", "--config", "--raw"], [base], dest)), environment
-    )
+    if described_by.config is None:
+        raise _no_image(base, dest)
+    config_told = _skopeo(["inspect", "--config", "--raw"], [base], dest)
+    _read(_ImageConfig, config_told, base, dest)
+    manifest = json.loads(told)
+    config = with_environment(json.loads(config_told), environment)
     labels = config["config"].get("Labels") or {}
     config["config"]["Labels"] = {**labels, _BASE_NAME: base, _BASE_DIGEST: base_digest}
     content = json.dumps(config).encode()
     digest = hashlib.sha256(content).hexdigest()
     manifest["config"].update(digest=f"sha256:{digest}", size=len(content))
     described = json.dumps(manifest).encode()
-    with tempfile.TemporaryDirectory(prefix="model-image-") as scratch:
-        directory = Path(scratch)
-        (directory / "version").write_text(_DIRECTORY_VERSION)
-        (directory / "manifest.json").write_bytes(described)
-        (directory / digest).write_bytes(content)
+    files = {"version": _DIRECTORY_VERSION.encode(), "manifest.json": described, digest: content}
+    with _directory_of(files, dest) as directory:
         copy = ["copy", "--preserve-digests", "--retry-times", "3"]
         try:
             _skopeo(copy, [directory, dest], dest)
@@ -114,10 +138,36 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
 
 def with_environment(config: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """An OCI image config with more environment variables; those of the same name are replaced."""
-    own = config.setdefault("config", {})
+    own = config["config"] = config.get("config") or {}
     kept = [line for line in own.get("Env") or [] if line.partition("=")[0] not in environment]
     own["Env"] = kept + [f"{name}={value}" for name, value in environment.items()]
     return config
+
+
+def _read(form: type[_Form], text: str, base: str, dest: str) -> _Form:
+    """What a registry says of `base`, which may be no image at all. Raises ModelImageFailed."""
+    try:
+        return form.model_validate_json(text)
+    except ValidationError:
+        raise _no_image(base, dest) from None
+
+
+def _no_image(base: str, dest: str) -> ModelImageFailed:
+    return ModelImageFailed(dest=dest, reason=f"{base} is not the image of a runner")
+
+
+@contextmanager
+def _directory_of(files: Mapping[str, bytes], dest: str) -> Iterator[Path]:
+    """A temporary directory with these files. Raises ModelImageFailed when it cannot be made."""
+    with ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="model-image-"))
+            for name, content in files.items():
+                Path(scratch, name).write_bytes(content)
+        except OSError as error:
+            reason = f"its description cannot be written below TMPDIR ({error.strerror})"
+            raise ModelImageFailed(dest=dest, reason=reason) from None
+        yield Path(scratch)
 
 
 def _repository(reference: str) -> str:

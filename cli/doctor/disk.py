@@ -22,8 +22,12 @@ _LITTLE = 20_000_000_000  # bytes; a model of 7 billion parameters takes 14 GB
 
 
 def _look() -> Iterator[Finding]:
+    try:
+        temporary = Path(tempfile.gettempdir())
+    except FileNotFoundError:  # only where none can be written to
+        temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only looked at
     places = {
-        "TMPDIR": ("what is built", Path(tempfile.gettempdir())),
+        "TMPDIR": ("what is built", temporary),
         "HF_HOME": ("models from the hub", Path(constants.HF_HUB_CACHE)),
         "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
     }

@@ -221,6 +221,16 @@ class TestDisk:
         assert severities == {Severity.ERROR}
         assert "Set WEIGHTS_CACHE to another directory." in text
 
+    def test_nowhere_for_temporary_files(self, monkeypatch):
+        def no_place() -> str:
+            raise FileNotFoundError
+
+        monkeypatch.setattr("tempfile.gettempdir", no_place)
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        severities, text = found(disk)
+        assert severities == {Severity.ERROR}
+        assert "Set TMPDIR to another directory." in text
+
 
 class TestPort:
     def test_free(self, monkeypatch):

@@ -1,9 +1,11 @@
 """What `cog-triton instantiate` makes of a config; tests/images pushes the result."""
 
+import errno
+
 import pytest
 from typer.testing import CliRunner
 
-from cli.instantiate import instantiate, model_environment, with_environment
+from cli.instantiate import instantiate, model_environment, push_model, with_environment
 from cli.main import app
 from runner.settings import Settings
 from shared.config import Instantiate
@@ -104,6 +106,61 @@ def test_variables_alone_are_enough(pushed):
     ]
     assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     assert pushed == [("localhost:1/a", "localhost:1/b", {"COG_WEIGHTS": "https://x/y"})]
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Says of each image what it is told to: `registry(manifest, config)`."""
+
+    def says(manifest: str, config: str = "{}") -> None:
+        def skopeo(command: list[str], *_: object) -> str:
+            return config if "--config" in command else manifest
+
+        monkeypatch.setattr("cli.instantiate._skopeo", skopeo)
+
+    return says
+
+
+IMAGE = '{"config": {}, "layers": []}'
+
+
+@pytest.mark.parametrize(
+    ("manifest", "image_config"),
+    [
+        ("no JSON", "{}"),
+        ("[]", "{}"),
+        ('{"schemaVersion": 1}', "{}"),
+        ('{"config": null}', "{}"),
+        ('{"config": {}, "mediaType": []}', "{}"),
+        (IMAGE, ""),
+        (IMAGE, "[]"),
+        (IMAGE, '{"config": {"Env": [1]}}'),
+        (IMAGE, '{"config": {"Labels": []}}'),
+    ],
+)
+def test_another_artifact_than_an_image_is_refused(registry, manifest, image_config):
+    registry(manifest, image_config)
+    with pytest.raises(ModelImageFailed, match="localhost:1/a is not the image of a runner"):
+        push_model("localhost:1/a", "localhost:1/b", {})
+
+
+@pytest.mark.parametrize(
+    "image_config", ["{}", '{"config": null}', '{"config": {"Env": null, "Labels": null}}']
+)
+def test_an_image_may_leave_everything_open(registry, image_config):
+    registry(IMAGE, image_config)
+    assert push_model("localhost:1/a", "localhost:1/b", {"A": "1"}).startswith("sha256:")
+
+
+def test_a_place_for_temporary_files_that_is_missing_is_named(registry, monkeypatch):
+    registry(IMAGE)
+
+    def no_place(**_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", no_place)
+    with pytest.raises(ModelImageFailed, match=r"below TMPDIR \(No usable temporary"):
+        push_model("localhost:1/a", "localhost:1/b", {})
 
 
 def test_without_weights_nothing_is_pushed(pushed):
