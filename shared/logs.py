@@ -27,13 +27,13 @@ _MASK = "***"
 # Their info lines contain whole addresses, including signed ones.
 _HTTP_CLIENTS = ("httpx2", "httpcore2")
 
-_secrets: set[str] = set()
+_secrets: dict[int, set[str]] = {}  # by their lengths
 
 
 def register_secret(value: str) -> None:
     """From now on, mask `value` wherever it appears in a line."""
     if value.strip():
-        _secrets.add(value)
+        _secrets.setdefault(len(value), set()).add(value)
 
 
 def configure_logging(level: str | None = None) -> None:
@@ -102,7 +102,9 @@ def _masked(key: str, value: Any) -> Any:
     if names_secret(key):
         return _MASK
     text = str(value)
-    # Longest first: one secret may contain another.
-    for secret in sorted(_secrets, key=len, reverse=True):
-        text = text.replace(secret, _MASK)
+    # Longest first: one secret may contain another. There may be thousands: API keys.
+    for length in sorted(_secrets, reverse=True):
+        parts = {text[at : at + length] for at in range(len(text) - length + 1)}
+        for secret in parts & _secrets[length]:
+            text = text.replace(secret, _MASK)
     return text

@@ -1,6 +1,7 @@
 import json
 import logging
 import sys
+import timeit
 
 import pytest
 import structlog
@@ -14,7 +15,7 @@ from shared.logs import configure_logging, register_secret
 def _restored(monkeypatch):
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    monkeypatch.setattr(logs, "_secrets", set())
+    monkeypatch.setattr(logs, "_secrets", {})
     monkeypatch.delenv("LOG_LEVEL", raising=False)
     yield
     root.handlers[:] = handlers
@@ -91,6 +92,17 @@ def test_registered_secrets_are_masked_everywhere(lines):
     assert "hf_abc" not in text
     assert "a *** b" in text
     assert "RuntimeError: with ***" in text
+
+
+def test_ten_thousand_secrets_take_no_longer_than_ten(lines):
+    configure_logging()
+    log = structlog.get_logger()
+    took = []
+    for count in (10, 10_000):
+        for number in range(count):
+            register_secret(f"sk-{number:030}")
+        took.append(min(timeit.repeat(lambda: log.info("an event", id="0" * 100), number=5, repeat=10)))
+    assert took[1] < 10 * took[0]
 
 
 def test_a_terminal_gets_plain_lines_without_secrets(capsys, monkeypatch):
