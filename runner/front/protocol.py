@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from uvicorn._types import ASGI3Application
+
     from runner.front.http import Message, Send
     from shared.errors import CogTritonError
 
@@ -67,6 +69,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _data = b""
     _got_on = False
     """Whether `_data` held the end of a request, or part of a body."""
+    _answered: RequestResponseCycle | None = None
+    """The request that is being answered, or was last; those behind it wait in `pipeline`."""
     _overhead = 0
     """Bytes since there was either: of a head, or of what may surround a body, such as trailers."""
 
@@ -84,6 +88,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
         self.resume_writing()
+        # uvicorn tells the one that came last.
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
         super().connection_lost(exc)
         self._client.leave()
 
@@ -120,6 +127,10 @@ class BoundedProtocol(HttpToolsProtocol):
             # uvicorn has no other place at which an answer can be changed for old clients.
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
         self._await_part("body", self.bounds.body_seconds)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._got_on, self._overhead = True, 0

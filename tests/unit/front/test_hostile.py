@@ -12,6 +12,7 @@ import pytest
 
 from shared.errors import BodyTooLarge, HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 from tests.support.front import running
+from tests.support.waiting import wait_for
 
 LIMIT = 4096
 HEADER_LIMIT = 8192
@@ -24,7 +25,12 @@ def strict(engine_directory):
     seconds = dict.fromkeys(("header_seconds", "body_seconds", "stall_seconds"), SECONDS)
     bounds = {"header_bytes": HEADER_LIMIT, **seconds}
     with running(
-        engine_directory, step_seconds=0, bounds=bounds, MAX_BODY_BYTES=str(LIMIT), MAX_CONNECTIONS="20"
+        engine_directory,
+        step_seconds=0,
+        bounds=bounds,
+        MAX_BODY_BYTES=str(LIMIT),
+        MAX_CONNECTIONS="20",
+        ACCEPT_ANY_MODEL="true",
     ) as server:
         yield server
 
@@ -67,6 +73,15 @@ def still_answers(front) -> bool:
         f"{front.url}/predictions", json={"input": {"prompt": "a", "max_tokens": 1}}, timeout=20
     )
     return answer.json()["output"] == ["95"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_with_requests_in_a_row_is_no_error_of_ours(strict, caplog, stream):
+    body = json.dumps({"model": "any", "prompt": "4", "stream": stream}).encode()  # it hangs
+    with connected(strict, 2 * (head(len(body), "/v1/completions") + body)):
+        wait_for(lambda: strict.client.in_flight)
+    wait_for(lambda: not strict.server.server_state.tasks)
+    assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_comes(strict, answered):
