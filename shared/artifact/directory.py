@@ -40,20 +40,30 @@ class EngineDirectory:
         EngineArchiveMalformed, EngineArchiveVersion.
         """
         try:
-            return Manifest.from_bytes((self.path / MANIFEST).read_bytes())
+            text = self._read(MANIFEST)
         except FileNotFoundError:
             return None
+        return Manifest.from_bytes(text)
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The object in config.json. Raises EngineArchiveMalformed when it is not one."""
         try:
-            config = json.loads((self.path / CONFIG).read_bytes())
+            config = json.loads(self._read(CONFIG))
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
             raise EngineArchiveMalformed(reason=f"{CONFIG} in it is not a JSON object")
         return config
+
+    def _read(self, name: str) -> bytes:
+        """Raises FileNotFoundError, and EngineArchiveMalformed for what is no file or not for this user."""
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise EngineArchiveMalformed(reason=f"{name} in it: {error.strerror}") from None
 
     @property
     def adapters(self) -> Path | None:

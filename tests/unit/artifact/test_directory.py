@@ -54,3 +54,14 @@ def test_the_config_must_be_an_object(tmp_path, text):
     (tmp_path / "config.json").write_bytes(text)
     with pytest.raises(EngineArchiveMalformed, match=r"config\.json"):
         _ = EngineDirectory(tmp_path).config
+
+
+@pytest.mark.parametrize("name", ["config", "manifest"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+    extract(made(), tmp_path / "engine")
+    directory = EngineDirectory(tmp_path / "engine")
+    file = tmp_path / f"engine/{name}.json"
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(EngineArchiveMalformed, match=rf"{name}\.json in it: Is a directory"):
+        getattr(directory, name)
