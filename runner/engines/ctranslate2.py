@@ -54,7 +54,7 @@ class CTranslate2Engine:
         settings = _read_settings(engine_dir)
         model = engine_dir / "engine"
         self._settings = settings
-        self._vocabulary: list[str] = _read_json(model / "vocabulary.json")
+        self._vocabulary: list[str] = _read_json(model / "vocabulary.json", list)
         self.limits = Limits(settings.max_seq_len, settings.max_seq_len - 1, len(self._vocabulary))
         try:
             self._generator = ctranslate2.Generator(
@@ -241,11 +241,14 @@ def _read_settings(engine_dir: Path) -> CTranslate2Settings:
         raise EngineStartFailed(reason=f"config.json of the engine has no {error}") from None
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path, kind: type = dict) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, kind):
+            return content
+    except (OSError, ValueError, RecursionError):
+        pass
+    raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read")
 
 
 def _first_line(error: Exception) -> str:

@@ -275,6 +275,11 @@ def test_every_core_works_when_the_config_does_not_say(model, tmp_path, greedy):
         assert running.generate(PROMPT, 30).tokens == greedy
 
 
+NO_VOCABULARY = (
+    "E2407 EngineStartFailed: The engine process did not become ready: vocabulary.json of the engine"
+)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "code"),
     [
@@ -286,6 +291,13 @@ def test_every_core_works_when_the_config_does_not_say(model, tmp_path, greedy):
         ("config.json", "{", "E2407 "),
         ("config.json", json.dumps({"quantization": "int8"}), "E2407 "),
         ("engine/vocabulary.json", None, "E2407 "),
+        ("engine/vocabulary.json", "null", NO_VOCABULARY),
+        ("engine/vocabulary.json", "[" * 200_000, NO_VOCABULARY),
+        (
+            "engine/config.json",
+            "[]",
+            "E2407 EngineStartFailed: The engine process did not become ready: config",
+        ),
         ("engine/model.bin", "", "E2300 "),
         ("engine/model.bin", None, "E2300 "),
     ],
