@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 
 import openai
 import pytest
 
 from tests.integration.conftest import READY_SECONDS, cog_server, counted, unpacked
-from tests.support.aiperf import program
+from tests.support.aiperf import profile
 from tests.support.waiting import wait_for
 
 KEY, OTHER_KEY = "sk-first", "sk-second"
@@ -237,19 +235,8 @@ def test_aiperf(server, engine, endpoint, streaming, tmp_path):
         "--ui": "none",
         "--artifact-dir": tmp_path / "found",
     }
-    command = [program(), "profile", *(["--streaming"] if streaming else [])]
-    for name, value in arguments.items():
-        command += [name, value]
-    environment = os.environ | {"HOME": str(tmp_path)}
-    done = subprocess.run(
-        list(map(str, command)),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=READY_SECONDS,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = [part for pair in arguments.items() for part in pair]
+    profile([*(["--streaming"] if streaming else []), *options], tmp_path, READY_SECONDS)
     found = json.loads((tmp_path / "found/profile_export_aiperf.json").read_text())
     assert found["request_count"]["avg"] == requests
     assert found["output_sequence_length"]["avg"] == tokens

@@ -17,7 +17,7 @@ from shared.cog.server import free_port
 from shared.errors import ServerNotMeasured
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import READY_SECONDS, cog_server, unpacked
-from tests.support.aiperf import program as aiperf
+from tests.support.aiperf import profile
 from tests.support.waiting import wait_for
 
 PROGRAM = Path(sys.executable).with_name("cog-triton")
@@ -362,16 +362,8 @@ def compare_with_aiperf(runner, endpoint, directory):
             "--custom-endpoint": path,
             "--extra-inputs": json.dumps({"payload_template": asked, "response_field": "chunk"}),
         }
-    command = [aiperf(), "profile", "--streaming", *(part for pair in arguments.items() for part in pair)]
-    done = subprocess.run(
-        list(map(str, command)),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=READY_SECONDS,
-        env=os.environ | {"HOME": str(directory.parent)},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = [part for pair in arguments.items() for part in pair]
+    profile(["--streaming", *options], directory.parent, READY_SECONDS)
     theirs = json.loads((directory / "profile_export_aiperf.json").read_text())
     options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
     [ours] = perf(f"{runner.url}{path}", *options)["steps"]

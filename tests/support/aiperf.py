@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import subprocess
 import sys
+import tempfile
 import venv
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.layout import PROJECT_ROOT
 
@@ -34,3 +36,18 @@ def program() -> Path:
             subprocess.run([*pip, "-r", str(LOCK)], check=True)
             MADE.write_text(recipe)
     return PLACE / "bin/aiperf"
+
+
+def profile(arguments: list[Any], home: Path, seconds: float) -> None:
+    """Run `aiperf profile` with these arguments, and leave nothing of it: it removes no temporary file."""
+    # Not below `home`: the path of a socket in it may not be long.
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [program(), "profile", *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=os.environ | {"HOME": str(home), "TMPDIR": temporary},
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
