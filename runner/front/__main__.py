@@ -20,24 +20,38 @@ import uvloop
 from runner.front.engine import connect_to, tell_supervisor
 from runner.front.front import Front
 from runner.front.server import acceptors, make_server, tls_files
-from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, SetupFailed, Shutdown
+from runner.lifecycle.control import (
+    Connection,
+    Drain,
+    Drained,
+    EngineAddress,
+    Refused,
+    SetupFailed,
+    Shutdown,
+)
 from runner.settings import Settings
 from shared.errors import CogTritonError
-from shared.logs import configure_logging, get_logger
+from shared.logs import configure_logging
 
 if TYPE_CHECKING:
     import uvicorn
 
-log = get_logger()
-
 _COLLECT_AFTER = 50_000  # additional objects: those of some hundred requests
 
 
-async def serve(settings: Settings, control_path: str, listener: socket.socket) -> None:
-    """Serve until the supervisor ends, or a signal arrives."""
+async def serve(control_path: str, listener: socket.socket) -> int:
+    """Serve until the supervisor ends, or a signal arrives; 1 when serving cannot begin."""
     control = await Connection.connect(control_path)
-    front = Front(settings, lambda: control.send(Shutdown()))
-    server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
+    try:
+        configure_logging()
+        settings = Settings.from_environment(os.environ)
+        front = Front(settings, lambda: control.send(Shutdown()))
+        server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
+    except CogTritonError as error:
+        control.send(Refused(str(error)))
+        async for _ in control:  # until the supervisor has read it
+            pass
+        return 1
     obeying = asyncio.create_task(_obey(front, control, server))
     try:
         await server.serve(sockets=acceptors(listener))
@@ -46,6 +60,7 @@ async def serve(settings: Settings, control_path: str, listener: socket.socket) 
         await asyncio.gather(obeying, return_exceptions=True)
         await front.close()
         control.close()
+    return 0
 
 
 async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> None:
@@ -86,15 +101,7 @@ def main() -> int:
     parser.add_argument("--control", required=True)
     parser.add_argument("--listen-fd", type=int, required=True)
     options = parser.parse_args()
-    try:
-        configure_logging()
-        settings = Settings.from_environment(os.environ)
-        listener = socket.socket(fileno=options.listen_fd)
-        uvloop.run(serve(settings, options.control, listener))
-    except CogTritonError as error:
-        log.error(str(error))  # noqa: TRY400 - users see no traceback
-        return 1
-    return 0
+    return uvloop.run(serve(options.control, socket.socket(fileno=options.listen_fd)))
 
 
 if __name__ == "__main__":

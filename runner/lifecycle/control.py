@@ -81,6 +81,16 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """From the front, which then waits for the end: it cannot serve with its settings.
+
+    `error` is the text of a coded error.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """To the front: let predictions finish for that many seconds, and accept no new ones."""
 
@@ -97,8 +107,8 @@ class Shutdown:
     """From the front: end the runner, as SIGTERM does."""
 
 
-Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Drain | Drained | Shutdown
-_KINDS = (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Drain, Drained, Shutdown)
+Message = SettingsRead | EngineAddress | Prepared | SetupFailed | Ready | Refused | Drain | Drained | Shutdown
+_KINDS = (SettingsRead, Prepared, EngineAddress, SetupFailed, Ready, Refused, Drain, Drained, Shutdown)
 
 
 def encode(message: Message) -> bytes:

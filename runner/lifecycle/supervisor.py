@@ -30,6 +30,7 @@ from runner.lifecycle.control import (
     EngineAddress,
     Prepared,
     Ready,
+    Refused,
     SettingsRead,
     SetupFailed,
     Shutdown,
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 _DYING_SECONDS = 1
 _SERVER_GRACE_SECONDS = 10  # how long it may take to end once nothing runs
 _TRITON_GRACE_SECONDS = 6
+_LAST_SECONDS = 4  # to kill what is left, and for this process and its container to end
+SECONDS_TO_END = _SERVER_GRACE_SECONDS + _TRITON_GRACE_SECONDS + _LAST_SECONDS
+"""How long the end of a runner may take once predictions have ended, or DRAIN_SECONDS have passed."""
 _MAX_DEATHS = 5
 
 
@@ -93,6 +97,7 @@ class Supervisor:
         self._ready = asyncio.Event()
         self._address: EngineAddress | None = None
         self._failure: SetupFailed | None = None
+        self._refusal: CogTritonError | None = None  # why the HTTP server that connected last cannot serve
         self._triton: Process | None = None
         self._http: Process | None = None
         self._drain_seconds = 0.0
@@ -102,8 +107,8 @@ class Supervisor:
     async def run(self, caller: socket.socket | None = None) -> None:
         """Serve until a signal, or until the end of `caller`.
 
-        Raises WorkerDied, SetupTimedOut and ServerDiedTooOften when it cannot, and with `end_on_failure`
-        whatever the set-up raises.
+        Raises WorkerDied, SetupTimedOut, ServerDiedTooOften and what makes the HTTP server refuse to serve
+        when it cannot, and with `end_on_failure` whatever the set-up raises.
 
         `caller` is the other end of a connection (control.py) with the process that serves, if this one does
         not start it: when it ends, so does the supervisor.
@@ -263,7 +268,11 @@ class Supervisor:
     # --- the HTTP server
 
     async def _keep_server(self, server: Server) -> None:
-        """Start the HTTP server, and start it again whenever it ends. Raises WorkerDied."""
+        """Start the HTTP server, and start it again whenever it ends.
+
+        Raises WorkerDied, ServerDiedTooOften, and what makes the server refuse to serve: immediately, unless
+        one has served. Then it may be a file that is being written.
+        """
         restarts = Restarts(_MAX_DEATHS)
         while True:
             self._gone.clear()
@@ -284,8 +293,12 @@ class Supervisor:
             if not self._connected.is_set():
                 raise WorkerDied
             pause = restarts.pause()
+            if self._refusal is not None and (pause is None or not self._ready.is_set()):
+                raise self._refusal
             if pause is None:
                 raise ServerDiedTooOften(times=_MAX_DEATHS + 1)
+            if self._refusal is not None:
+                reason = f"cannot serve: {self._refusal}"
             _logger().error(f"the HTTP server {reason}; restarting it", in_seconds=pause)
             await asyncio.sleep(pause)
 
@@ -298,8 +311,8 @@ class Supervisor:
             await asyncio.wait({broken, ended, lost}, return_when=asyncio.FIRST_COMPLETED)
             if broken.done():
                 return broken.result()
-            # The connection of a dying server ends a moment earlier.
-            await asyncio.wait({ended}, timeout=_DYING_SECONDS)
+            # A server and its connection do not end in the same moment; what it has said must be read.
+            await asyncio.wait({ended, lost}, timeout=_DYING_SECONDS)
             return f"ended with {process.status}" if ended.done() else "has lost its worker"
         finally:
             for task in (broken, ended, lost):
@@ -312,6 +325,7 @@ class Supervisor:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = self._connection = Connection(reader, writer)
+        self._refusal = None
         self._connected.set()
         self._tell(self._failure or self._address)
         async for message in connection:
@@ -321,6 +335,9 @@ class Supervisor:
                     self._on_ready(time.monotonic() - self._started)
                 case SetupFailed():
                     self._fail(message)
+                case Refused(text):
+                    self._refusal = _coded(text)
+                    break
                 case Drained():
                     self._drained.set()
                 case Shutdown():
@@ -341,9 +358,11 @@ class Supervisor:
             events = (self._drained, self._gone, self._at_once)
             waits = {asyncio.create_task(event.wait()) for event in events}
             seconds = self._drain_seconds + _SERVER_GRACE_SECONDS
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            happened, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
+            if not happened and self._http is not None:
+                self._http.signal(signal.SIGKILL)  # it has had its time
 
 
 def _coded(text: str) -> CogTritonError:

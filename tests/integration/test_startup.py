@@ -189,6 +189,22 @@ def test_a_setting_that_is_not_valid(start):
     assert "E4002 SettingInvalid" in start(RESPONSE_TIMEOUT="soon")
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("METRICS_NEED_KEY", "true", "neither API_KEYS nor API_KEYS_FILE is set"),
+        ("PROMPT_TEMPLATE", "Hello", "it is not a valid template: it lacks {prompt}"),
+        ("LOG_LEVEL", "loud", "it must be one of debug, info, warning, error, critical"),
+    ],
+)
+def test_a_setting_that_the_front_refuses_ends_the_runner(start, engine_dir, setting, value, reason):
+    text = start(ENGINE_DIR=engine_dir, **{setting: value})
+    assert f"E4002 SettingInvalid: The setting {setting} is '{value}', but {reason}." in text
+    assert "it ended with status 1" in text
+    for later in ("E4005", "E4008", "Traceback"):
+        assert later not in text
+
+
 def test_a_server_parameter_of_the_config_file_that_the_engine_refuses(start, tmp_path):
     config = {"instantiate": {"server": {"tensorrt_llm": {"args": {"kv_cache_free_gpu_mem_fraction": 7}}}}}
     (tmp_path / "config.yaml").write_text(json.dumps(config))

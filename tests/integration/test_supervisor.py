@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from runner.lifecycle.supervisor import SECONDS_TO_END
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import MARK, marked, pid_of, wait_gone
@@ -165,6 +166,32 @@ def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
     assert "E4008 ServerDiedTooOften" in ready.log.read_text()
 
 
+REFUSAL = "E4002 SettingInvalid: The setting STUB is not set, but it is needed."
+
+
+def test_a_first_http_server_that_cannot_serve_ends_the_runner_with_its_reason(start, tmp_path):
+    (tmp_path / "refuses").touch()
+    with start(STUB_FRONT_REFUSES=str(tmp_path / "refuses")) as runner:
+        assert runner.process.wait(20) == 1
+        text = runner.log.read_text()
+    assert text.count("E4") == text.count(REFUSAL) == 1
+
+
+def test_a_later_one_is_tried_again_and_its_reason_is_told(start, tmp_path):
+    refuses = tmp_path / "refuses"
+    with start(STUB_FRONT_REFUSES=str(refuses)) as runner:
+        runner.wait("READY")
+        refuses.touch()
+        runner.kill(FRONT)
+        wait_for(lambda: REFUSAL in runner.log.read_text())
+        refuses.unlink()
+        runner.wait("READY")
+        refuses.touch()
+        runner.kill(FRONT)
+        assert runner.process.wait(30) == 1
+        assert runner.log.read_text().splitlines()[-1].startswith(REFUSAL)
+
+
 def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):
     with start() as runner:
         runner.wait("READY")
@@ -204,6 +231,14 @@ def test_a_second_sigterm_does_not_wait(start):
         runner.wait("DRAINING")
         runner.process.terminate()
         assert runner.process.wait(15) == 0
+
+
+def test_an_http_server_that_does_not_drain_has_no_more_time_to_end(start):
+    settings = {"STUB_FRONT_DRAINS_FOR": "1000", "STUB_FRONT_IGNORES_SIGTERM": "1", "DRAIN_SECONDS": "0"}
+    with start(**settings) as runner:
+        runner.wait("READY")
+        runner.process.terminate()
+        assert runner.process.wait(SECONDS_TO_END - 4) == 0
 
 
 def test_sigterm_while_the_weights_are_fetched_ends_at_once(start, silence):

@@ -2,7 +2,8 @@
 
     python -m tests.support.stub_front --control PATH --listen-fd FD
 
-`GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open.
+`GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open. While
+the file STUB_FRONT_REFUSES exists, it cannot serve.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import socket
 import time
 from dataclasses import asdict
+from pathlib import Path
 
-from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, SetupFailed
-from shared.errors import TritonTokenizerError
+from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, Refused, SetupFailed
+from shared.errors import SettingInvalid, TritonTokenizerError
 
 DRAINING_SECONDS = float(os.environ.get("STUB_FRONT_DRAINS_FOR", "0.3"))
+IGNORES_SIGTERM = "STUB_FRONT_IGNORES_SIGTERM" in os.environ
+REFUSES = Path(os.environ.get("STUB_FRONT_REFUSES", "/nonexistent")).exists()
 LOADING_SECONDS = float(os.environ.get("STUB_FRONT_LOADS_FOR", "0"))
 
 
@@ -70,7 +75,15 @@ async def main() -> None:
     parser.add_argument("--control", required=True)
     parser.add_argument("--listen-fd", type=int, required=True)
     options = parser.parse_args()
-    front = StubFront(await Connection.connect(options.control))
+    control = await Connection.connect(options.control)
+    if REFUSES:
+        control.send(Refused(str(SettingInvalid(setting="STUB", value=None, reason="it is needed"))))
+        async for _ in control:
+            pass
+        return
+    if IGNORES_SIGTERM:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    front = StubFront(control)
     await asyncio.start_server(front.answer, sock=socket.socket(fileno=options.listen_fd))
     await front.listen_to_supervisor()
 

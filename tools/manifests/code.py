@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from runner.front.front import Front
+from runner.lifecycle.supervisor import SECONDS_TO_END
 from runner.settings import Settings
 from shared.errors import SettingInvalid
 from tools.docs.environment import OTHERS
@@ -28,8 +29,8 @@ VARIABLES = {str(field.alias): field for field in Settings.model_fields.values()
 """What the runner reads, by name."""
 OTHER_VARIABLES = {name for name, _, _ in OTHERS["The runner and the builder"]}
 DEFAULT_PORT = next(default for name, default, _ in OTHERS["The runner and the builder"] if name == "PORT")
-SECONDS_TO_END = 10.0
-"""How long the end of an engine may take once all predictions have ended."""
+_SECONDS_OF_HOST = 10
+"""How long a host that has joined may take: it kills what it runs (runner/lifecycle/joining.py)."""
 _COMPILE_CACHE = "/var/cache/cog-triton/compiled"  # as nix/images.nix sets it
 _OURS = re.compile(r"(^|/)cog-triton-(runner|builder)")
 _FILLED_IN = re.compile(r"\$\(\w+\)")  # by the kubelet
@@ -232,7 +233,7 @@ def stops_after(container: Mapping[str, Any], *, serves: bool) -> float:
 
 
 def _grace(container: dict[str, Any], seconds: float, *, serves: bool) -> Iterator[str]:
-    needed = stops_after(container, serves=serves) + SECONDS_TO_END
+    needed = stops_after(container, serves=serves) + (SECONDS_TO_END if serves else _SECONDS_OF_HOST)
     if seconds < needed:
         yield f"terminationGracePeriodSeconds: {seconds}; preStop, DRAIN_SECONDS and its end take {needed:g}"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from runner.lifecycle.supervisor import SECONDS_TO_END
 from tools.manifests.code import (
     DEFAULT_PORT,
-    SECONDS_TO_END,
     is_ours,
     is_route,
     number,

@@ -9,6 +9,7 @@ import sys
 import pytest
 import yaml
 
+from runner.lifecycle.supervisor import SECONDS_TO_END
 from tests.support.images import ROOT
 from tools.manifests.__main__ import check
 from tools.manifests.kustomize import build
@@ -59,6 +60,13 @@ def test_the_page_names_what_is_not_checked():
     assert [kind for kind in UNCHECKED if f"`{kind.split()[-1]}`" not in page] == []
 
 
+def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
+    pages = {name: (ROOT / f"docs/{name}.md").read_text() for name in ("serving", "deploying", "environment")}
+    assert f"at least {SECONDS_TO_END} s longer than DRAIN_SECONDS" in pages["serving"]
+    assert f"up to {SECONDS_TO_END} s more to end" in pages["deploying"]
+    assert f"at least {SECONDS_TO_END} s longer" in pages["environment"]
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "found"),
     [
@@ -68,7 +76,7 @@ def test_the_page_names_what_is_not_checked():
         (RUNNER, "name: COG_WEIGHTS", "name: COG_WEIGHT", "the runner reads no variable COG_WEIGHT"),
         (RUNNER, 'value: "1800"', "value: soon", "E4002 SettingInvalid: The setting SETUP_TIMEOUT"),
         (RUNNER, 'value: "1800"', 'value: "3600"', "startupProbe: gives up after 1860 s; SETUP_TIMEOUT is 3600"),
-        (RUNNER, "Seconds: 90", "Seconds: 60", "preStop, DRAIN_SECONDS and its end take 80"),
+        (RUNNER, "Seconds: 90", "Seconds: 89", "preStop, DRAIN_SECONDS and its end take 90"),
         (RUNNER, "path: /health/live", "path: /healthz", "livenessProbe: the front has no /healthz"),
         (RUNNER, "containerPort: 5000", "containerPort: 5001", "no containerPort is PORT, 5000"),
         (RUNNER, 'io/port: "5000"', 'io/port: "8000"', "prometheus.io/port: 8000 is not PORT, 5000"),
@@ -107,7 +115,7 @@ def test_the_page_names_what_is_not_checked():
         (COMPOSE, "DRAIN_SECONDS", "DRAIN", "compose: service runner: the runner reads no variable DRAIN"),
         (COMPOSE, "0.1:5000:5000", "0.1:5000:5001", "does not lead to PORT, 5000"),
         (COMPOSE, "/health/ready", "/ready", "healthcheck: that is not a path"),
-        (COMPOSE, "period: 80s", "period: 30s", "DRAIN_SECONDS and its end take 70"),
+        (COMPOSE, "period: 80s", "period: 79s", "DRAIN_SECONDS and its end take 80"),
         (COMPOSE, "../prometheus/", "../rules/", "there is no ../rules/"),
         ("compose/prometheus.yaml", "runner:5000", "runner:8000", "runner:8000 is not the port of a service"),
         ("compose/prometheus.yaml", "/metrics", "/stats", "the front has no /stats"),
