@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from runner.engines.hosts.settings import LEAST_SECRET
 from runner.triton.address import Address
 from shared.errors import SettingInvalid
 from shared.home import home
+from shared.prompt_template import checked
 from shared.validation import wanted
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Settings(BaseModel):
     system_prompt: str | None = Field(
         None, alias="SYSTEM_PROMPT", description="system prompt of predictions that send none"
     )
-    prompt_template: str | None = Field(
+    prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, alias="PROMPT_TEMPLATE", description="prompt template of predictions that send none"
     )
     stop_sequences: str | None = Field(
@@ -315,7 +316,8 @@ class Settings(BaseModel):
         25,
         ge=0,
         alias="DRAIN_SECONDS",
-        description="seconds that predictions may continue after SIGTERM; new ones get E2108 meanwhile",
+        description="seconds that predictions may continue after SIGTERM; new ones get E2108 meanwhile. A"
+        " container's grace period must be at least 20 s longer",
     )
 
     @classmethod
@@ -374,7 +376,7 @@ class Settings(BaseModel):
                 ) from None
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
-            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else "not set", reason=reason)
+            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else None, reason=reason)
         return secret.encode()
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:

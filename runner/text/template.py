@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from string import Formatter
-
-from shared.errors import BadPromptTemplate, InvalidArgument, PromptRequired, PromptTemplateError
+from shared.errors import BadPromptTemplate, InvalidArgument, PromptRequired
+from shared.prompt_template import parts
 
 _MAX_CHARACTERS = 1 << 22
-_MAX_SHOWN = 100
 
 
 def fill_template(
@@ -15,9 +13,8 @@ def fill_template(
 ) -> str:
     """The formatted prompt: `template` with `{prompt}` and `{system_prompt}` filled in.
 
-    `{{` and `}}` are literal braces, as in `str.format`; nothing else of its syntax is allowed, and what is
-    filled in is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so that it
-    must not be lost; a default one is omitted if the template has no place for it.
+    What is filled in is never interpreted. `system_prompt_sent` says that the user sent the system prompt, so
+    that it must not be lost; a default one is omitted if the template has no place for it.
 
     Raises PromptRequired, BadPromptTemplate, PromptTemplateError, and InvalidArgument for a prompt that is
     too long.
@@ -26,30 +23,11 @@ def fill_template(
         reason = f"the filled-in template may have at most {_MAX_CHARACTERS} characters, not {length}"
         raise InvalidArgument(argument="prompt", value="too long", reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
-    filled = []
-    fields = set()
-    try:
-        parts = list(Formatter().parse(template))
-    except ValueError:
-        reason = "a brace in it is neither doubled nor part of a field"
-        raise PromptTemplateError(reason=reason) from None
-    for literal, field, format_spec, conversion in parts:
-        filled.append(literal)
-        if field is None:
-            continue
-        if field not in values:
-            shown = field if len(field) <= _MAX_SHOWN else f"{field[:_MAX_SHOWN]}..."
-            raise PromptTemplateError(reason=f"it has the field {shown!r}")
-        if format_spec or conversion:
-            raise PromptTemplateError(reason=f"the field {field!r} has a conversion or a format")
-        fields.add(field)
-        filled.append(values[field])
-
-    if "prompt" not in fields:
-        raise BadPromptTemplate(reason="it lacks {prompt}")
+    found = parts(template)
+    fields = {field for _, field in found}
     if system_prompt_sent and system_prompt and "system_prompt" not in fields:
         raise BadPromptTemplate(reason="a system_prompt was sent, but the template lacks {system_prompt}")
-    formatted = "".join(filled)
+    formatted = "".join(literal + ("" if field is None else values[field]) for literal, field in found)
     if not formatted.strip():
         raise PromptRequired
     return formatted

@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
 )
 
+from shared.prompt_template import checked
 from shared.secrets import public_address
 
 from .vllm import GPUS, arguments_schema, quantization_schema, speculative_schema
@@ -91,7 +92,7 @@ class Instantiate(Section):
     staging_dest: Line | None = Field(None, description="The image name that the result is pushed to.")
     weights: Source | None = Field(None, description="URL or path of the engine.tar.")
     system_prompt: str | None = Field(None, description="Default of the input `system_prompt`.")
-    prompt_template: str | None = Field(
+    prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, description="Default of the input `prompt_template`; has the field `{prompt}`."
     )
     stop_sequences: Texts = Field((), description="Default of the input `stop_sequences`.")

@@ -20,6 +20,13 @@ from shared.errors import MessagesInvalid, SettingInvalid
         ("PROBE_TIMEOUT", "x", "it must be a number"),
         ("ALLOW_SHUTDOWN", "maybe", "it must be true or false"),
         ("SERVER", "x", "it must be 'front' or 'cog'"),
+        ("PROMPT_TEMPLATE", "Hello", "it is not a valid template: it lacks {prompt}"),
+        ("PROMPT_TEMPLATE", "{prompt}{x}", "it is not a valid template: it has the field 'x'"),
+        (
+            "PROMPT_TEMPLATE",
+            "{prompt} }",
+            "it is not a valid template: a brace in it is neither doubled nor part of a field",
+        ),
         ("TRITON_HTTP_ADDRESS", "x", "it must be host:port, such as 127.0.0.1:8001"),
     ],
 )

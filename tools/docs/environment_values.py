@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import SecretStr
@@ -89,6 +89,8 @@ def allowed_values(field: FieldInfo) -> str:
     annotation: Any = field.annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
     kind = kinds[0] if kinds and get_origin(annotation) is not Literal else annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return " or ".join(f"`{name}`" for name in get_args(kind))
     if kind not in _NUMBERS:

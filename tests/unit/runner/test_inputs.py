@@ -189,6 +189,10 @@ def test_precedence(key, first, tmp_path):
     [
         ("instantiate: {system_promt: x}", "system_promt"),
         ("instantiate: {system_prompt: [x]}", "system_prompt"),
+        (
+            "instantiate: {prompt_template: Hello}",
+            "prompt_template is not a valid template: it lacks {prompt}",
+        ),
         (None, "it cannot be read: No such file or directory"),
     ],
 )
