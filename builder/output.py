@@ -27,20 +27,30 @@ def check_output(output: Path) -> None:
     """
     if output.is_dir():
         raise OutputRefused(
-            path=output, reason=f"it is a directory; choose a file, such as {output / 'engine.tar'}"
+            path=output, reason="it is a directory", fix=f"Choose a file, such as {output / 'engine.tar'}"
         )
     if not output.parent.is_dir():
-        raise OutputRefused(path=output, reason=f"there is no directory {output.parent}")
+        raise OutputRefused(
+            path=output,
+            reason=f"there is no directory {output.parent}",
+            fix="Create it, or choose another file",
+        )
     if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise OutputRefused(path=output, reason=f"this user may not write to {output.parent}")
+        raise OutputRefused(
+            path=output,
+            reason=f"this user may not write to {output.parent}",
+            fix="Choose a file in another directory, or change the rights of that one",
+        )
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
         try:
             found = path.exists() and not is_ours(path)
         except OSError as error:
-            raise OutputRefused(path=path, reason=error.strerror) from None
+            raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
         if found:
             raise OutputRefused(
-                path=path, reason="what is there was not written by a build, and would be lost"
+                path=path,
+                reason="what is there was not written by a build, and would be lost",
+                fix="Choose another file, or remove that one",
             )
 
 

@@ -28,8 +28,10 @@ def init(path: Path, engine: str, model: str | None) -> None:
 
     Both or neither. Raises OutputRefused when a file exists already, or cannot be written.
     """
-    if not path.name:
-        raise OutputRefused(path=path, reason="it is a directory")
+    if not path.name or path.is_dir():
+        raise OutputRefused(
+            path=path, reason="it is a directory", fix=f"Choose a file, such as {path / 'config.yaml'}"
+        )
     schema = path.with_name(SCHEMA_FILE)
     part = path.with_name(f"{SCHEMA_FILE}.part")
     try:
@@ -43,11 +45,17 @@ def init(path: Path, engine: str, model: str | None) -> None:
             part.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise OutputRefused(path=path, reason="the file exists already") from None
+        raise OutputRefused(
+            path=path, reason="the file exists already", fix="Choose another file, or remove that one"
+        ) from None
     except FileNotFoundError:
-        raise OutputRefused(path=path, reason=f"there is no directory {path.parent}") from None
+        raise OutputRefused(
+            path=path,
+            reason=f"there is no directory {path.parent}",
+            fix="Create it, or choose another file",
+        ) from None
     except OSError as error:
-        raise OutputRefused(path=path, reason=error.strerror) from None
+        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
 
 
 def config_of(engine: str, model: str | None = None) -> str:

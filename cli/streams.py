@@ -58,4 +58,6 @@ class _Output(io.FileIO):
             # What is buffered would fail once more at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.stdout = sys.stderr
-            raise OutputRefused(path="stdout", reason=error.strerror) from None
+            raise OutputRefused(
+                path="stdout", reason=error.strerror, fix="Direct it to another place"
+            ) from None

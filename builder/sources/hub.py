@@ -232,7 +232,7 @@ class HubModel:
             case OSError(strerror=str(text)):
                 reason = text
             case _:
-                reason = f"the transfer was interrupted ({type(error).__name__})"
+                reason = "the transfer was interrupted"
         return DownloadFailed(model=self.name, reason=reason)
 
 

@@ -25,7 +25,7 @@ from runner.front.health import Health
 from runner.front.server import make_server
 from runner.prediction.admission import Admission
 from runner.settings import Settings
-from shared.cog.server import listen
+from shared.cog.server import listen, port_number
 from shared.errors import CogTritonError
 from shared.logs import configure_logging, get_logger, register_secret
 
@@ -48,7 +48,7 @@ class BuilderServer:
         """`directory` is where engine.tar is written. Raises SettingInvalid."""
         self._archive = Archive(directory / "engine.tar")
         self._addresses = allowed_addresses(settings)
-        self._admission = Admission(1)
+        self._admission = Admission(1, fix="run more builders")
         self._webhooks = Webhooks(self._addresses)
         self.app = App(settings.max_body_bytes)
         self._cog = CogApi(
@@ -107,7 +107,7 @@ def main() -> int:
     """Serve; the exit status is 1 when that cannot begin."""
     parser = argparse.ArgumentParser(prog="cli.builder_server")
     parser.add_argument("--host", default="0.0.0.0")
-    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 5000))
+    parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
     options = parser.parse_args()
     try:
         configure_logging()
@@ -115,7 +115,7 @@ def main() -> int:
         if token := os.environ.get("HF_TOKEN"):
             register_secret(token)
         directory = Path(os.environ.get("BUILDER_OUTPUT_DIR") or "/src")
-        uvloop.run(serve(settings, directory, listen(options.host, options.port)))
+        uvloop.run(serve(settings, directory, listen(options.host, port_number(options.port))))
     except CogTritonError as error:
         log.error(str(error))  # noqa: TRY400 - users see no traceback
         return 1

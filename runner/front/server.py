@@ -30,7 +30,7 @@ def tls_files(settings: Settings) -> tuple[Path, Path] | None:
         if certificate is not key:
             names = ("TLS_CERTIFICATE", "TLS_KEY")
             missing, other = names if certificate is None else reversed(names)
-            raise SettingInvalid(setting=missing, value="not set", reason=f"{other} needs it")
+            raise SettingInvalid(setting=missing, value=None, reason=f"{other} needs it")
         return None
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)

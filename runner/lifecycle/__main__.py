@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Front
 from runner.lifecycle.supervisor import Supervisor
-from shared.cog.server import refuse_used_port
+from shared.cog.server import port_number, refuse_used_port
 from shared.errors import CogTritonError, SettingInvalid
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def main() -> int:
         if options.caller_fd is not None:
             caller, server = socket.socket(fileno=options.caller_fd), None
         else:
-            caller, server = None, _server(options.host, options.port)
+            caller, server = None, _server(options.host, port_number(options.port))
         with run_directory() as directory:
             asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
     except CogTritonError as error:
@@ -58,18 +58,16 @@ async def _run(
     await supervisor.run(caller)
 
 
-def _server(host: str, port: str) -> Server:
+def _server(host: str, port: int) -> Server:
     """The HTTP server of the settings. Raises SettingInvalid and PortInUse."""
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise SettingInvalid(setting="PORT", value=port, reason="a port must be a number from 1 to 65535")
     match os.environ.get("SERVER") or "front":
         case "front":
-            return Front(host, int(port), tls=bool(os.environ.get("TLS_CERTIFICATE")))
+            return Front(host, port, tls=bool(os.environ.get("TLS_CERTIFICATE")))
         case "cog":
             from runner.cog.server import CogServer
 
-            refuse_used_port(int(port), host)
-            return CogServer(host, int(port))
+            refuse_used_port(port, host)
+            return CogServer(host, port)
         case other:
             raise SettingInvalid(setting="SERVER", value=other, reason="it must be front or cog")
 

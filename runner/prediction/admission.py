@@ -56,9 +56,20 @@ class Admission:
     the others out, and may have all of it while it is alone. For one event loop.
     """
 
-    def __init__(self, limit: int, *, key_requests: int | None = None, key_tokens: int | None = None) -> None:
-        """`key_requests`, `key_tokens`: what one API key may have at the same time; None: no limit."""
+    def __init__(
+        self,
+        limit: int,
+        *,
+        key_requests: int | None = None,
+        key_tokens: int | None = None,
+        fix: str = "raise MAX_PREDICTIONS",
+    ) -> None:
+        """`key_requests`, `key_tokens`: what one API key may have at the same time; None: no limit.
+
+        `fix`: what the operator can do about the limit.
+        """
         self.limit = limit
+        self._fix = fix
         self.closed = False
         """Whether `drain` has begun."""
         self._key_requests = key_requests
@@ -92,7 +103,7 @@ class Admission:
                 await self._wait(holder)
             else:
                 what = f"prediction{' is' if self.limit == 1 else 's are'} running or waiting"
-                raise Overloaded(limit=self.limit, what=what, fix="raise MAX_PREDICTIONS")
+                raise Overloaded(limit=self.limit, what=what, fix=self._fix)
         finally:
             self._forget(holder)
         ticket = Ticket(self, holder)

@@ -42,6 +42,13 @@ def server_environment(port: int, concurrency: int | None = None) -> dict[str, s
     return environment
 
 
+def port_number(text: str) -> int:
+    """The port that a setting or an option names. Raises SettingInvalid."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+        raise SettingInvalid(setting="PORT", value=text, reason="a port must be a number from 1 to 65535")
+    return int(text)
+
+
 def free_port() -> int:
     """A TCP port on loopback that was free a moment ago."""
     with socket.socket() as listener:

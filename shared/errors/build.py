@@ -77,7 +77,7 @@ class DownloadFailed(CogTritonError):
     code = "E3103"
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
-    remedy = "Check the network, then build again: what has been downloaded is kept."
+    remedy = "Check the network and the folder HF_HOME, then build again: what has been downloaded is kept."
 
 
 class ModelFilesMissing(CogTritonError):
@@ -209,7 +209,7 @@ class OutputRefused(CogTritonError):
     code = "E3302"
     fixed_by = FixedBy.OPERATOR
     message = "The output cannot be written to {path}: {reason}."
-    remedy = "Choose another file, or remove what is there."
+    remedy = "{fix}."
 
 
 class ModelImageFailed(CogTritonError):

@@ -57,7 +57,7 @@ class AddressRefused(CogTritonError):
 class TooManyConnections(CogTritonError):
     code = "E1327"
     fixed_by = FixedBy.USER
-    message = "{limit} connections are open already."
+    message = "The limit on open connections, {limit}, is reached."
     remedy = (
         "Try again in a few seconds; the operator can raise MAX_CONNECTIONS, or the limit of open files"
         " (ulimit -n) if that is lower."

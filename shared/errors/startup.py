@@ -22,8 +22,12 @@ class TritonFailedToStart(CogTritonError):
 class SettingInvalid(CogTritonError):
     code = "E4002"
     fixed_by = FixedBy.OPERATOR
-    message = "The setting {setting} is {value!r}, but {reason}."
+    message = "The setting {setting} is {value}, but {reason}."
     remedy = "See docs/environment.md."
+
+    def __init__(self, *, setting: object, value: object, reason: str) -> None:
+        """`value`: None for a setting that has none."""
+        super().__init__(setting=setting, value="not set" if value is None else repr(value), reason=reason)
 
 
 class WorkerDied(CogTritonError):

@@ -15,7 +15,7 @@ class TensorRTLLMError(CogTritonError):
 class ExecutorQueueFull(CogTritonError):
     code = "E2501"
     fixed_by = FixedBy.USER
-    message = "TensorRT-LLM's queue is full: {limit} requests are waiting."
+    message = "The limit on requests in TensorRT-LLM's queue, {limit}, is reached."
     remedy = "Try again later."
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from builder.pipeline import build
 from demo.cog_server import CogServer
 from runner.weights.fetch import fetch_weights
 from shared.artifact import extract_archive
-from shared.errors import CheckpointInvalid, UnsupportedArchitecture, UploadFailed
+from shared.errors import CheckpointInvalid, Overloaded, UnsupportedArchitecture, UploadFailed
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
@@ -187,6 +189,26 @@ def test_a_build_in_the_background_tells_how_far_it_is(served):
     ended = httpx2.get(watched).json()
     assert "progress" not in ended
     assert ended["file"]["size"] == (served.output / "engine.tar").stat().st_size
+
+
+def test_a_second_build_is_told_what_would_help(served, answered):
+    served.hub.repositories["demo/first"] = Repository(DEMO)
+    with served.hub.holding():
+        first = asynchronous(served, "first", config("demo/first"))
+        refused = served.predict(config=config("demo/model"))
+    what = "prediction is running or waiting"
+    answered(refused["error"], Overloaded(limit=1, what=what, fix="run more builders"))
+    wait_for(lambda: httpx2.get(first).json()["status"] == "succeeded")
+
+
+def test_a_port_that_is_none():
+    command = [sys.executable, "-m", "cli.builder_server"]
+    done = subprocess.run(
+        command, env={**os.environ, "PORT": "abc"}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "E4002 SettingInvalid: The setting PORT is 'abc', but a port must be a number" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def asynchronous(served, prediction_id, source):

@@ -100,8 +100,8 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("missing/engine.tar", "there is no directory .*missing"),
-        ("published", r"a directory; choose a file, such as .*/published/engine\.tar"),
+        ("missing/engine.tar", r"there is no directory .*missing\. Create it, or choose another file\.$"),
+        ("published", r"it is a directory\. Choose a file, such as .*/published/engine\.tar\.$"),
         ("config.yaml", "not written by a build"),
         ("published/model.safetensors", "not written by a build"),
         ("backup.tar", "not written by a build"),

@@ -60,10 +60,19 @@ def test_nothing_is_overwritten(tmp_path, place):
     assert (tmp_path / "c.yaml").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["", "/"])
+@pytest.mark.parametrize("name", ["", "/", "/usr"])
 def test_a_name_is_needed(name):
-    with pytest.raises(Exception, match=r"E3302 .*: it is a directory"):
+    with pytest.raises(
+        Exception, match=r"E3302 .*: it is a directory\. Choose a file, such as .*config.yaml"
+    ):
         run(name)
+
+
+def test_a_directory_that_is_missing_is_to_be_created(tmp_path):
+    with pytest.raises(
+        Exception, match=r"there is no directory \S+/none\. Create it, or choose another file\.$"
+    ):
+        run(tmp_path / "none/c.yaml")
 
 
 def test_nothing_is_left_where_the_schema_cannot_be_written(tmp_path):

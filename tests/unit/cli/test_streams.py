@@ -32,7 +32,9 @@ def run(redirection, *arguments, **more):
 def test_a_full_output_is_told(arguments):
     done = run(">/dev/full", *arguments)
     assert done.returncode == 1
-    assert done.stderr.decode() == f"{OutputRefused(path='stdout', reason='No space left on device')}\n"
+    fix = "Direct it to another place"
+    told = OutputRefused(path="stdout", reason="No space left on device", fix=fix)
+    assert done.stderr.decode() == f"{told}\n"
 
 
 def test_a_full_output_is_told_where_programs_are_not_listening():

@@ -30,7 +30,7 @@ TEXTS = [
     ("Incorrect sampling config", "E1300 RequestInvalid: "),
     (
         "Maximum queue size of 8 has been reached, please try again later",
-        "E2501 ExecutorQueueFull: TensorRT-LLM's queue is full: 8 requests are waiting.",
+        "E2501 ExecutorQueueFull: The limit on requests in TensorRT-LLM's queue, 8, is reached.",
     ),
     (
         "[json.exception.out_of_range.403] key 'mapping' not found",

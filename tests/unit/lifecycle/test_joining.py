@@ -132,4 +132,4 @@ def test_the_command_ends_with_what_is_wrong(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOSTS_")}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("E4002 SettingInvalid: The setting HOSTS_SECRET is 'not set', but ")
+    assert ended.stderr.startswith("E4002 SettingInvalid: The setting HOSTS_SECRET is not set, but ")
