@@ -124,7 +124,8 @@ class LoadedEngine:
                 random_seed=declaration.seeds,
             ),
             lowered(declaration.limits, settings.max_sequence_length),
-            salts="cache_salt" in declaration.honours and not settings.share_prefix_cache,
+            takes_salts="cache_salt" in declaration.honours,
+            salts_keys=not settings.share_prefix_cache,
         )
         folder = settings.lora_folder or engine.adapters
         adapters = Adapters(folder if "lora" in declaration.honours else None)

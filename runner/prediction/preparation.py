@@ -38,8 +38,10 @@ class Preparation:
     tokenizer: Tokenizer
     defaults: Defaults
     limits: Limits = UNLIMITED
-    salts: bool = False
-    """Whether the engine's prefix cache is separate for each API key."""
+    takes_salts: bool = False
+    """Whether the engine can keep parts of its prefix cache apart."""
+    salts_keys: bool = False
+    """Whether it keeps those of API keys apart."""
 
     def prompt(self, ask: Ask) -> str:
         """The template, filled in. Raises PromptRequired, BadPromptTemplate, PromptTemplateError and
@@ -96,6 +98,8 @@ class Preparation:
 
     def _salt(self, key: str, sent: str | None) -> str | None:
         """One key cannot tell from timing what prompts another has sent."""
-        if sent is None and not (key and self.salts):
+        if not self.takes_salts:
+            return sent  # which is then refused, as it was sent
+        if sent is None and not (key and self.salts_keys):
             return None
         return hashlib.sha256(f"{key}\0{sent or ''}".encode()).hexdigest()

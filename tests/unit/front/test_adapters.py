@@ -195,6 +195,14 @@ def test_a_salt_is_only_made_where_keys_are_kept_apart(run):
     run(test, Declaration("mock", CAN.limits, frozenset()), API_KEYS="one key-one")
 
 
+def test_a_salt_that_the_engine_cannot_honour_is_refused_as_it_was_sent(run):
+    async def test(front, http):
+        await complete(http, headers={"authorization": "Bearer key-one"}, cache_salt="mine")
+        assert asked(front).cache_salt == "mine"
+
+    run(test, Declaration("mock", CAN.limits, frozenset()), API_KEYS="one key-one")
+
+
 def test_without_a_folder_there_is_nothing():
     assert Adapters(None).names == []
     with pytest.raises(RequestInvalid):
