@@ -261,7 +261,7 @@ void delivery_close_broken_feeds(struct delivery *delivery) {
       cancelled++;
     }
     submissions_forget_feed(&delivery->submissions, feed);
-    LOG(cancelled > 0 ? TRITONSERVER_LOG_WARN : TRITONSERVER_LOG_INFO,
+    LOG(feed_is_at_fault(feed) ? TRITONSERVER_LOG_WARN : TRITONSERVER_LOG_INFO,
         "engine bridge: a feed is closed: %s; requests cancelled: %u", feed->broken, cancelled);
     feeds_close(&delivery->feeds, feed);
   }

@@ -26,6 +26,8 @@ enum {
   BACKLOG = 4,
 };
 
+static const char gone[] = "its client is gone";
+
 static void append_frame(struct buffer *buffer, int type, const void *body, size_t size) {
   buffer_append_u32(buffer, (uint32_t)(1 + size));
   buffer_append_u8(buffer, (uint8_t)type);
@@ -193,7 +195,7 @@ void feed_send(struct feed *feed, uint64_t patience) {
     feed->read_at = now_ns();
     if (feed->sent == feed->out.length) feed->out.length = feed->sent = 0;
   } else if (errno != EAGAIN && errno != EINTR) {
-    feed->broken = "its client is gone";
+    feed->broken = gone;
   } else if (now_ns() - feed->read_at >= patience) {
     feed->broken = "its client does not read";
   }
@@ -207,7 +209,7 @@ void feed_receive(struct feed *feed) {
   if (size > 0) {
     feed->in.length += (size_t)size;
   } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
-    feed->broken = "its client is gone";
+    feed->broken = gone;
   }
 }
 
@@ -238,5 +240,7 @@ bool feed_next_frame(struct feed *feed, int *type, const uint8_t **body, size_t 
   drop_taken(feed);
   return false;
 }
+
+bool feed_is_at_fault(const struct feed *feed) { return feed->broken != NULL && feed->broken != gone; }
 
 void feed_refuse_frame(struct feed *feed) { feed->broken = "its client sent a frame that cannot be read"; }

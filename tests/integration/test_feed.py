@@ -57,6 +57,16 @@ def assert_whole(feed: Feed, number: int, tokens: int) -> None:
     assert [end.finish_reason for end in feed.ends[number]] == [FinishReason.LENGTH]
 
 
+def level_of(server, event: str) -> str:
+    """The level of an event in Triton's log, once it is there: I, W or E."""
+
+    def lines() -> list[str]:
+        return [line for line in server.log.read_text().splitlines() if event in line]
+
+    server.wait_for(lambda: bool(lines()))
+    return lines()[0][0]
+
+
 def test_every_token_of_512_comes(serve):
     with serve(200) as server, feed(server) as it:
         numbers = range(1, 513)
@@ -123,6 +133,8 @@ def test_the_requests_of_a_reader_that_dies_are_cancelled_and_of_no_other(serve)
         other.wait_ends([1])
         assert_whole(other, 1, 500)
         server.engine.wait_in_flight(0)
+        # Everybody may leave, and Ctrl-C does so in the middle of an answer.
+        assert level_of(server, "a feed is closed: its client is gone; requests cancelled: 32") == "I"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["its requests run", "its requests have ended"])
@@ -130,7 +142,7 @@ def test_a_reader_that_reads_nothing_is_given_up(serve, late):
     with serve(0, feed_timeout_seconds=0.5) as server, feed(server) as it:
         tokens = 200_000 if late else FOR_EVER
         it.submit({number: Request(0, [1], tokens) for number in range(1, 9)})
-        server.wait_for(lambda: "a feed is closed: its client" in server.log.read_text())
+        assert level_of(server, "a feed is closed: its client does not read") == "W"
         server.engine.wait_in_flight(0)
         it.read_to_the_end()
 
