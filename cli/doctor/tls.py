@@ -59,7 +59,8 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
             "Behind a company's proxy, set SSL_CERT_FILE to a file with its certificate.",
         )
     except (OSError, UnicodeError) as failed:
-        reason = getattr(failed, "strerror", None) or type(failed).__name__
+        slow = isinstance(failed, TimeoutError)
+        reason = f"no answer within {_SECONDS:g} s" if slow else getattr(failed, "strerror", None) or failed
         return warning(
             f"{host} cannot be reached: {reason}.",
             "Set HTTPS_PROXY if there is a proxy; otherwise use a mirror (HF_ENDPOINT) or models in"

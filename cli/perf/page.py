@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from cli.output import counted
 from cli.perf.charts import all_charts
 from cli.perf.findings import milliseconds, words
 
@@ -48,7 +49,7 @@ def write_page(result: dict[str, Any], path: Path) -> None:
         '<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>{escape(result['url'])}: cog-triton perf</title><style>{_STYLE}</style>",
         f"<h1>{escape(result['url'])}, asked through {escape(result['api'])}",
-        f"for {asked['output_tokens']} tokens, {escape(result['date'])}</h1>",
+        f"for {counted(asked['output_tokens'], 'token')}, {escape(result['date'])}</h1>",
         f'<p class="sentence">{escape(result["sentence"])}</p>',
         _findings(result["findings"]),
         '<div class="charts">',

@@ -70,7 +70,7 @@ def kind_of(url: SplitResult) -> TargetName:
                 if asking.get(_at(url, path), headers=key_headers()).status_code == 200:
                     return name
         except httpx2.HTTPError as error:
-            reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+            reason = _why(error)
     raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
@@ -81,8 +81,13 @@ def model_of(url: SplitResult) -> str:
         with client(_SECONDS) as asking:
             answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers())
         return str(answer.raise_for_status().json()["data"][0]["id"])
-    except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise ServerNotMeasured(url=_shown(url), reason=f"/v1/models lists no model ({error})") from None
+    except httpx2.HTTPStatusError as refused:
+        reason = f"/v1/models answered with {refused.response.status_code}"
+    except httpx2.HTTPError as error:
+        reason = _why(error)
+    except (KeyError, IndexError, TypeError, ValueError):
+        reason = "/v1/models lists no model"
+    raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
 async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> tuple[Target, Request]:
@@ -108,6 +113,10 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
 def metrics_address(url: SplitResult) -> str | None:
     """Where the server reports its metrics; gRPC has no such place."""
     return None if url.scheme == "grpc" else _at(url, "/metrics")
+
+
+def _why(error: httpx2.HTTPError) -> str:
+    return re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or "it did not answer"
 
 
 def _at(url: SplitResult, path: str) -> str:

@@ -12,6 +12,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
+from cli.output import counted
 from cli.perf.findings import milliseconds, words
 
 if TYPE_CHECKING:
@@ -64,9 +65,8 @@ def print_report(result: dict[str, Any]) -> None:
     """The result on stdout."""
     console = Console(highlight=False)
     steps = result["steps"]
-    console.print(
-        f"{result['url']}, asked through {result['api']} for {result['asked']['output_tokens']} tokens"
-    )
+    tokens = counted(result["asked"]["output_tokens"], "token")
+    console.print(f"{result['url']}, asked through {result['api']} for {tokens}")
     console.print()
     console.print(Text(result["sentence"], style="bold"))
     for finding in result["findings"]:

@@ -106,8 +106,8 @@ def _growth(asked: Asked, rate: float, runner_rate: float, seconds: float) -> di
 def _tell(result: dict[str, Any], asked: Asked) -> None:
     runner = result["runner"]
     say(
-        f"A runner: up to {runner['most_streams']} streams as measured, at most"
-        f" {runner['requests_per_second']:.3g} requests/s of {runner['output_tokens']} tokens."
+        f"A runner: up to {counted(runner['most_streams'], 'stream')} as measured, at most"
+        f" {runner['requests_per_second']:.3g} requests/s of {counted(runner['output_tokens'], 'token')}."
     )
     if not result["possible"]:
         say("A single request on an idle runner misses the objectives: no number of runners meets them.")

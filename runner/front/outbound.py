@@ -56,6 +56,25 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
     )
 
 
+def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL) -> str:
+    """In words, without the address, which may hold a signature."""
+    match problem:
+        case httpx2.HTTPStatusError():
+            return f"it answered with {problem.response.status_code}"
+        case httpx2.ConnectError():
+            return "no connection"
+        case httpx2.TimeoutException():
+            return "it did not answer in time"
+        case httpx2.TooManyRedirects():
+            return "it redirects too often"
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            return "it redirects to what is not an http or https address"
+        case httpx2.NetworkError():
+            return "the connection broke"
+        case _:
+            return "its answer cannot be read"
+
+
 async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
     """Send a file with PUT, as it is read; return where it is now, which the answer may say in `Location`.
 
@@ -77,10 +96,7 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
             # A body that can be read only once cannot follow a redirect.
             answer = await client.put(address, content=content(), headers=headers, follow_redirects=False)
         answer.raise_for_status()
-    except httpx2.HTTPStatusError as error:
-        reason = f"it answered with {error.response.status_code}"
-        raise UploadFailed(address=public_address(address), reason=reason) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise UploadFailed(address=public_address(address), reason=type(error).__name__) from None
+        raise UploadFailed(address=public_address(address), reason=why_failed(error)) from None
     location = answer.headers.get("location")
     return str(answer.url.join(location)) if location else address.partition("?")[0]

@@ -60,7 +60,7 @@ class ChatTemplate:
                 return None
             return cls(source, {name: _text(config[name]) for name in _SPECIAL_TOKENS if config.get(name)})
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise TritonTokenizerError(reason=f"its chat template cannot be read: {problem!r}") from None
+            raise TritonTokenizerError(reason=f"its chat template cannot be read: {_why(problem)}") from None
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any] | None = None
@@ -102,3 +102,16 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 def _text(token: Any) -> str:
     """A special token: a string, or an object whose `content` is that string."""
     return str(token["content"] if isinstance(token, dict) else token)
+
+
+def _why(problem: Exception) -> str:
+    """Why the files of a template could not be read."""
+    match problem:
+        case OSError():
+            return problem.strerror or "unknown reason"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case ValueError():
+            return f"{_TOKENIZER_CONFIG} is not JSON: {problem}"
+        case _:
+            return f"{_TOKENIZER_CONFIG} does not have it as text, or as a list of named texts"

@@ -283,6 +283,11 @@ class TestServersThatCannotBeMeasured:
         assert error["code"] == ServerNotMeasured.code
         assert reason in error["text"]
 
+    def test_one_whose_models_cannot_be_asked_for(self):
+        with server() as url:
+            text = perf(f"{url}/nowhere", "--target", "openai")["error"]["text"]
+        assert "cannot be measured: /v1/models answered with 404. Check the address" in text
+
     def test_proxies_and_certificates_of_the_environment_are_not_in_the_way(self):
         nowhere = {"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "socks5://127.0.0.1:1", "NO_PROXY": ""}
         lowered = {name.lower(): value for name, value in nowhere.items()}

@@ -95,6 +95,17 @@ def test_a_prompt_is_answered(page):
     assert not page.shows("error")
 
 
+def test_one_token_is_no_tokens(page):
+    page.run(prompt="1 2", max_tokens="1")
+    assert page.result().startswith("succeeded · 1 token · ")
+
+
+def test_a_connection_that_fails_is_told_in_our_words(page):
+    page.browser.execute_script("window.fetch = () => Promise.reject(new TypeError('Failed to fetch'))")
+    page.run(prompt="1 2")
+    assert page.error() == ("", "The runner is not responding, or the connection to it broke.")
+
+
 def test_the_answer_ends_before_what_it_shall_stop_at(page):
     page.run(prompt="1 2", stop_sequences=" 99")
     assert "succeeded" in page.result()

@@ -82,8 +82,10 @@ def read_settings(engine_dir: Path) -> EngineSettings:
             tensorrt_version=manifest.get("tensorrt_version"),
             server_arguments=_server_arguments(own),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EngineStartFailed(reason=f"config.json of the engine is not valid: {error!r}") from None
+    except KeyError as missing:
+        raise EngineStartFailed(reason=f"config.json of the engine has no {missing.args[0]}") from None
+    except (TypeError, ValueError, AttributeError):
+        raise EngineStartFailed(reason="config.json of the engine is not as TensorRT-LLM writes it") from None
     for rank in range(settings.ranks):
         if not (model_path / f"rank{rank}.engine").is_file():
             raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")

@@ -66,6 +66,8 @@ class Webhooks:
         import httpx2
         import tenacity
 
+        from runner.front.outbound import why_failed
+
         client = await self._connected()
         headers = {"content-type": "application/json", **self._addresses.headers(address)}
         try:
@@ -79,7 +81,7 @@ class Webhooks:
                     async with client.stream("POST", address, content=body, headers=headers) as answer:
                         answer.raise_for_status()
         except (httpx2.HTTPError, httpx2.InvalidURL, AddressRefused) as problem:
-            reason = problem.for_log() if isinstance(problem, AddressRefused) else type(problem).__name__
+            reason = problem.for_log() if isinstance(problem, AddressRefused) else why_failed(problem)
             where = public_address(address)
             log.warning(
                 "webhook not delivered", prediction_id=hook.prediction.id, address=where, reason=reason

@@ -292,6 +292,12 @@ class TestTls:
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
         assert "cannot be reached: Connection refused" in found(tls)[1]
 
+    def test_silent(self, monkeypatch):
+        monkeypatch.setattr(tls, "_SECONDS", 0.1)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+            assert "127.0.0.1 cannot be reached: no answer within 0.1 s." in found(tls)[1]
+
     def test_a_file_that_is_missing(self, monkeypatch, tmp_path):
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
         assert found(tls)[0] == {Severity.ERROR}

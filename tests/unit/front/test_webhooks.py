@@ -14,6 +14,7 @@ import pytest
 
 from runner.front.addresses import Addresses
 from runner.front.cog import webhooks
+from runner.front.outbound import why_failed
 from shared.errors import AddressRefused
 from tests.support.front import running, words
 from tests.support.loopback import LoopbackServer, QuietHandler
@@ -200,6 +201,33 @@ def test_a_slow_resolver_does_not_start_a_prediction_twice(engine_directory, mon
         while "cog_triton_running 0.0" not in (metrics := httpx2.get(f"{front.url}/metrics").text):
             time.sleep(0.01)
     assert 'cog_triton_predictions_total{outcome="succeeded"} 1.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (httpx2.ConnectError("x"), "no connection"),
+        (httpx2.ConnectTimeout("x"), "it did not answer in time"),
+        (httpx2.ReadTimeout("x"), "it did not answer in time"),
+        (httpx2.ReadError("x"), "the connection broke"),
+        (httpx2.RemoteProtocolError("x"), "its answer cannot be read"),
+        (httpx2.TooManyRedirects("x"), "it redirects too often"),
+        (httpx2.InvalidURL("x"), "it redirects to what is not an http or https address"),
+    ],
+)
+def test_a_failure_is_told_in_words(problem, told):
+    assert why_failed(problem) == told
+
+
+def test_the_log_says_why_a_webhook_was_not_delivered(engine_directory, monkeypatch):
+    reasons = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda _, reason, **__: reasons.append(reason))
+    )
+    with hook([500] * 9) as (address, _), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["start"])
+        wait_told(reasons, bool)
+    assert reasons == ["it answered with 500"]
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,23 @@ def test_messages_that_are_none(text):
 def test_further_keys_reach_the_template():
     message = {"role": "user", "content": "x", "name": "Ann"}
     assert parse_messages(json.dumps([message])) == [message]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("chat_template.jinja", b"\xff", "it is not UTF-8"),
+        ("tokenizer_config.json", b"{", "tokenizer_config.json is not JSON: Expecting property name"),
+        (
+            "tokenizer_config.json",
+            b'{"chat_template": [1]}',
+            "tokenizer_config.json does not have it as text, or as a list of named texts",
+        ),
+    ],
+)
+def test_why_a_template_cannot_be_read_is_told_in_words(tmp_path, file, content, told):
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(TritonTokenizerError) as refused:
+        ChatTemplate.load(tmp_path)
+    reason = str(refused.value.details["reason"])
+    assert reason.startswith(f"its chat template cannot be read: {told}")

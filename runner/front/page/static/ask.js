@@ -87,7 +87,8 @@ function keepEndInView() {
 }
 
 function showResult({ status, metrics }, first) {
-  const said = [status, `${metrics.output_token_count} tokens`];
+  const count = metrics.output_token_count;
+  const said = [status, `${count} token${count === 1 ? "" : "s"}`];
   if (first !== null) said.push(`first after ${seconds(first)}`);
   if (metrics.tokens_per_second !== undefined) said.push(`${Math.round(metrics.tokens_per_second)} tokens/s`);
   if (metrics.seed !== undefined) said.push(`seed ${metrics.seed}`);
@@ -96,8 +97,10 @@ function showResult({ status, metrics }, first) {
 
 function showError(error) {
   const code = error instanceof Failed ? error.code : "";
+  // What browsers say of a connection differs, and tells nobody anything.
+  const said = error instanceof TypeError ? "The runner is not responding, or the connection to it broke." : error.message;
   at("error-code").textContent = code;
-  at("error-text").textContent = code ? error.message.replace(code, "").trim() : error.message;
+  at("error-text").textContent = code ? said.replace(code, "").trim() : said;
   at("error").hidden = false;
 }
 
