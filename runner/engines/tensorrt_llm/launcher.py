@@ -29,6 +29,7 @@ from runner.engines.hosts.link import Link, LinkLost, Listener, silent
 from runner.engines.hosts.settings import identity
 from runner.protocol.frames import StartFailedFrame, encode
 from shared.errors import CogTritonError, HostLost, HostsMissing, TensorRTLLMNotLoaded
+from shared.home import SCRATCH
 
 from .ranks import LAUNCH_SECRET
 from .settings import SERVER_ARGUMENTS
@@ -98,7 +99,7 @@ def _placed(
     found = gathering.spread(ranks)
     launcher.hosts = {host.address: host for host in found.hosts}
     launcher.start_by_agent()
-    with tempfile.NamedTemporaryFile("w", prefix="cog-triton-hosts-") as file:
+    with tempfile.NamedTemporaryFile("w", prefix="cog-triton-hosts-", dir=os.environ.get(SCRATCH)) as file:
         own = launcher.address.rpartition(":")[0].strip("[]")
         file.writelines(f"{host} slots={found.per_host}\n" for host in (own, *launcher.hosts))
         file.flush()

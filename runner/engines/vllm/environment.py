@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.home import SCRATCH
 from shared.layout import Layout
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _DEFAULTS = {
 
 
 _LOGGING = "VLLM_LOGGING_CONFIG_PATH"
+_LONGEST = 70  # bytes of a directory for its sockets: 36 are their names, and 107 a path may have
 
 
 @contextmanager
@@ -46,6 +48,9 @@ def vllm_environment() -> Iterator[Path]:
     # Triton, the language, compiles what launches a kernel (triton/runtime/build.py); CC comes before gcc.
     if (compiler := Layout.current().home / "compiler/cc").is_file():
         os.environ.setdefault("CC", str(compiler))
+    # Where they are removed however its processes end.
+    if len(os.fsencode(scratch := os.environ.get(SCRATCH, ""))) in range(1, _LONGEST + 1):
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
     with tempfile.TemporaryDirectory(prefix="vllm-start-", ignore_cleanup_errors=True) as directory:
         failures = Path(directory, "failures")
         is_ours = _LOGGING not in os.environ
