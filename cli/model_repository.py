@@ -64,5 +64,5 @@ def model_repository(engine: str, out: Path) -> str:
     except OSError as error:
         if is_new:
             shutil.rmtree(out, ignore_errors=True)
-        raise OutputRefused(path=out, reason=error.strerror) from None
+        raise OutputRefused(path=out, reason=error.strerror, fix="Choose another directory") from None
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"

@@ -84,8 +84,8 @@ def test_https(run, monkeypatch):
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({"TLS_CERTIFICATE": str(CERTIFICATE)}, "TLS_KEY is 'not set', but TLS_CERTIFICATE needs it. "),
-        ({"TLS_KEY": str(CERTIFICATE)}, "TLS_CERTIFICATE is 'not set', but TLS_KEY needs it. "),
+        ({"TLS_CERTIFICATE": str(CERTIFICATE)}, "TLS_KEY is not set, but TLS_CERTIFICATE needs it. "),
+        ({"TLS_KEY": str(CERTIFICATE)}, "TLS_CERTIFICATE is not set, but TLS_KEY needs it. "),
         (
             {"TLS_CERTIFICATE": "nowhere.pem", "TLS_KEY": str(CERTIFICATE)},
             f"TLS_CERTIFICATE is 'nowhere.pem', but it cannot be used with TLS_KEY={CERTIFICATE}: No such file",
