@@ -11,6 +11,7 @@ import pytest
 
 from runner.engines.tensorrt_llm.overhearing import overhearing
 from shared.layout import PROJECT_ROOT
+from tests.support.waiting import wait_for
 
 
 def test_all_that_is_written_is_overheard_and_goes_on_to_stderr(capfd):
@@ -44,12 +45,15 @@ def test_an_error_ends_it_too():
     assert told[0].text == "why\n"
 
 
-def test_a_process_that_writes_on_is_not_waited_for(capfd):
-    script = "import time; print('begun', flush=True); time.sleep(3); print('ended', flush=True)"
+def test_a_process_that_writes_on_is_not_waited_for(tmp_path):
+    script = (
+        "import pathlib, sys, time; print('begun', flush=True); pathlib.Path(sys.argv[1]).touch();"
+        " time.sleep(3); print('ended', flush=True)"
+    )
+    has_begun = tmp_path / "begun"
     with overhearing() as overheard:
-        child = subprocess.Popen([sys.executable, "-c", script], stdout=1, stderr=2)
-        while "begun" not in capfd.readouterr().err:
-            pass
+        child = subprocess.Popen([sys.executable, "-c", script, str(has_begun)], stdout=1, stderr=2)
+        wait_for(has_begun.exists)
     assert overheard.text == "begun\n"
     [waiting] = [thread for thread in threading.enumerate() if thread.name == "overhearing"]
     child.wait()
