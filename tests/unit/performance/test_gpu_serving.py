@@ -37,10 +37,11 @@ def sleeping():
     started = []
 
     def start(environment):
-        started.append(
-            subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
-        )
-        return started[-1].pid
+        command = [sys.executable, "-c", "input(print(flush=True))"]
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(process)
+        process.stdout.readline()  # until then its environment may look empty
+        return process.pid
 
     yield start
     for process in started:
