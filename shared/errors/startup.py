@@ -115,8 +115,8 @@ class MemoryTooSmall(CogTritonError):
     code = "E4018"
     fixed_by = FixedBy.OPERATOR
     message = (
-        "This container can use at most {limit} MiB of memory; {processes} processes of the engine need"
-        " {needed} MiB."
+        "This container can use at most {limit} MiB of memory; the engine needs {needed} MiB (processes:"
+        " {processes})."
     )
     remedy = "Give it more (--memory; in Kubernetes, resources.limits.memory)."
 

@@ -62,7 +62,11 @@ def test_engines_for_cpus_run_everywhere(kind):
             DriverTooOld,
             r"580.65 supports CUDA 12.8; this image needs CUDA 13.0. Install driver 580 or newer",
         ),
-        ({"memory_mib": 999}, MemoryTooSmall, "999 MiB of memory; 2 processes of the engine need 1000 MiB"),
+        (
+            {"memory_mib": 999},
+            MemoryTooSmall,
+            r"999 MiB of memory; the engine needs 1000 MiB \(processes: 2\)",
+        ),
         ({"shared_mib": 64}, SharedMemoryTooSmall, "64 MiB free; an engine on 2 GPUs needs 128"),
         ({"locked_mib": 0}, LockedMemoryTooSmall, "At most 0 MiB"),
     ],
@@ -94,8 +98,14 @@ def test_weights_that_no_gpu_has_room_for_are_refused():
     check_machine("vllm", manifest(gpu_bytes=1 << 60), read=lambda _: unknown)
 
 
+def test_one_process_that_has_too_little_memory():
+    machine = replace(MACHINE, memory_mib=499)
+    with pytest.raises(MemoryTooSmall, match=r"the engine needs 500 MiB \(processes: 1\)\."):
+        check_machine("tensorrt_llm", None, read=lambda _: machine)
+
+
 def test_vllm_has_a_core_and_workers_beside_its_engine_process():
-    with pytest.raises(MemoryTooSmall, match="4 processes of the engine need 2000 MiB"):
+    with pytest.raises(MemoryTooSmall, match=r"the engine needs 2000 MiB \(processes: 4\)"):
         check_machine("vllm", manifest(), read=lambda _: replace(MACHINE, memory_mib=1999))
 
 
