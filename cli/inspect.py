@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING
 
+from cli.output import counted
 from shared.artifact import EngineDirectory, read_manifest
 from shared.errors import WeightsNotFound, WeightsUnreachable
 from shared.http import Unreachable
@@ -21,7 +22,7 @@ def manifest_of(source: str) -> Manifest | None:
 
     `source` is the path or URL of an engine.tar, or the path of a directory that holds an unpacked one.
 
-    Only the beginning of a URL's file is fetched. Raises EngineArchiveMalformed, EngineArchiveVersion,
+    Only the beginning of a URL's file is fetched. Raises what `EngineDirectory` and `read_manifest` raise,
     WeightsUnreachable and WeightsNotFound.
     """
     try:
@@ -52,6 +53,6 @@ def described(manifest: Manifest | None) -> str:
         "driver": manifest.driver_version,
         "built by": f"cog-triton {manifest.cog_triton_version}",
         "config": f"SHA-256 {manifest.config_digest}",
-        "size": f"{readable(manifest.total_size)} in {len(manifest.files)} files",
+        "size": f"{readable(manifest.total_size)} in {counted(len(manifest.files), 'file')}",
     }
     return "\n".join(f"{name + ':':<14}{value}" for name, value in facts.items() if value)

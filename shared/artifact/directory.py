@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
@@ -31,13 +32,14 @@ class EngineDirectory:
 
     def __post_init__(self) -> None:
         if not (self.path / CONFIG).is_file():
-            _refuse_model_repository(self.path)
-            raise WeightsNotFound(source=self.path)
+            whole = self.path.resolve()  # "." is no name for it in a sentence
+            _refuse_model_repository(whole)
+            raise WeightsNotFound(source=whole)
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """What the builder said about it; None for one from before manifests. Raises
-        EngineArchiveMalformed, EngineArchiveVersion.
+        EngineArchiveMalformed, EngineArchiveVersion and EngineArchiveCorrupt.
         """
         try:
             text = self._read(MANIFEST)
@@ -58,8 +60,11 @@ class EngineDirectory:
 
     def _read(self, name: str) -> bytes:
         """Raises FileNotFoundError, and EngineArchiveMalformed for what is no file or not for this user."""
+        path = self.path / name
         try:
-            return (self.path / name).read_bytes()
+            if not S_ISREG(path.stat().st_mode):  # reading a pipe would wait
+                raise EngineArchiveMalformed(reason=f"{name} in it is not a file")
+            return path.read_bytes()
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -80,7 +85,8 @@ class EngineDirectory:
 
 def _refuse_model_repository(path: Path) -> None:
     """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours."""
-    configs = [config.read_text(errors="replace") for config in path.glob("*/config.pbtxt")]
+    found = [config for config in path.glob("*/config.pbtxt") if config.is_file()]
+    configs = [config.read_text(errors="replace") for config in found]
     backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
     if backends:
         inside = next(iter(sorted(path.glob(f"*/1/{CONFIG}"))), None)

@@ -32,7 +32,8 @@ _MAX_LINK = 1024  # bytes, as of names
 def read_manifest(stream: Readable) -> Manifest | None:
     """The manifest of an archive, from its first bytes; None for an archive from before manifests.
 
-    Raises EngineArchiveMalformed for what is not an engine archive, EngineArchiveVersion for a later format.
+    Raises EngineArchiveMalformed for what is not an engine archive, EngineArchiveVersion for another format,
+    EngineArchiveCorrupt for a manifest that contradicts itself, EngineArchiveTooLarge for too much before it.
     """
     manifest, _, _ = _begin(TarStream(decompressed(stream)))
     return manifest
@@ -43,7 +44,7 @@ def extract_archive(stream: Readable, destination: Path, *, check: Check, max_by
 
     `check` gets the manifest (None for an archive from before manifests) before anything is written, and
     raises to refuse the engine. At most `max_bytes` are written. Raises EngineArchiveMalformed (incomplete,
-    or not an archive), EngineArchiveUnsafe (unsafe entry), EngineArchiveVersion (later format),
+    or not an archive), EngineArchiveUnsafe (unsafe entry), EngineArchiveVersion (another format),
     EngineArchiveCorrupt (not what its manifest says), EngineArchiveTooLarge (too large), WeightsNotStored
     (cannot be stored), and what `stream` raises; then nothing is left behind.
     """

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from shared.artifact import EngineDirectory
@@ -56,6 +58,17 @@ def test_the_config_must_be_an_object(tmp_path, text):
         _ = EngineDirectory(tmp_path).config
 
 
+def test_a_pipe_is_not_read(tmp_path):
+    (tmp_path / "models").mkdir()
+    os.mkfifo(tmp_path / "models/config.pbtxt")
+    with pytest.raises(WeightsNotFound):
+        EngineDirectory(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(EngineArchiveMalformed, match=r"manifest\.json in it is not a file"):
+        _ = EngineDirectory(tmp_path).manifest
+
+
 @pytest.mark.parametrize("name", ["config", "manifest"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
     extract(made(), tmp_path / "engine")
@@ -63,5 +76,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
     file = tmp_path / f"engine/{name}.json"
     file.unlink()
     file.mkdir()
-    with pytest.raises(EngineArchiveMalformed, match=rf"{name}\.json in it: Is a directory"):
+    with pytest.raises(EngineArchiveMalformed, match=rf"{name}\.json in it is not a file"):
         getattr(directory, name)

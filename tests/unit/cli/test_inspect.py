@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -67,6 +68,19 @@ def test_no_server():
 def test_no_file(path):
     with pytest.raises(WeightsNotFound):
         manifest_of(str(path))
+
+
+@pytest.mark.parametrize("here", [".", ".."])
+def test_no_engine_in_the_directory_where_one_is(tmp_path, monkeypatch, here):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / ("below" if here == ".." else ""))
+    with pytest.raises(WeightsNotFound, match=re.escape(f"There is no engine at {tmp_path}. Give")):
+        manifest_of(here)
+
+
+def test_one_file_is_one_file(path):
+    write_archive(path, FACTS, [CONFIG])
+    assert CliRunner().invoke(app, ["inspect", str(path)]).stdout.endswith(" in 1 file\n")
 
 
 def test_the_command_prints_it_for_programs(path, manifest):
