@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import ctranslate2
 
-from runner.protocol.engine import FinishReason, Limits, Output, Statistics
+from runner.protocol.engine import MAX_TOKENS, FinishReason, Limits, Output, Statistics
 from shared.errors import CTranslate2Error, EngineStartFailed
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # The builder's names of quantizations mean something else to CTranslate2: its "int8" is whatever int8 mixture
 # the machine prefers.
 _COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}
+
+_MOST_THREADS = 1024  # as in shared/config/models.py
 
 # Dividing by less could leave the range of float32; the likeliest token has won long before.
 _LOWEST_TEMPERATURE = 1e-5
@@ -230,15 +232,33 @@ def _merge(outputs: Iterable[Output]) -> list[Output]:
 def _read_settings(engine_dir: Path) -> CTranslate2Settings:
     config, model = _read_json(engine_dir / "config.json"), _read_json(engine_dir / "engine/config.json")
     try:
+        if config["quantization"] not in [*_COMPUTE_TYPES]:
+            raise _invalid("quantization", f"one of {', '.join(_COMPUTE_TYPES)}")
         return CTranslate2Settings(
             quantization=config["quantization"],
-            parallel_requests=config["parallel_requests"] or len(os.sched_getaffinity(0)),
-            threads_per_request=config["threads_per_request"],
-            max_seq_len=config["max_seq_len"] or model["max_position_embeddings"],
+            parallel_requests=_count(
+                config, "parallel_requests", _MOST_THREADS, len(os.sched_getaffinity(0))
+            ),
+            threads_per_request=_count(config, "threads_per_request", _MOST_THREADS),
+            max_seq_len=_count(config, "max_seq_len", MAX_TOKENS, model["max_position_embeddings"]),
             sliding_window=model["sliding_window"],
         )
     except KeyError as error:
-        raise EngineStartFailed(reason=f"config.json of the engine has no {error}") from None
+        raise EngineStartFailed(reason=f"config.json of the engine has no {error.args[0]}") from None
+
+
+def _count(config: dict[str, Any], key: str, most: int, otherwise: int | None = None) -> int:
+    """A number from 1; `otherwise` where the config leaves it open. Raises KeyError and EngineStartFailed."""
+    value = config[key]
+    if value is None and otherwise is not None:
+        value = otherwise
+    if type(value) is not int or not 1 <= value <= most:
+        raise _invalid(key, f"a whole number from 1 to {most}")
+    return value
+
+
+def _invalid(key: str, wanted: str) -> EngineStartFailed:
+    return EngineStartFailed(reason=f"{key} in config.json of the engine must be {wanted}")
 
 
 def _read_json(path: Path, kind: type = dict) -> Any:

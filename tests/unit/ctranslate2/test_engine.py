@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference.llama import Reference
 from tests.unit.ctranslate2.checkpoints import write_checkpoint
-from tests.unit.ctranslate2.running import RunningEngine, write_engine
+from tests.unit.ctranslate2.running import SETTINGS, RunningEngine, write_engine
 
 PROMPT = [9, 17, 42]
 FOREVER = 1_000_000
@@ -290,6 +290,25 @@ NO_VOCABULARY = (
         ),
         ("config.json", "{", "E2407 "),
         ("config.json", json.dumps({"quantization": "int8"}), "E2407 "),
+        *(
+            (
+                "config.json",
+                json.dumps(SETTINGS | {key: value}),
+                f"E2407 EngineStartFailed: The engine process did not become ready: {key} in config.json of",
+            )
+            for key, value in (
+                ("parallel_requests", -1),
+                ("parallel_requests", 0),
+                ("parallel_requests", 10**6),
+                ("parallel_requests", "2"),
+                ("threads_per_request", None),
+                ("threads_per_request", 10**6),
+                ("max_seq_len", True),
+                ("max_seq_len", 1 << 40),
+                ("quantization", "int4"),
+                ("quantization", []),
+            )
+        ),
         ("engine/vocabulary.json", None, "E2407 "),
         ("engine/vocabulary.json", "null", NO_VOCABULARY),
         ("engine/vocabulary.json", "[" * 200_000, NO_VOCABULARY),
