@@ -42,20 +42,26 @@ def main() -> int:
         else:
             caller, server = None, _server(options.host, port_number(options.port))
         with run_directory() as directory:
-            asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
+            return asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
     except CogTritonError as error:
         with suppress(OSError):
             sys.stderr.write(f"{error}\n")
         return 1
-    return 0
 
 
 async def _run(
     directory: Path, server: Server | None, caller: socket.socket | None, *, end_on_failure: bool
-) -> None:
+) -> int:
+    """The exit status. Raises what ends the runner, unless the log has it already."""
     on_ready = partial(_tell_ready, server) if server else lambda _seconds: None
     supervisor = Supervisor(directory, server, end_on_failure=end_on_failure, on_ready=on_ready)
-    await supervisor.run(caller)
+    try:
+        await supervisor.run(caller)
+    except CogTritonError as error:
+        if not supervisor.has_told(error):
+            raise
+        return 1
+    return 0
 
 
 def _server(host: str, port: int) -> Server:

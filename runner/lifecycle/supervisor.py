@@ -97,6 +97,7 @@ class Supervisor:
         self._ready = asyncio.Event()
         self._address: EngineAddress | None = None
         self._failure: SetupFailed | None = None
+        self._told: str | None = None  # the failure, once it is in the log
         self._refusal: CogTritonError | None = None  # why the HTTP server that connected last cannot serve
         self._triton: Process | None = None
         self._http: Process | None = None
@@ -140,6 +141,10 @@ class Supervisor:
                 if process is not None:
                     await process.end(0 if self._at_once.is_set() else grace)
             await self._processes.end_all()
+
+    def has_told(self, error: CogTritonError) -> bool:
+        """Whether it is in the log already: the preparation and the HTTP server read the same settings."""
+        return str(error) == self._told
 
     @property
     def control_path(self) -> str:
@@ -261,7 +266,9 @@ class Supervisor:
         if self._triton is not None:
             self._triton.signal(signal.SIGTERM)
         if not self._end_on_failure:
-            _logger().error(failure.error)
+            if failure.error != str(self._refusal):  # what ends the runner is said at its end
+                _logger().error(failure.error)
+                self._told = failure.error
         elif not self._over.done():
             self._over.set_exception(_coded(failure.error))
 

@@ -185,8 +185,9 @@ def test_a_world_size_that_is_not_the_engines(start, engine_dir):
     assert "E4002 SettingInvalid: The setting WORLD_SIZE is 2" in text
 
 
-def test_a_setting_that_is_not_valid(start):
-    assert "E4002 SettingInvalid" in start(RESPONSE_TIMEOUT="soon")
+def test_a_setting_that_is_not_valid_is_told_once(start, tmp_path):
+    start(RESPONSE_TIMEOUT="soon")
+    assert (tmp_path / "log").read_text().count("E4002 SettingInvalid") == 1
 
 
 @pytest.mark.parametrize(
