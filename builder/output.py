@@ -39,7 +39,7 @@ def check_output(output: Path) -> None:
         raise OutputRefused(
             path=output,
             reason=f"this user may not write to {output.parent}",
-            fix="Choose a file in another directory, or change the rights of that one",
+            fix="Choose a file in another directory, or change the permissions of that one",
         )
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
         try:

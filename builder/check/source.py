@@ -51,9 +51,9 @@ def _named(source: str, config: str) -> tuple[str, str]:
         try:
             return address, read_config(address)
         except ConfigUnreachable as error:
-            first = error
             if "://" in config:
-                break
+                raise
+            first = error
     reason = f"build.config is {config!r}, which is neither beside it nor in a folder above it"
     raise ConfigUnreachable(source=shown(source), reason=reason) from first
 

@@ -61,8 +61,9 @@ class Memory:
         if self.feasible is None:
             return f"{weights}; what the KV cache needs for each token is not known"
         room = f"{self.gpu} has room for {self.feasible} tokens beside them"
-        longest = f", {self.feasible // self.wanted} sequences of {self.wanted}" if self.wanted else ""
-        return f"{weights}, {cache}; {room}{longest if self.wanted and self.feasible >= self.wanted else ''}"
+        count = self.feasible // self.wanted if self.wanted else 0
+        longest = f", {count} sequence{'' if count == 1 else 's'} of {self.wanted}" if count else ""
+        return f"{weights}, {cache}; {room}{longest}"
 
 
 def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[str, Any]) -> Memory:

@@ -4,6 +4,8 @@ hub.
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,15 +71,17 @@ def local_folder(model: str, beside: Path | None) -> Path | None:
         reason = "a relative path starts at the folder of the config, and this config is not in one"
         raise ModelFolderUnusable(path=model, reason=reason)
     path = Path(model) if beside is None else beside / model
+    problem = "it does not exist"
     try:
-        found = path.resolve(strict=True) if is_path or beside is not None else None
-    except (OSError, RuntimeError, ValueError):  # a loop of links is a RuntimeError before Python 3.13
+        found = Path(os.path.realpath(path, strict=True)) if is_path or beside is not None else None
+    except (OSError, ValueError) as error:
         found = None
+        if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            problem = str(error.strerror)
     if found is not None and found.is_dir():
         return found
     if is_path:
-        what = "it is a file" if found else "it does not exist"
-        raise ModelFolderUnusable(path=model, reason=what)
+        raise ModelFolderUnusable(path=model, reason="it is a file" if found else problem)
     try:
         validate_repo_id(model)
     except HFValidationError:

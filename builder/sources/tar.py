@@ -7,7 +7,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 from shared.artifact import extract_archive
-from shared.errors import CogTritonError, DownloadFailed, ModelTarUnusable, NotEnoughSpace
+from shared.errors import (
+    CogTritonError,
+    DownloadFailed,
+    EngineArchiveTooLarge,
+    EngineArchiveUnsafe,
+    ModelTarUnusable,
+    NotEnoughSpace,
+)
 from shared.http import Unreachable, download
 from shared.secrets import public_address
 from shared.sizes import readable
@@ -42,11 +49,20 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
     except CogTritonError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC:
             raise error.__cause__ from None
-        # It mentions an engine archive; what is wrong with the tar is among its details.
-        reason = f"it cannot be unpacked ({error.details.get('reason', error.name())})"
+        reason = f"it cannot be unpacked ({_problem(error)})"
         raise ModelTarUnusable(model=public_address(url), reason=reason) from None
     except Unreachable as error:
         raise DownloadFailed(model=public_address(url), reason=error.reason) from None
+
+
+def _problem(error: CogTritonError) -> str:
+    """What is wrong with the tar: the error's own message is about an engine archive."""
+    details = error.details
+    if isinstance(error, EngineArchiveTooLarge):
+        return f"it unpacks to more than {details['limit']}"
+    if isinstance(error, EngineArchiveUnsafe):
+        return f"{details['member']!r} {details['reason']}"
+    return str(details.get("reason") or "it is an engine.tar")
 
 
 def _check_space(size: int, place: Path) -> None:

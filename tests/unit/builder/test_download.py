@@ -257,6 +257,12 @@ def test_a_path_that_leads_to_no_folder(hub, state, model_dir, model, reason):
     assert hub.requests == []
 
 
+def test_a_path_that_leads_in_a_circle_is_not_said_to_be_missing(state, tmp_path):
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(ModelFolderUnusable, match="symbolic links"):
+        Download(str(tmp_path / "circle")).run(state, ignore)
+
+
 def test_a_relative_path_needs_a_config_in_a_folder(state):
     with pytest.raises(ModelFolderUnusable, match="this config is not in one"):
         Download("./published").run(state, ignore)
@@ -359,7 +365,11 @@ def test_tar_of_a_model(web, state):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({**FILES, "../evil": b"x"}, "cannot be unpacked"),
+        (
+            {**FILES, "../evil": b"x"},
+            r"it cannot be unpacked \('\.\./evil' leads out of the engine's directory\)",
+        ),
+        ({"manifest.json": b'{"format_version": 9}', **FILES}, r"unpacked \(it is an engine\.tar\)"),
         ({"tiny/config.json": b"{}"}, "has no config.json"),
     ],
 )

@@ -64,6 +64,13 @@ def test_what_is_wrong_here_is_named_here(folder):
         report.build_config()
 
 
+def test_an_address_with_nothing_there(folder, site):
+    (folder / "official.yaml").write_text(OFFICIAL.replace("models", f"{site}/none"))
+    (found,) = check_source(str(folder / "official.yaml")).diagnostics
+    assert found.what.startswith(f"The config {site}/none/m/build.yaml cannot be read: ")
+    assert "beside it" not in found.what
+
+
 @pytest.mark.parametrize(("text", "code"), [("", "E3000"), (OFFICIAL, "E3004")])
 def test_no_build_config(folder, text, code):
     build = folder / "models/m/build.yaml"

@@ -1,6 +1,7 @@
 """What vLLM takes of a GPU, against models and GPUs that people have."""
 
 import json
+import re
 import struct
 
 import pytest
@@ -219,6 +220,10 @@ class TestCommand:
         assert result.exit_code == 0, result.output
         assert "131.1 kB of KV cache for each token; H100 has room for " in result.output
         assert "sequences of 8192" in result.output
+
+    def test_room_for_one_sequence(self, run):
+        (room,) = re.findall(r"room for (\d+) tokens", run("gpu: H100").output)
+        assert f", 1 sequence of {room}" in run(f"gpu: H100\nmax_model_len: {room}").output
 
     def test_the_option_comes_before_the_key(self, run):
         assert "A10 has room" in run("gpu: H100\nmax_model_len: 8192", "--gpu", "A10").output
