@@ -53,7 +53,8 @@ class Plan:
 
 
 def perf(plan: Plan, *, as_json: bool) -> int:
-    """Run it and report; the exit status: 1 when no request was answered, 130 after Ctrl-C.
+    """Run it and report; the exit status: 1 when no request was answered or the page cannot
+    be written, 130 after Ctrl-C.
 
     Raises ServerNotMeasured, and KeyboardInterrupt when Ctrl-C comes before the first load or twice.
     """

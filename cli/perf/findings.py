@@ -105,7 +105,7 @@ def _stalls(loads: Sequence[Load]) -> list[Finding]:
         text = f"{_of(len(single), len(requests), 'stream')} stalled: a pause of up to {seconds(max(single))}"
         found.append(Finding("stalls", text + ending))
     if shared:
-        text = f"all streams paused at once, for up to {seconds(max(shared))}"
+        text = f"most streams paused at once, for up to {seconds(max(shared))}"
         found.append(Finding("pauses", f"{text}, in {_of(len(shared), len(requests), 'stream')}{ending}"))
     return found
 
@@ -163,7 +163,7 @@ def _late(usual: float) -> float:
 
 
 def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[Finding]:
-    """What the figures show: about the client, tokens and arrivals, and which objectives are missed where."""
+    """What the figures show: about the client and tokens, and which objectives are missed where."""
     found = []
     for step in steps:
         load, lag = step["load"], step["client"]

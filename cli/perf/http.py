@@ -6,6 +6,7 @@ httptools takes the messages apart, as it does for uvicorn. A connection serves 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from dataclasses import dataclass, field
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 def client(seconds: float) -> httpx2.Client:
     """For single questions: as directly as the load asks, whatever proxies the environment names."""
     return httpx2.Client(timeout=seconds, trust_env=False, verify=ssl.create_default_context())
+
+
+def why(error: Exception) -> str:
+    """Why there is no connection, without the numbers that Python puts into its texts."""
+    return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or "it did not answer"
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,13 @@ def _prompts(path: Path | None, words: int) -> Prompts:
         return Prompts(words=words)
     try:
         return Prompts.of_file(path)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="--prompts") from None
+    except OSError as error:
+        reason = str(error.strerror)
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    except ValueError as error:
+        reason = str(error)
+    raise typer.BadParameter(f"{path}: {reason}", param_hint="--prompts")
 
 
 def _objectives(text: str | None) -> Objectives:

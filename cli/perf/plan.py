@@ -106,7 +106,9 @@ class Prompts:
 
     @classmethod
     def of_file(cls, path: Path) -> Prompts:
-        """A prompt on each line: text, or JSON with `prompt` or `text`. Raises OSError, ValueError."""
+        """A prompt on each line: text, or JSON with `prompt`, `text` or `text_input`. Raises OSError and
+        ValueError.
+        """
         texts = []
         for line in path.read_text().splitlines():
             text = line

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
-from cli.perf.http import client
+from cli.perf.http import client, why
 from cli.perf.request import NOT_CONNECTED, Request
 from cli.perf.targets import TargetName, candidates, key_headers
 from shared.errors import ServerNotMeasured
@@ -70,7 +69,7 @@ def kind_of(url: SplitResult) -> TargetName:
                 if asking.get(_at(url, path), headers=key_headers()).status_code == 200:
                     return name
         except httpx2.HTTPError as error:
-            reason = _why(error)
+            reason = why(error)
     raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
@@ -84,7 +83,7 @@ def model_of(url: SplitResult) -> str:
     except httpx2.HTTPStatusError as refused:
         reason = f"/v1/models answered with {refused.response.status_code}"
     except httpx2.HTTPError as error:
-        reason = _why(error)
+        reason = why(error)
     except (KeyError, IndexError, TypeError, ValueError):
         reason = "/v1/models lists no model"
     raise ServerNotMeasured(url=_shown(url), reason=reason)
@@ -113,10 +112,6 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
 def metrics_address(url: SplitResult) -> str | None:
     """Where the server reports its metrics; gRPC has no such place."""
     return None if url.scheme == "grpc" else _at(url, "/metrics")
-
-
-def _why(error: httpx2.HTTPError) -> str:
-    return re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or "it did not answer"
 
 
 def _at(url: SplitResult, path: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from cli.perf.answers import Answer, CogAnswer, Document, OpenAIAnswer, ReplicateAnswer, TritonAnswer
-from cli.perf.http import Connections, Message
+from cli.perf.http import Connections, Message, why
 from cli.perf.request import NOT_CONNECTED, Request
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class HttpTarget:
             try:
                 connection, is_new = await self._connections.get()
             except OSError as error:
-                request.fail(NOT_CONNECTED, str(error))
+                request.fail(NOT_CONNECTED, why(error))
                 return
             self._under_way[request] = connection
             probe = answer if is_new else _Again(answer)

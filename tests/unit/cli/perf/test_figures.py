@@ -132,7 +132,7 @@ def test_a_pause_of_all_is_told_apart_from_a_stalled_stream():
         request.ended += 1.5
     [found] = findings.of_requests([load_of(requests)])
     assert found.kind == "pauses"
-    assert found.text.startswith("all streams paused at once, for up to 1.51 s, in 50 of 50 streams")
+    assert found.text.startswith("most streams paused at once, for up to 1.51 s, in 50 of 50 streams")
 
 
 def test_failures_by_code():

@@ -8,6 +8,7 @@ import pytest
 from cli.perf import findings
 from cli.perf.charts import _round_steps
 from cli.perf.page import write_page
+from cli.perf.terminal import print_report
 from tests.unit.cli.perf.test_figures import answered, figures_of, load_of, several
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <!-- \''
@@ -26,10 +27,10 @@ class _Reader(HTMLParser):
         self.text += data
 
 
-def page_of(tmp_path, *loads, **limits):
+def result_of(*loads, **limits):
     steps = [figures_of(load, **limits) | {"server": None} for load in loads]
     found = [*findings.of_requests(loads), *findings.of_steps(steps, limits)]
-    result = {
+    return {
         "cog_triton": "1.2.3",
         "url": "http://server",
         "api": "Cog's API",
@@ -41,11 +42,19 @@ def page_of(tmp_path, *loads, **limits):
         "findings": [one.view() for one in found],
         "steps": steps,
     }
-    write_page(result, tmp_path / "report.html")
+
+
+def page_of(tmp_path, *loads, **limits):
+    write_page(result_of(*loads, **limits), tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text()
     reader = _Reader()
     reader.feed(html)
     return html, reader
+
+
+def test_an_address_in_brackets_is_printed_as_it_is(capsys):
+    print_report(result_of(load_of(several(1))) | {"url": "http://[fd00::1]:5000"})
+    assert capsys.readouterr().out.startswith("http://[fd00::1]:5000, asked through Cog's API for 100 tokens")
 
 
 def test_a_sweep(tmp_path):
