@@ -39,8 +39,9 @@ class Convert:
     name: ClassVar[str] = "convert"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises UnsupportedArchitecture, CheckpointInvalid and ConversionFailed, and PartNotInstalled when
-        the environment of the engine is missing.
+        """Raises what `run_child` does: UnsupportedArchitecture, CheckpointInvalid, NotEnoughSpace,
+        HostMemoryExhausted or ConversionFailed; and PartNotInstalled when the environment of the engine is
+        missing.
         """
         assert build.model is not None
         python = Layout.current().engine_python(self.engine)

@@ -56,7 +56,7 @@ struct submission *submissions_find_of(const struct submissions *submissions, co
 // It is no longer under way: Triton has handed it over, and the feed will have its end from elsewhere.
 void submissions_arrived(struct submissions *submissions, struct submission *submission);
 
-// Frees what Triton has given back, linked by `next`. Those still under way were refused: their feeds are told.
+// Frees what Triton has given back, linked by `next_given_back`. Those still under way were refused: their feeds are told.
 void submissions_take_back(struct submissions *submissions, struct submission *given_back);
 
 // The feed is closed: nobody is told what becomes of its requests.

@@ -31,7 +31,7 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "frequency_penalty": (0.0,),
     "min_p": (0.0,),
 }
-# Parts of a request that not every engine can honour, and their values when they ask for nothing.
+# Parts of a request that not every engine can honour.
 _OPTIONAL_PARTS = (
     "bad_words",
     "logit_bias",

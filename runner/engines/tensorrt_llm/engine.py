@@ -37,8 +37,8 @@ class TensorRTLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Load the engine, on every rank at the same time. Raises EngineStartFailed and the errors of
-        `errors.coded`.
+        """Load the engine, on every rank at the same time. Raises EngineStartFailed, ServerParameterInvalid,
+        TensorRTLLMNotLoaded and the errors of `errors.coded`.
         """
         self._settings = read_settings(engine_dir)
         values = parse_parameters(self._settings.server_arguments)

@@ -54,9 +54,10 @@ _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 def launch(
     ranks: int, kind: str, engine_dir: Path, bridge: socket.socket, hosts: HostsSettings | None = None
 ) -> int:
-    """Run the engine as that many ranks; return mpirun's exit status, or 1 when a host is lost.
+    """Run the engine as that many ranks; return mpirun's exit status.
 
-    Raises TensorRTLLMNotLoaded when there is no mpirun, HostsMissing when there are too few hosts, HostLost.
+    Raises TensorRTLLMNotLoaded when there is no mpirun, HostsMissing when there are too few hosts, HostLost
+    when one is lost, and the error of a host that cannot do its part.
     """
     mpirun = shutil.which("mpirun")
     if mpirun is None:

@@ -56,7 +56,8 @@ class VLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
     def __init__(self, engine_dir: Path) -> None:
-        """Load the model, and try each way of sampling once. Raises vLLM's errors (E22xx).
+        """Load the model, and try each way of sampling once. Raises vLLM's errors (E22xx), and on
+        several hosts HostsMissing, HostLost and the error of a host that cannot do its part.
 
         Call it in the main thread: the core ends with the thread that made it.
         """

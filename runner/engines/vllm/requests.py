@@ -136,7 +136,7 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
                 ("frequency_penalty", sampling.frequency_penalty),
             )
         ),
-        ("min_tokens", min_tokens, min_tokens <= request.max_tokens, "it is more than max_tokens"),
+        ("min_tokens", min_tokens, min_tokens <= request.max_tokens, f"max_tokens is {request.max_tokens}"),
         (
             "bad_words",
             f"a list of {len(request.bad_words)}",
