@@ -68,7 +68,7 @@ class GpusMissing(CogTritonError):
 class GpuMismatch(CogTritonError):
     code = "E4011"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine was built for SM {engine_sm}; GPU {index} is a {gpu} with SM {gpu_sm}."
+    message = "The engine was built for SM {engine_sm}; GPU {index} ({gpu}) has SM {gpu_sm}."
     remedy = "Run it on the GPU that it was built for, or build it again on this one."
 
 
@@ -96,16 +96,14 @@ class LockedMemoryTooSmall(CogTritonError):
 class GpuNotOfImage(CogTritonError):
     code = "E4015"
     fixed_by = FixedBy.OPERATOR
-    message = (
-        "This image holds the device code for SM {image_sm} only; GPU {index} is a {gpu} with SM {gpu_sm}."
-    )
+    message = "This image holds the device code for SM {image_sm} only; GPU {index} ({gpu}) has SM {gpu_sm}."
     remedy = "Run the image for that GPU, or the one whose name ends in -full, which is for all GPUs."
 
 
 class WeightsTooLargeForGpu(CogTritonError):
     code = "E4017"
     fixed_by = FixedBy.OPERATOR
-    message = "GPU {index}, a {gpu}, has {free} MiB free; the weights alone take {needed} MiB of each GPU."
+    message = "GPU {index} ({gpu}) has {free} MiB free; the weights alone take {needed} MiB of each GPU."
     remedy = (
         "End other processes on the GPU (nvidia-smi), or use more or larger GPUs, or a quantized checkpoint."
     )
