@@ -13,6 +13,7 @@ in requirements/, with the machine's own settings of pip.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
@@ -227,18 +228,25 @@ def main() -> int:
     if sys.version_info < MINIMUM:
         sys.stderr.write("cog-triton needs Python 3.11 or newer; run `make setup PYTHON=python3.12`\n")
         return 1
-    dev = "--dev" in sys.argv[1:]
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another one may be making the same
+        return set_up(sys.argv[1:])
+
+
+def set_up(options: Sequence[str]) -> int:
+    """Make what is missing, and return the exit status."""
+    dev = "--dev" in options
     # An environment that also holds the tools of development serves both.
     if not dev and parts(dev=True)[0].is_made():
         dev = True
-    vllm = [name for name in sys.argv[1:] if name in ("--vllm", "--vllm-next")]
+    vllm = [name for name in options if name in ("--vllm", "--vllm-next")]
     asked = [vllm_part(newest=name == "--vllm-next") for name in vllm] or parts(dev=dev)
     wanted = [part for part in asked if not part.is_made()]
-    if "--parts" in sys.argv[1:]:
+    if "--parts" in options:
         wanted = [part for part in wanted if part.place != ROOT / ".venv"]
     if not wanted:
         return 0
-    HOME.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("Setting up (once):\n")
     finished = threading.Event()
     display = threading.Thread(target=show, args=(wanted, finished))
