@@ -1,13 +1,13 @@
-"""docs/performance-gpu.md from reports of `tests.gpu.serving`: `python -m tests.gpu.serving.page REPORT...`
+"""docs/performance-gpu.md from the reports in reports/: `python -m tests.gpu.serving.page`
 
-What was measured with `--weights` is the section on several GPUs.
+Each is what a call of `tests.gpu.serving` wrote; what was measured with `--weights` is the section on several GPUs.
+Of the calls in earlier.md only the tables were kept.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
+REPORTS = Path(__file__).parent / "reports"
 SIDES = {
     "async_llm": "vLLM's engine directly",
     "runner, openai": "our front, OpenAI's API",
@@ -42,8 +43,8 @@ Made by `python -m tests.gpu.serving.page` from the reports of {calls} calls of 
 {gpu_and_driver}, {cores} cores; vLLM {vllm}, PyTorch {torch}, Python {python}; {date}.
 
 A model of the shape of Llama 3 8B with random weights, bf16, 128 tokens in and 256 out, temperature 1, all streams
-at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of {least}
-to {most} runs; streams that were refused or lost a token: {lost}. What was copied to the machine left out FlashAttention 2,
+at once; max_num_seqs 1024, max_num_batched_tokens 8192, no prefix caching, the same for every side. Medians of {runs}
+runs; streams that were refused or lost a token: {lost}. What was copied to the machine left out FlashAttention 2,
 FlashInfer and what this model does not load. Cog's API gets text, which is cut into tokens here; the others get token ids.
 
 """
@@ -55,18 +56,13 @@ shorter steps: its p99 is lower, and its first tokens come later. The median of 
 fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come when the first step
 begins decides which, and moves the p50 by up to a step from run to run.
 
+With steps of half as many tokens (`max_num_batched_tokens`, [below](#with-max_num_batched_tokens-4096)) the longest gaps
+are half as long at the same number of tokens per second, and the last of 512 first tokens comes some 5% later. Twice as
+many gaps hold a step with prompts: at 256 streams they are now more than 1%, too.
+
 """
 _CPU = """
 The CPU's time is first that of all processes but the engine core: for us front, Triton and engine process.
-
-"""
-_GRAPHS = """
-vLLM captures CUDA graphs for up to 512 sequences. Beyond that, the engine core launches each kernel from Python: a step of
-1,024 streams takes it about 40 ms of CPU, one of 512 about 15. So it keeps a core busy, and how fast that core is, and
-what else wants it, decides: on other machines of this kind, on 2026-11-21, our front had 0.85 and 0.80 of the engine
-directly at 1,024. With graphs for 1,024 sequences (`max_cudagraph_capture_size`) no side is behind, and all are faster.
-`vllm serve` with its Python front was measured on such a machine on 2026-11-21: 0.97, 0.58 and 0.52 of the engine
-directly at 64, 256 and 512 streams.
 
 """
 _SEVERAL = """
@@ -170,30 +166,47 @@ def page(reports: list[list[Figure]]) -> str:
             arguments = json.dumps(figure.get("engine_args", {}))
             runs[arguments][figure["side"], figure["streams"]].append(figure)
     plain = runs.pop("{}")
-    counts = [len(found) for found in plain.values()]
+    counts = {len(found) for found in plain.values()}
+    runs_each = " to ".join(map(str, sorted({min(counts), max(counts)})))
     machines = [figure for figure in figures if figure["side"] == "machine"]
     facts = facts_of(machines)
     lost = sum(run["streams"] - run["whole"] for found in plain.values() for run in found if "whole" in run)
     parts = [
-        _INTRO.format(calls=len(machines), least=min(counts), most=max(counts), lost=lost, **facts),
-        rates("output tokens/s (of the engine directly in the same call)", plain),
-        "\n",
-        times("time to first token, p50 / p99, ms", plain, "time_to_first_token", 0),
-        "\n",
-        times("gap between chunks, p50 / p99, ms", plain, "gap", 1),
+        _INTRO.format(calls=len(machines), runs=runs_each, lost=lost, **facts),
+        *latencies(plain),
         _BURST,
         _CPU.lstrip(),
         cpu("CPU, us per token", plain, core=False),
         "\n",
         cpu("CPU of the engine core, us per token", plain, core=True),
-        _GRAPHS,
-        *(rates(f"tokens/s with `{arguments}`", found) + "\n" for arguments, found in runs.items()),
+        "\n",
         *profiles(figures),
         "| what else has to hold | |\n|---|---|\n",
         *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
+        *(part for arguments, found in runs.items() for part in others(arguments, found)),
         *several([figure for figure in all_figures if "weights" in figure]),
     ]
     return "".join(parts)
+
+
+def whole_page() -> str:
+    """What docs/performance-gpu.md is."""
+    reports = [json.loads(path.read_bytes()) for path in sorted(REPORTS.glob("*.json"))]
+    return page(reports) + "\n" + (REPORTS / "earlier.md").read_text()
+
+
+def latencies(runs: Runs) -> Iterator[str]:
+    """The tables of how fast tokens come."""
+    yield rates("output tokens/s (of the engine directly in the same call)", runs)
+    yield "\n" + times("time to first token, p50 / p99, ms", runs, "time_to_first_token", 0)
+    yield "\n" + times("gap between chunks, p50 / p99, ms", runs, "gap", 1)
+
+
+def others(arguments: str, runs: Runs) -> Iterator[str]:
+    """The section on what was measured with further engine arguments."""
+    told = ", ".join(f"{name} {value}" for name, value in json.loads(arguments).items())
+    yield f"\n## With {told}\n\n"
+    yield from latencies(runs)
 
 
 def facts_of(machines: list[Figure]) -> dict[str, str]:
@@ -305,5 +318,4 @@ def _row(figure: Figure) -> tuple[str, str] | None:
 
 
 if __name__ == "__main__":
-    text = page([json.loads(Path(name).read_bytes()) for name in sys.argv[1:]])
-    (ROOT / "docs/performance-gpu.md").write_text(text)
+    (ROOT / "docs/performance-gpu.md").write_text(whole_page())
