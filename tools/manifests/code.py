@@ -32,6 +32,7 @@ DEFAULT_PORT = next(default for name, default, _ in OTHERS["The runner and the b
 _SECONDS_OF_HOST = 10
 """How long a host that has joined may take: it kills what it runs (runner/lifecycle/joining.py)."""
 _COMPILE_CACHE = "/var/cache/cog-triton/compiled"  # as nix/images.nix sets it
+HUB_CACHE = "/home/cog/.cache/huggingface"  # where HF_HOME is not set
 _OURS = re.compile(r"(^|/)cog-triton-(runner|builder)")
 _FILLED_IN = re.compile(r"\$\(\w+\)")  # by the kubelet
 _ANNOTATION = re.compile(r"^prometheus\.(kserve\.)?io/(port|path)$")
@@ -143,14 +144,23 @@ class Pod:
         if "-vllm-" in container["image"]:
             needed.append(literal.get("COMPILE_CACHE", _COMPILE_CACHE))
         for path in needed:
-            if not any(f"{path}/".startswith(f"{mount}/") for mount in mounts):
+            if not is_below(path, mounts):
                 yield f"{path} is in no volume"
+        kept = [one["mountPath"] for one in container.get("volumeMounts", ()) if one["name"] in self.claims]
+        hub = literal.get("HF_HOME") or HUB_CACHE
+        if kept and not is_below(hub, kept):
+            yield f"models of the hub, in {hub}, are in no volume that stays"
         volumes = {one["name"] for one in self.spec.get("volumes", ())} | self.claims
         for one in container.get("volumeMounts", ()):
             if one["name"] not in volumes:
                 yield f"there is no volume {one['name']}"
 
     claims: set[str] = field(default_factory=set)
+
+
+def is_below(path: str, mounts: Sequence[str]) -> bool:
+    """Whether a path is in one of the folders where volumes are mounted."""
+    return any(f"{path}/".startswith(f"{mount}/") for mount in mounts)
 
 
 def environment(container: Mapping[str, Any]) -> dict[str, str]:

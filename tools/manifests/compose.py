@@ -10,6 +10,8 @@ import yaml
 from runner.lifecycle.supervisor import SECONDS_TO_END
 from tools.manifests.code import (
     DEFAULT_PORT,
+    HUB_CACHE,
+    is_below,
     is_ours,
     is_route,
     number,
@@ -59,5 +61,6 @@ def _runner(service: dict[str, Any]) -> Iterator[str]:
     if asked is None or asked[1] != port or not is_route(asked[2]):
         yield "healthcheck: that is not a path of the front"
     mounts = [volume.split(":")[1] for volume in service["volumes"]]
-    if not any(environment["WEIGHTS_CACHE"].startswith(f"{mount}/") for mount in mounts):
-        yield f"{environment['WEIGHTS_CACHE']} is in no volume"
+    for path in (environment["WEIGHTS_CACHE"], environment.get("HF_HOME", HUB_CACHE)):
+        if not is_below(path, mounts):
+            yield f"{path} is in no volume"

@@ -22,6 +22,7 @@ PICKER = "kubernetes/overlays/gateway"
 HOSTS = "kubernetes/overlays/several-hosts"
 GROUP = f"{HOSTS}/group.yaml"
 KSERVE = "kubernetes/overlays/kserve/serving-runtime.yaml"
+HUB = "HF_HOME, value: /var/cache/cog-triton/huggingface"
 COMPILED = "        - {name: COMPILE_CACHE, value: /home/cog/.cache/cog-triton/compiled}\n"
 
 
@@ -85,6 +86,9 @@ def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
         (RUNNER, "mountPath: /tmp", "mountPath: /temp", "/tmp is in no volume"),
         (RUNNER, "- name: home\n", "- name: house\n", "there is no volume home"),
         (RUNNER, "value: /var/cache/cog-triton/weights", "value: /data", "/data is in no volume"),
+        (RUNNER, HUB, "HF_HOME, value: /home/cog/hub", "models of the hub, in /home/cog/hub, are in no volume that stays"),
+        (GROUP, HUB, 'HF_HOME, value: ""', "of the hub, in /home/cog/.cache/huggingface, are in no volume that stays"),
+        (COMPOSE, "HF_HOME: /var/cache/cog-triton/", "HF_HOME: /tmp/", "/tmp/huggingface is in no volume"),
         (KSERVE, COMPILED, "", "/var/cache/cog-triton/compiled is in no volume"),
         ("kubernetes/common/service.yaml", "component: runner", "component: server", "selects nothing"),
         ("kubernetes/common/service.yaml", "targetPort: http", "targetPort: web", "has no port web"),
@@ -129,6 +133,7 @@ WORKER = """\
               - {name: COG_WEIGHTS, value: https://models.example.com/engine.tar}
               - {name: HOSTS_SECRET_FILE, value: /etc/cog-triton/hosts/secret}
               - {name: WEIGHTS_CACHE, value: /var/cache/cog-triton/weights}
+              - {name: HF_HOME, value: /var/cache/cog-triton/huggingface}
             lifecycle:
 """
 
