@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HEAD = """# What pruning saves, library by library
 
 Made by the command at the end; do not edit. MB are 10^6 bytes. "gzip" is the compressor of the images' layers, over
 each file, and over a tar of everything as a layer is made. How pruning works: [pruning.md](pruning.md).
+
+Measured on {day}, of vLLM {vllm} and torch {torch}, with the rules that `nix/prune` had on that day;
+[pruning.md](pruning.md#what-changes-in-the-file) says what it leaves out today.
 
 """
 _COMMAND = """
@@ -47,7 +56,18 @@ def _cell(proofs) -> str:
     return " / ".join(_mb(proof) for proof in proofs)
 
 
-def written(proofs, totals) -> str:
+def head(day: str, vllm: str, torch: str) -> str:
+    """What the page begins with: when it was made, and of what."""
+    return _HEAD.format(day=day, vllm=vllm, torch=torch)
+
+
+def head_of(site: Path) -> str:
+    """That of a page which is made now, of this site-packages folder."""
+    found = {one.name.lower(): one.version for one in metadata.distributions(path=[str(site)])}
+    return head(f"{datetime.now(UTC):%d %B %Y}", found["vllm"], found["torch"])
+
+
+def written(beginning: str, proofs, totals) -> str:
     """Markdown of all proofs, and of the totals by architecture."""
     sms = list(totals)
     arrow = "-> " + " / ".join(map(str, sms))
@@ -55,7 +75,7 @@ def written(proofs, totals) -> str:
     for proof in proofs:
         by_library.setdefault(proof.library, {})[proof.sm] = proof
     rows = sorted(by_library.items(), key=lambda row: -row[1][sms[0]].size[0])
-    text = _HEAD
+    text = beginning
     text += f"## Libraries with device code\n\n| library | file | {arrow} | device code | {arrow} | gzip | {arrow} | proven |\n"
     text += "|---|---|---|---|---|---|---|---|\n"
     for library, found in rows:

@@ -263,7 +263,7 @@ def main() -> int:
         found, totals[sm] = prove_tree(sm, arguments, known)
         proofs += found
     if arguments.page:
-        arguments.page.write_text(page.written(proofs, totals))
+        arguments.page.write_text(page.written(page.head_of(arguments.site), proofs, totals))
     failed = [asdict(proof) for proof in proofs if proof.failures]
     summary = {sm: asdict(total) for sm, total in totals.items()}
     print(json.dumps({"proven": len(proofs) - len(failed), "failed": failed, "totals": summary}, indent=1))
