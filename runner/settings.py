@@ -294,7 +294,7 @@ class Settings(BaseModel):
     hosts_secret: SecretStr | None = Field(
         None,
         alias="HOSTS_SECRET",
-        description="secret with which the hosts of an engine recognize each other, the same on all: at least"
+        description="secret with which the hosts of an engine recognise each other, the same on all: at least"
         f" {LEAST_SECRET} characters",
     )
     hosts_secret_file: Path | None = Field(
@@ -360,7 +360,7 @@ class Settings(BaseModel):
         return self.hosts_address is not None
 
     def secret_of_hosts(self) -> bytes:
-        """The secret with which the hosts of an engine recognize each other.
+        """The secret with which the hosts of an engine recognise each other.
 
         Raises SettingInvalid when it is short
         or missing.

@@ -90,7 +90,7 @@ class Instantiate(Section):
 
     base_model: Line | None = Field(None, description="The runner image to put the engine on.")
     staging_dest: Line | None = Field(None, description="The image name that the result is pushed to.")
-    weights: Source | None = Field(None, description="URL or path of the engine.tar.")
+    weights: Source | None = Field(None, description="http(s) URL of the engine.tar that the image serves.")
     system_prompt: str | None = Field(None, description="Default of the input `system_prompt`.")
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, description="Default of the input `prompt_template`; has the field `{prompt}`."

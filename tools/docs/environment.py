@@ -34,7 +34,7 @@ OTHERS = {
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
         ("PORT", "5000", "port of the HTTP API"),
-        ("TMPDIR", "/tmp", "where a runner's sockets and a build's files are meanwhile"),  # noqa: S108 - a default, told to readers
+        ("TMPDIR", "/tmp", "where a runner has its sockets, and a build its files until it is done"),  # noqa: S108 - a default, told to readers
         (
             "SSL_CERT_FILE",
             "the system's",
