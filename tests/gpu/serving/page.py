@@ -1,7 +1,7 @@
 """docs/performance-gpu.md from the reports in reports/: `python -m tests.gpu.serving.page`
 
 Each is what a call of `tests.gpu.serving` wrote; what was measured with `--weights` is the section on several GPUs.
-Of the calls in earlier.md only the tables were kept.
+Of the calls in earlier.txt only the tables were kept.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def page(reports: list[list[Figure]]) -> str:
 def whole_page() -> str:
     """What docs/performance-gpu.md is."""
     reports = [json.loads(path.read_bytes()) for path in sorted(REPORTS.glob("*.json"))]
-    return page(reports) + "\n" + (REPORTS / "earlier.md").read_text()
+    return page(reports) + "\n" + (REPORTS / "earlier.txt").read_text()
 
 
 def latencies(runs: Runs) -> Iterator[str]:
@@ -211,7 +211,7 @@ def others(arguments: str, runs: Runs) -> Iterator[str]:
 
 def facts_of(machines: list[Figure]) -> dict[str, str]:
     """What the machines of all calls are."""
-    return {key: "; ".join(dict.fromkeys(str(one.get(key)) for one in machines)) for key in machines[0]}
+    return {key: " and ".join(dict.fromkeys(str(one.get(key)) for one in machines)) for key in machines[0]}
 
 
 def place(figure: Figure) -> str:

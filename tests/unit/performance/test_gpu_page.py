@@ -51,7 +51,7 @@ def test_gaps_of_the_sides_that_told_them():
 def test_versions_and_dates_are_those_of_the_calls():
     text = page(REPORTS)
     assert (
-        "NVIDIA H200, 580.1, 16 cores; vLLM 0.26.0, PyTorch 2.11.0, Python 3.12.3; 2026-11-21; 2026-11-22."
+        "NVIDIA H200, 580.1, 16 cores; vLLM 0.26.0, PyTorch 2.11.0, Python 3.12.3; 2026-11-21 and 2026-11-22."
         in text
     )
 
