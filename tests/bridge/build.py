@@ -17,10 +17,13 @@ SANITIZED = {
 # GNU's C, in which counts are written before a process becomes another program.
 COUNTED = ("--coverage", "-fprofile-update=atomic", "-std=gnu11")
 
+_STAND_IN = sorted(f"triton_stand_in/{path.name}" for path in HERE.glob("triton_stand_in/*.c"))
+_SHARED = ["frames.c", "client.c", *_STAND_IN]
+
 # What has a main function here, and which modules it consists of. `steps` has no threads and no processes.
 PROGRAMS = {
     "steps": (
-        ["steps.c", "frames.c", "client.c", "triton_stand_in.c"],
+        ["steps.c", *_SHARED],
         [
             "buffer.c",
             "delivery.c",
@@ -35,7 +38,7 @@ PROGRAMS = {
         ],
     ),
     "lives": (
-        ["lives.c", "hostile_engine.c", "frames.c", "client.c", "triton_stand_in.c"],
+        ["lives.c", "hostile_engine.c", *_SHARED],
         sorted(path.name for path in BRIDGE.glob("*.c")),
     ),
 }
