@@ -92,6 +92,15 @@ async def connected(tmp_path, response_timeout: float = 20, promised=()):
         await bridge.stop()
 
 
+@asynccontextmanager
+async def ready(tmp_path, **options):
+    """A client whose engine is ready, and the bridge's ends of its feed."""
+    async with connected(tmp_path, **options) as (bridge, client):
+        reader, feed = await bridge.open_feed()
+        await client.wait_ready()
+        yield client, reader, feed
+
+
 def step(*outputs: Output) -> bytes:
     return framed(FeedFrame.STEP, encode_outputs(outputs))
 
@@ -103,9 +112,7 @@ def run(test):
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_requests_and_outputs_go_over_the_feed(tmp_path, run):
     async def check():
-        async with connected(tmp_path) as (bridge, client):
-            reader, feed = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path) as (client, reader, feed):
             assert (client.state, client.declaration) == (EngineState.READY, DECLARATION)
             generation = client.generate(REQUEST)
             number, tensors = await next_request(reader)
@@ -121,9 +128,7 @@ def test_requests_and_outputs_go_over_the_feed(tmp_path, run):
 
 def test_a_cancel_comes_after_its_request(tmp_path):
     async def check():
-        async with connected(tmp_path) as (bridge, client):
-            reader, _ = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path) as (client, reader, _):
             client.generate(REQUEST).cancel()
             number, _ = await next_request(reader)
             assert await reader.readexactly(13) == encode_cancel(number)
@@ -141,9 +146,7 @@ def test_a_cancel_comes_after_its_request(tmp_path):
 )
 def test_what_is_refused_fails_that_request_alone(tmp_path, text, error):
     async def check():
-        async with connected(tmp_path) as (bridge, client):
-            reader, feed = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path) as (client, reader, feed):
             refused, other = client.generate(REQUEST), client.generate(REQUEST)
             (first, _), (second, _) = await next_request(reader), await next_request(reader)
             head = struct.pack("<IQBBI", 1, first, ERROR_FINISH, 0, len(text))
@@ -158,9 +161,7 @@ def test_what_is_refused_fails_that_request_alone(tmp_path, text, error):
 
 def test_a_request_that_no_frame_holds_fails_alone(tmp_path):
     async def check():
-        async with connected(tmp_path) as (bridge, client):
-            reader, _ = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path) as (client, reader, _):
             words = replace(REQUEST, input_token_ids=array("i", bytes(LARGEST_REQUEST)))
             with pytest.raises(MalformedRequest, match="64 MiB"):
                 await anext(client.generate(words))
@@ -212,9 +213,7 @@ def test_when_the_feed_ends_all_fail_at_once_and_the_client_connects_anew(tmp_pa
 @pytest.mark.parametrize("data", [b"\xff" * 20, framed(FeedFrame.STEP, b"\1\0\0\0"), framed(77, b"")])
 def test_bytes_that_are_no_frames_end_the_connection_with_a_code(tmp_path, data):
     async def check():
-        async with connected(tmp_path) as (bridge, client):
-            _, feed = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path) as (client, _, feed):
             generation = client.generate(REQUEST)
             feed.write(data)
             with pytest.raises(TritonMalformedEvent):
@@ -237,9 +236,7 @@ def test_before_the_engine_is_loaded_requests_fail_at_once(tmp_path):
 
 def test_an_engine_that_says_nothing(tmp_path):
     async def check():
-        async with connected(tmp_path, response_timeout=0.2) as (bridge, client):
-            reader, _ = await bridge.open_feed()
-            await client.wait_ready()
+        async with ready(tmp_path, response_timeout=0.2) as (client, reader, _):
             with pytest.raises(TritonTimeout):
                 await anext(client.generate(REQUEST))
             number, _ = await next_request(reader)
