@@ -231,11 +231,9 @@ class Streams:
     tokens: int
     chunks: int
     seconds: float
-    client_cpu_seconds: float
     gap: dict[str, float]
     time_to_first_token: list[float]
     request_latency: list[float]
-    chunk_counts: list[int]
     of_each: int = field(default=0, kw_only=True)
     """Tokens that a stream has."""
 
