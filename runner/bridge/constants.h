@@ -31,6 +31,7 @@
 #define STATE_GIVEN_UP 3
 #define FEED_PARAMETER "feed"
 #define PARAMETER_PREFIX "parameter:"
+#define E2106_OVERLOADED "E2106 Overloaded: %s %s already; no more are accepted. Try again in a few seconds; the operator can %s."
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; it is being restarted."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is starting. Try again in a few seconds."
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and will not be restarted. Check the log for why it dies, then restart the runner."

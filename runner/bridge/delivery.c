@@ -196,7 +196,8 @@ void delivery_send_feeds(struct delivery *delivery) {
   }
 }
 
-bool delivery_admit(struct delivery *delivery, struct request *request) {
+// A request that came over a feed is that feed's again.
+static bool return_to_feed(struct delivery *delivery, struct request *request) {
   if (request->submission == 0) return true;
   struct submission *submission = submissions_find(&delivery->submissions, request->submission);
   if (submission == NULL) {
@@ -211,6 +212,16 @@ bool delivery_admit(struct delivery *delivery, struct request *request) {
   if (request->feed != NULL && !submission->cancelled) return true;
   if (request->feed != NULL) flush(request, CANCELLED);
   request_end(request, false);
+  return false;
+}
+
+bool delivery_admit(struct delivery *delivery, struct request *request) {
+  if (!return_to_feed(delivery, request)) return false;
+  if (!table_is_full(&delivery->requests)) return true;
+  char text[256], limit[16];
+  snprintf(limit, sizeof limit, "%d", TABLE_PLACES);
+  snprintf(text, sizeof text, E2106_OVERLOADED, limit, "requests are with the engine", "add runners");
+  delivery_fail(request, text);
   return false;
 }
 

@@ -24,7 +24,7 @@ void delivery_send(struct delivery *delivery, bool more_waiting);
 void delivery_send_feeds(struct delivery *delivery);
 
 // A request may be handed to the engine; one that came over a feed is that feed's again. If false, it has got its
-// end instead: its client has cancelled it already, or is gone.
+// end instead: its client has cancelled it already, or is gone, or there are too many.
 bool delivery_admit(struct delivery *delivery, struct request *request);
 
 // Reads what the client of a feed sent.

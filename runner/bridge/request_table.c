@@ -2,10 +2,8 @@
 
 #include <stdlib.h>
 
-// An id is a count above, and the place in the table below.
-enum { PLACE_BITS = 20 };
-
-static uint32_t place_of(uint64_t id) { return id & ((1u << PLACE_BITS) - 1); }
+// An id is a count, and the place in the table.
+static uint32_t place_of(uint64_t id) { return id % TABLE_PLACES; }
 
 static uint32_t free_place(struct request_table *table) {
   if (table->count < table->in_use) {
@@ -16,16 +14,18 @@ static uint32_t free_place(struct request_table *table) {
   if (table->in_use == table->capacity) {
     table->capacity = table->capacity ? 2 * table->capacity : 64;
     table->requests = realloc(table->requests, table->capacity * sizeof *table->requests);
-    if (table->requests == NULL || table->capacity > 1u << PLACE_BITS) abort();
+    if (table->requests == NULL) abort();
   }
   return table->in_use++;
 }
+
+bool table_is_full(const struct request_table *table) { return table->count == TABLE_PLACES; }
 
 void table_add(struct request_table *table, struct request *request) {
   uint32_t place = free_place(table);
   table->requests[place] = request;
   table->count++;
-  request->id = ++table->added << PLACE_BITS | place;
+  request->id = ++table->added * TABLE_PLACES + place;
 }
 
 struct request *table_find(const struct request_table *table, uint64_t id) {

@@ -241,12 +241,28 @@ static void count_restarts(void) {
   buffer_free(&restarts.deaths);
 }
 
+// More requests than there are places: one more is refused, with a code.
+static void fill_table(void) {
+  struct delivery delivery = {0};
+  struct request other = {0};
+  for (uint32_t i = 0; i < TABLE_PLACES; i++) table_add(&delivery.requests, &other);
+  struct chance chance = chance_of(1);
+  struct account account = {.decoupled = true};
+  static TRITONBACKEND_ModelInstance instance;
+  struct request *request = request_new(&instance, triton_request(&chance, &account), INTERFACE_TOKENS, true);
+  if (request == NULL || delivery_admit(&delivery, request)) wrong("a table without a place takes a request");
+  triton_check(&account);
+  if (strcmp(account.code, "E2106") != 0) wrong("a request without a place ends with %s", account.code);
+  table_free(&delivery.requests);
+}
+
 int main(int count, char **arguments) {
   if (count != 3) return 2;
   uint64_t seed = strtoull(arguments[1], NULL, 10), rounds = strtoull(arguments[2], NULL, 10);
   char folder[] = "/tmp/bridge-steps-XXXXXX", path[64];
   if (mkdtemp(folder) == NULL) return 1;
   count_restarts();
+  fill_table();
   snprintf(path, sizeof path, "%s/feed", folder);
   for (uint64_t i = 0; i < rounds; i++) {
     fprintf(stderr, "seed %llu\n", (unsigned long long)(seed + i));

@@ -18,6 +18,7 @@ struct account {
   bool names_feed;         // as no client may
   uint32_t tokens;  // that came in responses
   bool was_faulty;  // a call failed
+  char code[6];     // of the error that it ended with
   bool made;        // whether Triton handed it over
   struct account *next;  // of a server's
   atomic_uint finals, responses, releases;

@@ -128,6 +128,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
   struct account *account = response->account;
   TRITONSERVER_Error *failed = fault(account);
   if (failed == NULL) count_response(account, flags, true);
+  if (error != NULL) memcpy(account->code, error->text, sizeof account->code - 1);
   if (error != NULL && (error->text[0] != 'E' && strcmp(error->text, "the request was cancelled") != 0) &&
       !account->was_faulty && account->honest) {
     wrong("an error without a code: %s", error->text);
