@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -34,6 +33,7 @@ from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import gpus_here
 from runner.lifecycle.preparation import engine_kind, prepare_engine
 from runner.lifecycle.processes import children
+from runner.lifecycle.run_directory import run_directory
 from runner.settings import Settings
 from shared.errors import CogTritonError, HostNotJoined
 from shared.home import SCRATCH
@@ -90,7 +90,10 @@ def part_of(settings: Settings, find: Find) -> Part:
 
 
 def join(address: str, part: Part, secret: bytes) -> None:
-    """Serve the part until this process is ended. Raises HostNotJoined when the first host refuses it."""
+    """Serve the part until this process is ended.
+
+    Raises HostNotJoined when the first host refuses it, and RunDirectoryUnusable.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a daemon's parent ends at once
     told_waiting = False
     while True:
@@ -108,21 +111,26 @@ def join(address: str, part: Part, secret: bytes) -> None:
             continue
         told_waiting = False
         try:
-            with tempfile.TemporaryDirectory(prefix="cog-triton-join-") as directory:
-                serve(link, part, address, Path(directory, "failure"))
+            with run_directory() as directory:
+                try:
+                    serve(link, part, address, directory)
+                finally:
+                    link.close()
+                    end_children()
         except LinkLost as lost:
             log.warning("the first host has left", address=address, reason=str(lost))
-        finally:
-            link.close()
-            end_children()
         time.sleep(_RETRY_SECONDS)
 
 
-def serve(link: Link, part: Part, address: str, failure: Path) -> None:
-    """Do what arrives over a link; what is run writes into the file `failure` why it ended.
+def serve(link: Link, part: Part, address: str, directory: Path) -> None:
+    """Do what arrives over a link; what is run has its files in `directory`.
 
     Raises `LinkLost` at the end of the link, HostNotJoined when the first host refuses this one.
     """
+    failure = directory / "failure"  # why what is run has ended, if it says so
+    environment = part.environment | {FAILURE: str(failure), SCRATCH: str(directory)}
+    if part.kind == "tensorrt_llm":
+        environment["TMPDIR"] = str(directory)  # Open MPI's daemon leaves files there when it is killed
     mine = {"host": socket.gethostname(), "gpus": part.gpus, "identity": identity(part.kind, part.engine_dir)}
     link.send(mine)
     log.info("joined", address=address, gpus=part.gpus)
@@ -134,7 +142,7 @@ def serve(link: Link, part: Part, address: str, failure: Path) -> None:
             failure.unlink(missing_ok=True)
             process = subprocess.Popen(
                 command := part.command(message["run"]),
-                env={**part.environment, FAILURE: str(failure), SCRATCH: str(failure.parent)},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 cwd=PROJECT_ROOT,
                 start_new_session=True,

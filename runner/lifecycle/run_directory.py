@@ -1,4 +1,4 @@
-"""The directory in which a runner keeps its sockets and Triton's model repository while it runs.
+"""The directory in which a runner, or a host that joins one, keeps its sockets and small files while it runs.
 
 Its runner holds a lock on it, which the kernel releases however the runner ends: a directory that nobody has
 locked is removed at the next start.
@@ -30,7 +30,7 @@ _YOUNG_SECONDS = 10  # one that is being created is not locked yet
 
 @contextmanager
 def run_directory() -> Iterator[Path]:
-    """A new directory for this runner only, removed at the end; those of killed runners are removed now.
+    """A new directory for this process only, removed at the end; those of killed runners are removed now.
 
     It is where temporary files belong (TMPDIR), or elsewhere if nothing can be written there. Raises
     RunDirectoryUnusable.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from runner.lifecycle.joining import Part
 from runner.settings import Settings
 from shared.errors import HostNotJoined, SettingInvalid
 from shared.layout import PROJECT_ROOT
+from tests.support.waiting import wait_for
 
 SECRET = b"a secret of at least 16 bytes"
 
@@ -64,32 +64,65 @@ def first():
     made.listener.close()
 
 
-def test_what_it_runs_and_how_that_ends_is_told(first, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
+@pytest.fixture
+def place(tmp_path_factory, monkeypatch):
+    """Where temporary files belong."""
+    place = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+@contextmanager
+def joined(address: str, folder: Path):
+    """A process that joins; it is killed at the end."""
+    (folder / "config.json").write_text("{}")
     script = """
 import sys
 from pathlib import Path
 from runner.lifecycle.joining import Part, join
 folder, address, secret = sys.argv[1:]
-join(address, Part("tensorrt_llm", Path(folder), 2, {"PATH": f"{folder}/programs"}), secret.encode())
+join(address, Part("tensorrt_llm", Path(folder), 2, {"PATH": f"{folder}/programs:/bin"}), secret.encode())
 """
-    part(tmp_path)
-    first.tell = [{"run": ["orted"]}, {"run": ["other"]}]
-    command = [sys.executable, "-c", script, str(tmp_path), first.address, SECRET.decode()]
+    command = [sys.executable, "-c", script, str(folder), address, SECRET.decode()]
     process = subprocess.Popen(command, cwd=PROJECT_ROOT, stderr=subprocess.DEVNULL)
     try:
-        deadline = threading.Event()
-        while len(first.told) < 4:  # the fourth: it has joined again
-            assert not deadline.wait(0.05)
-            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_it_runs_and_how_that_ends_is_told(first, place, tmp_path):
+    part(tmp_path)
+    first.tell = [{"run": ["orted"]}, {"run": ["other"]}]
+    with joined(first.address, tmp_path) as process:
+        # The fourth: it has joined again.
+        wait_for(lambda: len(first.told) >= 4 or process.poll() is not None)
+        assert process.poll() is None
         hello, ended, refused, _ = first.told[:4]
         assert hello["gpus"] == 2
         assert hello["identity"]["engine"] == "tensorrt_llm"
         assert ended == {"failed": "orted ended with status 3"}
         assert refused["failed"].startswith("E4016 HostNotJoined: ")
-    finally:
-        process.kill()
-        process.wait()
+
+
+def test_what_a_killed_one_leaves_goes_with_the_next(first, place, tmp_path):
+    here = part(tmp_path)
+    daemon = Path(here.environment["PATH"], "orted")
+    daemon.write_text('#!/bin/sh\ntouch "$TMPDIR/of-a-daemon" "$COG_TRITON_SCRATCH/of-a-rank"\n')
+    first.tell = [{"run": ["orted"]}]
+
+    def left() -> dict[str, Path]:
+        return {path.name: path for path in place.rglob("of-*")}
+
+    with joined(first.address, tmp_path):
+        wait_for(lambda: len(left()) == 2)
+    (directory,) = place.iterdir()
+    assert set(left()) == {"of-a-daemon", "of-a-rank"}
+    os.utime(directory, (0, 0))  # one that is young may be another's that starts
+    first.tell = []
+    with joined(first.address, tmp_path):
+        wait_for(lambda: not left())
 
 
 def test_one_that_is_refused_or_has_another_secret_ends(first, tmp_path):
