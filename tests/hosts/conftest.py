@@ -17,6 +17,7 @@ from shared.layout import PROJECT_ROOT
 from tests.hosts.namespaces import Namespace, two_namespaces
 from tests.support.engine_process import driven
 from tests.support.processes import wait_gone
+from tests.support.temporary import own_temporary_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 SECRET = "a secret of the hosts of a test"
 PORT = 5700
 LOST_WITHIN = 10  # seconds; docs/several-hosts.md says so
+
+
+@pytest.fixture(autouse=True)
+def temporary():
+    with own_temporary_files() as directory:
+        yield directory
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 from runner.protocol.engine import Request
 from runner.protocol.frames import ShutdownFrame, StartFailedFrame
+from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT
 from tests.hosts.conftest import LOST_WITHIN, SECRET, address_of, expect_ready, first_host, joined, told
 from tests.support.processes import MARK, marked
@@ -96,6 +97,19 @@ def test_a_rank_that_dies_on_the_other_host_ends_the_engine_which_starts_again(c
             expect_ready(driver, cluster.log)
             serves(driver)
         assert joining.poll() is None
+
+
+def test_what_a_killed_mpirun_leaves_is_where_it_is_removed(cluster, temporary):
+    scratch = temporary / "scratch"
+    scratch.mkdir()
+    cluster.common[SCRATCH] = str(scratch)
+    with cluster.joining(), cluster.serving() as (process, driver):
+        expect_ready(driver, cluster.log)
+        (mpirun,) = (pid for pid, command in marked(cluster.mark).items() if command.startswith("mpirun "))
+        os.kill(mpirun, signal.SIGKILL)
+        assert process.wait(LOST_WITHIN) != 0
+    assert [path.name for path in scratch.iterdir()] == [f"ompi.{cluster.first.name}.{os.getuid()}"]
+    assert list(temporary.iterdir()) == [scratch]
 
 
 @pytest.mark.parametrize("how", ["killed", "cut off"])

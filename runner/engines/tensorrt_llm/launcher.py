@@ -63,6 +63,9 @@ def launch(
     if mpirun is None:
         raise TensorRTLLMNotLoaded(reason="there is no mpirun, which starts the ranks of an engine")
     launcher = _Launcher(bridge)
+    # mpirun leaves its files when it is killed. Slurm would tell the other hosts the same directory.
+    if (scratch := os.environ.get(SCRATCH)) and (hosts is None or hosts.mpi_hosts != _CLUSTER):
+        launcher.environment["TMPDIR"] = scratch
     command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
     command += ["--engine-dir", str(engine_dir), "--rank-socket", launcher.name]
     with _placed(ranks, kind, engine_dir, launcher, hosts) as (options, more):

@@ -48,10 +48,13 @@ def vllm_environment() -> Iterator[Path]:
     # Triton, the language, compiles what launches a kernel (triton/runtime/build.py); CC comes before gcc.
     if (compiler := Layout.current().home / "compiler/cc").is_file():
         os.environ.setdefault("CC", str(compiler))
-    # Where they are removed however its processes end.
-    if len(os.fsencode(scratch := os.environ.get(SCRATCH, ""))) in range(1, _LONGEST + 1):
+    # What is there is removed however these processes end.
+    scratch = os.environ.get(SCRATCH)
+    if scratch and len(os.fsencode(scratch)) <= _LONGEST:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
-    with tempfile.TemporaryDirectory(prefix="vllm-start-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="vllm-start-", dir=scratch, ignore_cleanup_errors=True
+    ) as directory:
         failures = Path(directory, "failures")
         is_ours = _LOGGING not in os.environ
         if is_ours:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -20,23 +22,32 @@ def environment(monkeypatch):
     return os.environ
 
 
-@pytest.mark.parametrize(
-    ("scratch", "sockets"),
-    [
-        ("/run/scratch", "/run/scratch"),
-        ("/" + 69 * "a", "/" + 69 * "a"),
-        ("/" + 70 * "a", None),
-        (None, None),
-    ],
-)
-def test_sockets_are_where_the_runner_removes_them_if_their_paths_fit(environment, scratch, sockets):
-    if scratch:
-        environment[SCRATCH] = scratch
-    with vllm_environment():
-        assert environment.get(SOCKETS) == sockets
+@pytest.fixture
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("t")
 
 
-def test_the_operator_says_where_the_sockets_are(environment):
-    environment |= {SCRATCH: "/run/scratch", SOCKETS: "/sockets"}
+@pytest.mark.parametrize(("length", "fits"), [(70, True), (71, False)])
+def test_files_are_where_the_runner_removes_them_and_sockets_if_their_paths_fit(
+    environment, folder, length, fits
+):
+    scratch = folder / ((length - len(f"{folder}/")) * "a")
+    scratch.mkdir()
+    environment[SCRATCH] = str(scratch)
+    with vllm_environment() as failures:
+        assert environment.get(SOCKETS) == (str(scratch) if fits else None)
+        assert failures.parent.parent == scratch
+    assert not list(scratch.iterdir())
+
+
+def test_without_a_runner_they_are_where_temporary_files_are(environment):
+    environment.pop(SCRATCH, None)
+    with vllm_environment() as failures:
+        assert SOCKETS not in environment
+        assert failures.parent.parent == Path(tempfile.gettempdir())
+
+
+def test_the_operator_says_where_the_sockets_are(environment, folder):
+    environment |= {SCRATCH: str(folder), SOCKETS: "/sockets"}
     with vllm_environment():
         assert environment[SOCKETS] == "/sockets"
