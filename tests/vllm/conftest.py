@@ -19,6 +19,7 @@ from runner.protocol.frames import ReadyFrame
 from shared.layout import PROJECT_ROOT
 from tests.support.engine_process import driven
 from tests.support.hub import Hub, Repository
+from tests.support.temporary import own_temporary_files
 from tests.vllm.acceptance import Accepted, run_acceptance
 from tests.vllm.lora import ADAPTERS, write_adapter
 from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
@@ -67,6 +68,12 @@ def serving(directory: Path, log: Path, adapters: Path | None = None):
         yield process, driver
 
 
+@pytest.fixture(scope="session", autouse=True)
+def temporary():
+    with own_temporary_files():
+        yield
+
+
 @pytest.fixture(scope="session")
 def engine_directory(tmp_path_factory):
     return write_engine(tmp_path_factory.mktemp("vllm") / "engine")
@@ -89,7 +96,7 @@ def engine(engine_directory, adapters, tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def beside(request, tmp_path_factory):
+def beside(request, tmp_path_factory, temporary):
     """What is made beside the tests, of what they ask for: vLLM starts on one core."""
     made = {"references": references_by_vllm, "failures": failures_of_starts, "accepted": acceptance}
     asked = {name for item in request.session.items for name in item.fixturenames}
