@@ -13,6 +13,7 @@ from runner.engines.tensorrt_llm.settings import rank_count
 from runner.protocol.engine import Request
 from runner.protocol.feed import EngineState
 from shared.errors import RanksMismatch
+from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import cog_server
 from tests.support.processes import marked, pid_of, wait_gone
@@ -29,8 +30,9 @@ PARAMETERS = {"engine_kind": "tensorrt_llm", "engine_path": f"{PROJECT_ROOT}:{ST
 
 
 @pytest.fixture(autouse=True)
-def _mpirun(monkeypatch):
+def _mpirun(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{MPIRUN}:{os.environ['PATH']}")
+    monkeypatch.setenv(SCRATCH, str(tmp_path))  # what it leaves when it is killed
 
 
 @pytest.fixture
