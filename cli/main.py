@@ -395,6 +395,8 @@ def main() -> None:
     except CogTritonError as error:
         say_error(error)
         sys.exit(1)
+    except KeyboardInterrupt:  # before there is a command that could answer it
+        sys.exit(128 + signal.SIGINT)
     except Exception:
         from shared.logs import configure_logging, get_logger
 
