@@ -12,7 +12,13 @@ from builder.disk import watched_disk
 from builder.output import check_output
 from builder.plan import make_plan
 from builder.step import Build, Step
-from shared.errors import CogTritonError, ConversionFailed, EngineNotInImage, NotEnoughSpace
+from shared.errors import (
+    UNEXPECTED,
+    CogTritonError,
+    ConversionFailed,
+    EngineNotInImage,
+    WorkFolderUnusable,
+)
 from shared.layout import Layout
 from shared.logs import get_logger, register_secret
 from shared.progress import SilentProgress
@@ -62,8 +68,10 @@ def _work_folder(place: Path | None) -> TemporaryDirectory[str]:
     try:
         return TemporaryDirectory(prefix="cog-triton-build-", dir=place)
     except OSError as error:
-        reason = f"no folder can be made in {place or 'TMPDIR, /tmp or /var/tmp'} ({error.strerror})"
-        raise NotEnoughSpace(reason=reason) from None
+        # Without a file name, it is that no place was found, and the text lists those that Python tried.
+        why = f" ({error.strerror})" if error.filename else ""
+        reason = f"no folder can be made in {place or 'TMPDIR, /tmp or /var/tmp'}{why}"
+        raise WorkFolderUnusable(reason=reason) from None
 
 
 def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:
@@ -92,5 +100,5 @@ def _run(step: Step, state: Build, show: StepProgress) -> None:
         raise
     except Exception as error:
         _log.exception("step failed", step=step.name)
-        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        reason = (error.strerror if isinstance(error, OSError) else None) or UNEXPECTED
         raise ConversionFailed(step=step.name, reason=reason) from error

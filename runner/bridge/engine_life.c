@@ -63,7 +63,7 @@ void start_process(struct engine *engine) {
 
 void stop_process(struct engine *engine) {
   char how[128], text[TEXT_SIZE];
-  snprintf(text, sizeof text, E2400_ENGINE_PROCESS_DIED, "Triton ends");
+  snprintf(text, sizeof text, E2105_TRITON_UNAVAILABLE, "it is shutting down, or has unloaded the model");
   delivery_fail_all(&engine->delivery, text);
   delivery_send_feeds(&engine->delivery);
   static const uint8_t frame[] = {1, 0, 0, 0, FRAME_SHUTDOWN};

@@ -317,7 +317,8 @@ static TRITONSERVER_Error_Code error_code(const char *coded_error) {
   if (strncmp(coded_error, "E240", 4) == 0 && strchr("012", coded_error[4]) != NULL) {
     return TRITONSERVER_ERROR_UNAVAILABLE;
   }
-  if (strncmp(coded_error, "E2106", 5) == 0 || strncmp(coded_error, "E2501", 5) == 0) {
+  if (strncmp(coded_error, "E2105", 5) == 0 || strncmp(coded_error, "E2106", 5) == 0 ||
+      strncmp(coded_error, "E2501", 5) == 0) {
     return TRITONSERVER_ERROR_UNAVAILABLE;
   }
   return TRITONSERVER_ERROR_INTERNAL;

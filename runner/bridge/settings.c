@@ -7,17 +7,24 @@
 #include "constants.h"
 #include "triton.h"
 
-static bool read_number(const char *text, double lowest, double *value) {
-  if (text == NULL) return true;
-  char *end;
-  *value = strtod(text, &end);
-  return end != text && *end == '\0' && *value >= lowest;
-}
-
 static TRITONSERVER_Error *misconfigured(const char *reason) {
   char text[512];
   snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, reason);
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, text);
+}
+
+// `value` stays as it is where the config leaves the parameter out.
+static TRITONSERVER_Error *read_number(const char *config, const char *name, double lowest, double *value) {
+  char *text = parameter_value(config, name);
+  if (text == NULL) return NULL;
+  char *end;
+  *value = strtod(text, &end);
+  bool valid = end != text && *end == '\0' && *value >= lowest;
+  free(text);
+  if (valid) return NULL;
+  char reason[128];
+  snprintf(reason, sizeof reason, "the parameter %s of the model is not a number of at least %g", name, lowest);
+  return misconfigured(reason);
 }
 
 static bool read_interface(char *text, int *interface) {
@@ -53,20 +60,15 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
     return misconfigured("the parameter interface of the model is not one of tokens, text and vllm");
   }
 
-  char *start_timeout = parameter_value(config, "start_timeout_seconds");
-  char *feed_timeout = parameter_value(config, "feed_timeout_seconds");
-  char *max_restarts = parameter_value(config, "max_restarts");
   double restarts = 5;
   settings->start_timeout_seconds = 600;
   settings->feed_timeout_seconds = 30;
-  bool valid = read_number(start_timeout, 0.001, &settings->start_timeout_seconds) &&
-               read_number(feed_timeout, 0.001, &settings->feed_timeout_seconds) &&
-               read_number(max_restarts, 0, &restarts);
+  TRITONSERVER_Error *error =
+      read_number(config, "start_timeout_seconds", 0.001, &settings->start_timeout_seconds);
+  if (error == NULL) error = read_number(config, "feed_timeout_seconds", 0.001, &settings->feed_timeout_seconds);
+  if (error == NULL) error = read_number(config, "max_restarts", 0, &restarts);
   settings->max_restarts = (long)restarts;
-  free(start_timeout);
-  free(feed_timeout);
-  free(max_restarts);
-  return valid ? NULL : misconfigured("a parameter that must be a number is not one, or is out of range");
+  return error;
 }
 
 TRITONSERVER_Error *settings_read(TRITONBACKEND_Model *model, struct settings *settings) {

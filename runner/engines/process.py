@@ -33,7 +33,7 @@ from runner.protocol.frames import (
     receive,
 )
 from runner.protocol.tokens import decode_request
-from shared.errors import CogTritonError, EngineInternalError, EngineStartFailed
+from shared.errors import UNEXPECTED, CogTritonError, EngineInternalError, EngineStartFailed
 
 from .catalogue import find_engine
 from .checks import check_request
@@ -62,7 +62,7 @@ def load_engine(kind: EngineKind, engine_dir: Path) -> Engine:
         raise
     except Exception as error:
         traceback.print_exc()
-        raise EngineStartFailed(reason=f"{type(error).__name__} while it was loaded") from error
+        raise EngineStartFailed(reason=UNEXPECTED) from error
     return engine
 
 
@@ -178,7 +178,7 @@ def _coded(error: Exception, triton_id: str) -> CogTritonError:
     if isinstance(error, CogTritonError):
         return error
     sys.stderr.write(f"request {triton_id!r}:\n{''.join(traceback.format_exception(error))}")
-    return EngineInternalError(reason=f"{type(error).__name__} when it was submitted")
+    return EngineInternalError(reason=UNEXPECTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -53,7 +53,8 @@ class TarStream:
     def next(self) -> tarfile.TarInfo | None:
         """The next entry, with its full name; None after the last one, once the stream has ended too.
 
-        Raises EngineArchiveTooLarge for too many entries, or too much that is said about them.
+        Raises EngineArchiveTooLarge for too many entries, EngineArchiveMalformed for what is not a tar, or
+        has too many headers.
         """
         for _ in self.contents():
             pass
@@ -119,7 +120,7 @@ class TarStream:
             raise EngineArchiveMalformed(reason=f"a header in it has {entry.size} bytes")
         self._extensions += entry.size
         if self._extensions > _MAX_EXTENSIONS:
-            raise EngineArchiveTooLarge(limit=f"{_MAX_EXTENSIONS} bytes of headers")
+            raise EngineArchiveMalformed(reason=f"its headers have more than {_MAX_EXTENSIONS} bytes")
         body = self._exactly(entry.size)
         self._exactly(-entry.size % _BLOCK)
         return body

@@ -10,7 +10,7 @@ from .api import (
     PathUnknown,
     RequestInvalid,
 )
-from .base import REGISTRY, CogTritonError, FixedBy, State, from_text
+from .base import REGISTRY, UNEXPECTED, CogTritonError, FixedBy, State, from_text
 from .build import (
     CheckpointInvalid,
     ConfigDuplicateKey,
@@ -41,6 +41,7 @@ from .build import (
     TokenizerNotConverted,
     ToolArgumentsRefused,
     UnsupportedArchitecture,
+    WorkFolderUnusable,
 )
 from .check import (
     ArgumentDeprecated,
@@ -193,6 +194,7 @@ from .vllm import (
 
 __all__ = [
     "REGISTRY",
+    "UNEXPECTED",
     "AdapterUnknown",
     "AddressRefused",
     "ApiKeyInvalid",
@@ -367,6 +369,7 @@ __all__ = [
     "WeightsNotStored",
     "WeightsTooLargeForGpu",
     "WeightsUnreachable",
+    "WorkFolderUnusable",
     "WorkerDied",
     "from_text",
 ]

@@ -30,6 +30,9 @@ class FixedBy(StrEnum):
 
 REGISTRY: dict[str, type[CogTritonError]] = {}
 
+UNEXPECTED = "an unexpected error occurred"
+"""The reason where nobody foresaw what happened: what it was is in the log."""
+
 _CODED_TEXT = re.compile(r"\b(E[1-4]\d{3}) ([A-Z][A-Za-z0-9]+): ", re.ASCII)
 
 

@@ -77,7 +77,10 @@ class DownloadFailed(CogTritonError):
     code = "E3103"
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
-    remedy = "Check the network and the folder HF_HOME, then build again: what has been downloaded is kept."
+    remedy = (
+        "Check the network, and for a model on the hub the folder HF_HOME; then build again. What has come"
+        " from the hub is kept there."
+    )
 
 
 class ModelFilesMissing(CogTritonError):
@@ -139,7 +142,10 @@ class ConversionFailed(CogTritonError):
     code = "E3202"
     fixed_by = FixedBy.US
     message = 'The step "{step}" failed: {reason}.'
-    remedy = "Check the step's log."
+    remedy = (
+        "Check the log of the build; what TensorRT-LLM's tools wrote is in the file beside the archive that"
+        " ends in .log."
+    )
 
 
 class HostMemoryExhausted(CogTritonError):
@@ -210,6 +216,13 @@ class OutputRefused(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The output cannot be written to {path}: {reason}."
     remedy = "{fix}."
+
+
+class WorkFolderUnusable(CogTritonError):
+    code = "E3303"
+    fixed_by = FixedBy.OPERATOR
+    message = "There is no place for the files of the build: {reason}."
+    remedy = "Set TMPDIR to a writable directory on a disk with room for the engine."
 
 
 class ModelImageFailed(CogTritonError):

@@ -47,7 +47,7 @@ class TritonUnavailable(CogTritonError):
     code = "E2105"
     fixed_by = FixedBy.ENGINE
     message = "Triton is unavailable: {reason}."
-    remedy = "Try again in a few seconds; the runner restarts it automatically."
+    remedy = "Try again in a few seconds; unless the runner is shutting down, it starts Triton again."
 
 
 class Overloaded(CogTritonError):
@@ -82,7 +82,7 @@ class EngineProcessDied(CogTritonError):
     code = "E2400"
     fixed_by = FixedBy.ENGINE
     message = "The engine process ended in the middle of this request: {reason}."
-    remedy = "Try again in a few seconds; it is being restarted."
+    remedy = "Try again in a few seconds; unless it has died too often, it is being restarted."
 
 
 class EngineNotReady(CogTritonError):
@@ -117,7 +117,7 @@ class EngineInternalError(CogTritonError):
     code = "E2405"
     fixed_by = FixedBy.US
     message = "The engine failed on this request: {reason}."
-    remedy = "Check the log of the engine process."
+    remedy = "Send it again; if that fails too, report it, with the log of the engine process."
 
 
 class BridgeMisconfigured(CogTritonError):
@@ -126,8 +126,8 @@ class BridgeMisconfigured(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine bridge cannot start: {reason}."
     remedy = (
-        "Make the directory of its socket (below TMPDIR) writable, or write the model repository again with"
-        " this version of cog-triton."
+        "Make the directory of its socket (below TMPDIR) writable, write the model repository again with this"
+        " version of cog-triton, or use the version of Triton that its images have."
     )
 
 

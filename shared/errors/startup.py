@@ -8,7 +8,7 @@ from .base import CogTritonError, FixedBy
 class PartNotInstalled(CogTritonError):
     code = "E4000"
     fixed_by = FixedBy.OPERATOR
-    message = 'The part "{part}" of the runner is missing at {place}.'
+    message = 'The part "{part}" of cog-triton is missing at {place}.'
     remedy = "Use an image that has it; in a checkout, `make setup` makes what needs no GPU."
 
 

@@ -15,6 +15,7 @@ from runner.protocol.engine import FinishReason, Statistics
 from shared import errors
 
 _ERRORS = (
+    errors.TritonUnavailable,
     errors.Overloaded,
     errors.EngineProcessDied,
     errors.EngineNotReady,

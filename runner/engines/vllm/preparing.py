@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import Output
-from shared.errors import CogTritonError, EngineInternalError
+from shared.errors import UNEXPECTED, CogTritonError, EngineInternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +86,9 @@ class Preparing:
             self._give(request, asked)
         except CogTritonError as error:
             failed = error
-        except Exception as problem:
+        except Exception:
             traceback.print_exc()
-            failed = EngineInternalError(reason=f"{type(problem).__name__} when it was prepared")
+            failed = EngineInternalError(reason=UNEXPECTED)
         finally:
             self.waiting.discard(asked.request_id)
         if failed is not None:

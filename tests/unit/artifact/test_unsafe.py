@@ -100,7 +100,7 @@ def test_headers_of_headers_take_no_memory():
 
 def test_headers_without_end_are_too_many():
     comment = pax(record("comment", "0" * 1_000_000))
-    with pytest.raises(EngineArchiveTooLarge, match="bytes of headers"):
+    with pytest.raises(EngineArchiveMalformed, match="its headers have more than 134217728 bytes"):
         read_manifest(io.BytesIO(comment * 135 + member("config.json", CONFIG) + END))
 
 

@@ -14,12 +14,14 @@ from builder import pipeline
 from builder.pipeline import build
 from builder.plan import Plan
 from shared.errors import (
+    UNEXPECTED,
     ConfigInvalid,
     ConversionFailed,
     EngineNotInImage,
     HostMemoryExhausted,
     NotEnoughSpace,
     OutputRefused,
+    WorkFolderUnusable,
 )
 from shared.layout import WITHOUT_ENVIRONMENT
 
@@ -167,7 +169,7 @@ class Failing:
     ("error", "reason"),
     [
         (OSError(5, "Input/output error", "/secret/place"), "Input/output error"),
-        (KeyError("x"), "KeyError"),
+        (KeyError("x"), UNEXPECTED),
     ],
 )
 def test_a_surprise_gets_a_code_and_leaves_nothing(tmp_path, monkeypatch, error, reason):
@@ -199,9 +201,20 @@ def test_a_full_disk_is_named_with_what_was_free(tmp_path, monkeypatch, error, l
 
 def test_without_a_place_for_temporary_files_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(NotEnoughSpace, match="no folder can be made in TMPDIR, /tmp or /var/tmp"):
+    with pytest.raises(WorkFolderUnusable, match=r"made in TMPDIR, /tmp or /var/tmp \(No such file or dir"):
         build(MOCK, tmp_path / "engine.tar")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_place_for_temporary_files_is_found_those_that_were_tried_are_not_listed(
+    tmp_path, monkeypatch
+):
+    def find():
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", find)
+    with pytest.raises(WorkFolderUnusable, match=r"made in TMPDIR, /tmp or /var/tmp\. Set"):
+        build(MOCK, tmp_path / "engine.tar")
 
 
 def test_killed_while_there_is_room_is_not_the_disk(tmp_path, monkeypatch):

@@ -102,7 +102,7 @@ def test_without_an_engine_it_says_so_at_once(arguments, engine, monkeypatch):
     monkeypatch.setenv("COG_TRITON_HOME", "/nowhere")
     refused = CliRunner().invoke(app, ["acceptance", *arguments]).exception
     assert isinstance(refused, PartNotInstalled)
-    assert f'The part "environment of the engine {engine}" of the runner is missing at /nowhere/' in str(
+    assert f'The part "environment of the engine {engine}" of cog-triton is missing at /nowhere/' in str(
         refused
     )
 

@@ -31,7 +31,13 @@ from runner.protocol.frames import (
     Tensor,
     receive,
 )
-from shared.errors import CTranslate2Error, EngineInternalError, EngineStartFailed, ParameterNotHonoured
+from shared.errors import (
+    UNEXPECTED,
+    CTranslate2Error,
+    EngineInternalError,
+    EngineStartFailed,
+    ParameterNotHonoured,
+)
 from tests.support.engine_process import Driver, engine_process
 from tests.support.mock_engine import CRASH, HANG, mock_tokens, write_mock
 
@@ -202,7 +208,7 @@ def test_an_unexpected_error_is_coded_and_logged_but_not_shown(capfd):
         (output,) = next(driver.frames).outputs
         driver.connection.close()
         status_of(pid)
-    assert str(output.error) == str(EngineInternalError(reason="KeyError when it was submitted"))
+    assert str(output.error) == str(EngineInternalError(reason=UNEXPECTED))
     assert "request 'id-1'" in (log := capfd.readouterr().err)
     assert "internal detail" in log
 
@@ -225,5 +231,5 @@ def test_any_other_error_while_loading_is_coded(monkeypatch, tmp_path):
         raise ZeroDivisionError
 
     monkeypatch.setattr("runner.engines.mock.MockEngine", load)
-    with pytest.raises(EngineStartFailed, match="ZeroDivisionError while it was loaded"):
+    with pytest.raises(EngineStartFailed, match=f": {UNEXPECTED}. "):
         load_engine(ENGINES["mock"], tmp_path)

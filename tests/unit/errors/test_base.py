@@ -107,5 +107,5 @@ def test_text_without_a_code_of_ours_gives_none(text):
 
 def test_exports_are_sorted_and_complete():
     kinds = {kind.name() for kind in KINDS}
-    helpers = {"REGISTRY", "CogTritonError", "FixedBy", "State", "from_text"}
+    helpers = {"REGISTRY", "UNEXPECTED", "CogTritonError", "FixedBy", "State", "from_text"}
     assert set(errors.__all__) == kinds | helpers
