@@ -55,7 +55,7 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
                 context.wrap_socket(plain, server_hostname=host).close()
     except ssl.SSLCertVerificationError as refused:
         return warning(
-            f"The certificate of {host} is not trusted: {refused.verify_message}.",
+            f"The certificate of {host} is not trusted: {refused.verify_message.rstrip('.')}.",
             "Behind a company's proxy, set SSL_CERT_FILE to a file with its certificate.",
         )
     except (OSError, UnicodeError) as failed:

@@ -35,9 +35,14 @@ def parsed(url: str) -> SplitResult:
     whole = url if "://" in url else f"http://{url}"
     try:
         parts = urlsplit(whole)
+    except ValueError:
+        raise ServerNotMeasured(url=public_address(whole), reason="it is not a valid address") from None
+    try:
         _ = parts.port
-    except ValueError as error:
-        raise ServerNotMeasured(url=public_address(whole), reason=str(error)) from None
+    except ValueError:
+        raise ServerNotMeasured(
+            url=public_address(whole), reason="its port is not a number from 0 to 65535"
+        ) from None
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ServerNotMeasured(
             url=public_address(whole), reason="an address begins with http://, https:// or grpc://"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from ssl import SSLCertVerificationError
+from ssl import SSLCertVerificationError, SSLError
 from typing import TYPE_CHECKING
 
 from urllib3 import exceptions
+
+from shared.tls import why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,5 +69,9 @@ def _reason(error: exceptions.HTTPError) -> str:
             return "the server did not answer in time"
         case TooSlow():
             return "the server sends too slowly"
+        case exceptions.SSLError(args=(SSLError() as refused, *_)):
+            return why_refused(refused)
+        case exceptions.ProtocolError():
+            return "the connection broke, or what arrived is not HTTP"
         case _:
             return str(error.args[0] if error.args else error).rstrip(".")

@@ -107,6 +107,22 @@ def test_a_lie_is_a_coded_error(lie, reader, tmp_path):
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_certificate_that_is_not_trusted(reader, tmp_path, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with Hostile(says(""), tls=True) as server:
+        told = refusal(reader, server, tmp_path)
+    assert "_ssl" not in told
+    assert "the server's certificate is not trusted (self-signed certificate)" in told
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("lie", ["hangs up", "speaks no HTTP", "has no chunk size"])
+def test_a_broken_connection_is_told_in_our_words(lie, reader, tmp_path):
+    with Hostile(LIES[lie]) as server:
+        assert "the connection broke, or what arrived is not HTTP" in refusal(reader, server, tmp_path)
+
+
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("lie", RANGES)
 def test_a_range_that_cannot_be_is_a_coded_error(lie, reader, tmp_path):
     with Hostile(RANGES[lie]) as server:

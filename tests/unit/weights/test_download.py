@@ -138,7 +138,7 @@ def test_an_engine_that_is_refused_is_not_fetched_whole(fetch, tmp_path):
             WeightsUnreachable,
             "redirects to something that is not a valid http:// or https:// URL",
         ),
-        ("cut.tar", WeightsUnreachable, "Connection broken"),
+        ("cut.tar", WeightsUnreachable, "the connection broke"),
         ("chunked-and-cut.tar", EngineArchiveMalformed, "ends in the middle of a file"),
     ],
 )

@@ -1,0 +1,39 @@
+"""Addresses that cannot be measured, and why a server is not reached."""
+
+import ssl
+
+import pytest
+
+from cli.perf.http import why
+from cli.perf.reach import parsed
+from shared.errors import ServerNotMeasured
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://127.0.0.1:abc", "its port is not a number from 0 to 65535"),
+        ("http://127.0.0.1:99999", "its port is not a number from 0 to 65535"),
+        ("http://[::1", "it is not a valid address"),
+        ("http://[x]:1", "it is not a valid address"),
+        ("http://a\u2100b:1", "it is not a valid address"),
+    ],
+)
+def test_what_is_wrong_with_an_address(address, reason):
+    with pytest.raises(ServerNotMeasured, match=f"cannot be measured: {reason}. Check"):
+        parsed(address)
+
+
+def test_a_certificate_of_another_host_is_told_in_one_sentence():
+    refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] ... (_ssl.c:1006)")
+    refused.verify_message = "Hostname mismatch, certificate is not valid for 'a'."
+    told = "the server's certificate is not trusted (Hostname mismatch, certificate is not valid for 'a')"
+    assert why(refused) == told
+
+
+def test_why_tls_fails_is_said_without_pythons_sources():
+    refused = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
+    refused.reason = "WRONG_VERSION_NUMBER"
+    error = RuntimeError(str(refused))
+    error.__cause__ = refused
+    assert why(error) == "no connection over TLS (wrong version number)"
