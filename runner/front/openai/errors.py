@@ -39,6 +39,7 @@ def openai_status(status: int) -> int:
 
 def openai_error(error: CogTritonError, status: int) -> dict[str, Any]:
     """The body that reports it, and the event that does so in a stream."""
+    error = _renamed(error)
     return {
         "error": {
             "message": str(error),
@@ -47,6 +48,14 @@ def openai_error(error: CogTritonError, status: int) -> dict[str, Any]:
             "code": _WORDS.get(type(error), error.code),
         }
     }
+
+
+def _renamed(error: CogTritonError) -> CogTritonError:
+    """The same error, with OpenAI's name of the parameter: the sender knows no other."""
+    for key in ("parameter", "argument"):
+        if (name := _PARAMETERS.get(str(error.details.get(key)))) is not None:
+            return type(error)(**error.details | {key: name})
+    return error
 
 
 def _type(error: CogTritonError, status: int) -> str:
@@ -67,4 +76,4 @@ def _parameter(error: CogTritonError) -> str | None:
     if isinstance(error, PromptRequired | PromptTooLong):
         return "prompt"
     name = error.details.get("parameter") or error.details.get("argument")
-    return None if name is None else _PARAMETERS.get(str(name), str(name))
+    return None if name is None else str(name)

@@ -5,15 +5,19 @@ import json
 
 import pytest
 
+from runner.front.openai.errors import openai_error
 from shared.errors import (
     ApiKeyInvalid,
+    InvalidArgument,
     KeyLimitReached,
     MethodNotAllowed,
     ModelNotServed,
+    ParameterNotHonoured,
     ParameterNotSupported,
     ParameterUnknown,
     PathUnknown,
     RequestInvalid,
+    from_text,
 )
 from tests.support.waiting import until
 from tests.unit.front.openai.conftest import HI, MODEL, error_of, events
@@ -125,6 +129,21 @@ def test_before_there_is_an_engine(engine_directory, run):
         assert (await http.get("/health")).status_code == 503
 
     run(test, loaded=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (ParameterNotHonoured(engine="mock", parameter="log_probs", value=3), "logprobs"),
+        (InvalidArgument(argument="stop_sequences", value="too long", reason="x"), "stop"),
+        (InvalidArgument(argument="seed", value=-1, reason="x"), "seed"),
+    ],
+)
+def test_parameters_have_openais_names(error, name):
+    told = openai_error(from_text(str(error)), 400)["error"]
+    assert (told["param"], told["code"]) == (name, error.code)
+    assert f"{name} is " in told["message"] or f"{name}=3. Omit {name}," in told["message"]
+    assert "log_probs" not in told["message"]
 
 
 def test_a_body_that_is_too_large(run):
