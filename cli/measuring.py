@@ -33,7 +33,7 @@ def perf(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Requests per second, or with --unit batch requests per batch."),
+        typer.Option(min=0.001, help="Requests per second; with --unit batch, requests per batch."),
     ] = None,
     unit: Annotated[
         Literal["rps", "batch"],

@@ -50,7 +50,7 @@ class Estimate:
         return (
             f"{_millions(self.parameters)} parameters; roughly {readable(self.host_memory)} of memory, "
             f"{readable(self.gpu_memory)} of each GPU, {readable(self.disk)} of disk;"
-            f" the engine has {readable(self.engine)}"
+            f" the engine takes {readable(self.engine)}"
         )
 
 

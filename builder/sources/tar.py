@@ -68,5 +68,5 @@ def _problem(error: CogTritonError) -> str:
 def _check_space(size: int, place: Path) -> None:
     free = shutil.disk_usage(place).free
     if size > free:
-        reason = f"the model's tar has {readable(size)}, but {readable(free)} are free at {place.parent}"
+        reason = f"the model's tar takes {readable(size)}, but {readable(free)} are free at {place.parent}"
         raise NotEnoughSpace(reason=reason, place=place)

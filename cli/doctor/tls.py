@@ -23,7 +23,7 @@ _SECONDS = 5.0
 def _look() -> Iterator[Finding]:
     named = os.environ.get("SSL_CERT_FILE")
     if named and not Path(named).is_file():
-        yield error(f"SSL_CERT_FILE is {named}, which does not exist.", "Correct it, or unset it.")
+        yield error(f"SSL_CERT_FILE is {named}, which is not a file.", "Correct it, or unset it.")
         return
     try:
         context = ssl.create_default_context()

@@ -45,7 +45,7 @@ class Curve:
             reason = "Ctrl-C interrupted it, so that loads are missing or cut short"
             raise MeasurementInvalid(measurement=name, reason=reason)
         if not points:
-            reason = "it has no answered step with a number of streams: measure with --concurrency"
+            reason = "no load in it that had a number of streams was answered"
             raise MeasurementInvalid(measurement=name, reason=reason)
         return cls(tuple(sorted(points, key=lambda point: point.streams)), tokens)
 

@@ -58,7 +58,7 @@ def fetch(url: str, sha256: str, output: Path) -> str:
 def differs(url: str, sha256: str, output: Path) -> str:
     with output.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return "" if found == sha256 else f"{url}: has other bytes, with the sha256 {found}"
+    return "" if found == sha256 else f"{url}: other bytes arrived, with the sha256 {found}"
 
 
 def main() -> int:

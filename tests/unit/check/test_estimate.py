@@ -92,5 +92,5 @@ def test_a_machine_that_is_large_enough():
 def test_it_reads_as_a_sentence():
     assert str(estimate(SEVEN_BILLION, calls())) == (
         "7.0 billion parameters; roughly 28.0 GB of memory, 28.0 GB of each GPU, 56.0 GB of disk;"
-        " the engine has 14.0 GB"
+        " the engine takes 14.0 GB"
     )

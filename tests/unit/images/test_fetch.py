@@ -35,5 +35,5 @@ def test_a_mirror_with_other_bytes_is_passed_over(mirrors, tmp_path):
 def test_when_all_differ_each_is_named_and_nothing_is_left(mirrors, tmp_path):
     refused = fetch(tmp_path / "output", mirrors[0])
     assert refused.returncode == 1
-    assert f"{mirrors[0]}: has other bytes" in refused.stderr
+    assert f"{mirrors[0]}: other bytes arrived" in refused.stderr
     assert not (tmp_path / "output").exists()

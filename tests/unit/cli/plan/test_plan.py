@@ -169,8 +169,8 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
         ("{}", "it is not what `cog-triton perf --json` writes[.]"),
         ("[]", "it is not what `cog-triton perf --json` writes[.]"),
         (json.dumps({**MEASURED, "interrupted": True}), "Ctrl-C interrupted it, so that loads are missing or cut short"),
-        (json.dumps({**MEASURED, "steps": []}), "measure with --concurrency"),
-        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "measure with --concurrency"),
+        (json.dumps({**MEASURED, "steps": []}), "no load in it that had a number of streams"),
+        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "no load in it that had a number of streams"),
     ],
 )  # fmt: skip
 def test_what_is_no_measurement_is_refused(tmp_path, content, reason):
