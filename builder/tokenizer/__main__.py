@@ -103,7 +103,7 @@ def _told(error: Exception, model: Path) -> str:
     if _OWN_CODE in text:
         return "it needs code that comes with the model, which is not run"
     first = re.split(r"[.!?]\s|\n", text.strip())[0][:200].rstrip(".")
-    return f"{type(error).__name__}: {first}"
+    return f"transformers fails on it ({first or type(error).__name__})"
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def _table(result: dict[str, Any]) -> Table:
 
 def _beside(step: dict[str, Any]) -> Table:
     view = step["server"]
-    table = Table(title=f"What the server saw, compared with the client, at {step['load']}")
+    table = Table(title=f"What the server reports, compared with the client, at {step['load']}")
     for heading in ("", "server avg", "client avg", "server p99", "client p99"):
         table.add_column(heading, justify="right" if heading else "left")
     for name in (*_METRICS, "queue_time"):
@@ -135,9 +135,11 @@ def _beside(step: dict[str, Any]) -> Table:
             table.add_row(words(name), *cells)
     counts = [
         f"{view[name]:,.0f} {words(name)}"
-        for name in ("requests", "output_tokens", "errors", "engine_restarts", "most_waiting")
+        for name in ("requests", "output_tokens", "errors", "engine_restarts")
         if name in view
     ]
+    if "most_waiting" in view:
+        counts.append(f"at most {view['most_waiting']:,.0f} waiting")
     table.caption = "counted by the server: " + ", ".join(counts)
     return table
 

@@ -201,7 +201,7 @@ void submissions_take_back(struct submissions *submissions, struct submission *g
     submissions->count--;
     if (!submission->arrived) {
       submissions_arrived(submissions, submission);
-      const char *text = submission->error != NULL ? submission->error : "Triton has ended the request unanswered";
+      const char *text = submission->error != NULL ? submission->error : "it ended the request without an answer";
       if (submission->feed != NULL) tell_refused(submission->feed, submission->feed_request, text);
     }
     free_submission(submission);

@@ -139,16 +139,21 @@ def serve(link: Link, part: Part, address: str, directory: Path) -> None:
         if (refused := message.get("refused")) is not None:
             raise HostNotJoined(address=address, reason=refused)
         try:
+            command = part.command(message["run"])
+        except CogTritonError as problem:
+            link.send({"failed": str(problem)})
+            continue
+        try:
             failure.unlink(missing_ok=True)
             process = subprocess.Popen(
-                command := part.command(message["run"]),
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 cwd=PROJECT_ROOT,
                 start_new_session=True,
             )
-        except (CogTritonError, OSError) as problem:
-            link.send({"failed": str(problem)})
+        except OSError as problem:
+            link.send({"failed": f"{Path(command[0]).name} cannot be started there ({problem.strerror})"})
             continue
         threading.Thread(
             target=_watch, args=(process, command[0], failure, link), name="part", daemon=True

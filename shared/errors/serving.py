@@ -8,7 +8,7 @@ from .base import CogTritonError, FixedBy, State
 class TritonUnknownError(CogTritonError):
     code = "E2100"
     fixed_by = FixedBy.US
-    message = "Triton answered with an error that has no code: {reason}."
+    message = "Triton reported an error that has no code: {reason}."
     remedy = "Check the runner's log for this request."
 
 

@@ -71,7 +71,7 @@ def _check_one(call: Call, known: Argument, given: Given, value: Value, findings
         return
     if known.choices and text not in known.choices:
         if text in known.uncertain_choices:
-            hint = f", and the version: {text} is only known from some"
+            hint = f", and the version: only some are known to have {text}"
             error = ArgumentUnknown(tool=call.tool, argument=f"{known.name} {text}", nearest=hint)
             findings.warn(given.place, error)
             return

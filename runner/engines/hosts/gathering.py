@@ -75,7 +75,7 @@ class Gathering:
         try:
             listener.listen(settings.address)
         except OSError as problem:
-            reason = f"cannot listen on {settings.address}: {problem.strerror or problem}"
+            reason = f"this host cannot listen on {settings.address}: {problem.strerror or problem}"
             raise HostsMissing(reason=reason) from None
 
     def spread(self, needed: int) -> Spread:

@@ -137,7 +137,7 @@ class _Launcher:
         try:
             self.address = self._listener.listen(f"{address.rpartition(':')[0]}:0")
         except OSError as problem:
-            reason = f"cannot listen on {address}: {problem.strerror or problem}"
+            reason = f"this host cannot listen on {address}: {problem.strerror or problem}"
             raise HostsMissing(reason=reason) from None
 
     def start_by_agent(self) -> None:

@@ -94,16 +94,19 @@ join(address, Part("tensorrt_llm", Path(folder), 2, {"PATH": f"{folder}/programs
 
 def test_what_it_runs_and_how_that_ends_is_told(first, place, tmp_path):
     part(tmp_path)
-    first.tell = [{"run": ["orted"]}, {"run": ["other"]}]
+    (broken := tmp_path / "programs/prted").write_text("#!/nowhere\n")
+    broken.chmod(0o755)
+    first.tell = [{"run": ["orted"]}, {"run": ["other"]}, {"run": ["prted"]}]
     with joined(first.address, tmp_path) as process:
-        # The fourth: it has joined again.
-        wait_for(lambda: len(first.told) >= 4 or process.poll() is not None)
+        # The fifth: it has joined again.
+        wait_for(lambda: len(first.told) >= 5 or process.poll() is not None)
         assert process.poll() is None
-        hello, ended, refused, _ = first.told[:4]
+        hello, ended, refused, absent, _ = first.told[:5]
         assert hello["gpus"] == 2
         assert hello["identity"]["engine"] == "tensorrt_llm"
         assert ended == {"failed": "orted ended with status 3"}
         assert refused["failed"].startswith("E4016 HostNotJoined: ")
+        assert absent == {"failed": "prted cannot be started there (No such file or directory)"}
 
 
 def test_what_a_killed_one_leaves_goes_with_the_next(first, place, tmp_path):
