@@ -84,8 +84,8 @@ class LoadedEngine:
         metrics: Metrics,
         settings: Settings,
     ) -> LoadedEngine:
-        """Return when the engine has generated a token. Raises TritonTokenizerError, EngineGaveUp and
-        SettingInvalid.
+        """Return when the engine has generated a token. Raises TritonTokenizerError, EngineGaveUp,
+        EngineInternalError and SettingInvalid.
 
         `connect`: as EngineClient.connect.
         """

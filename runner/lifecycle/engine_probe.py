@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, EngineGaveUp, EngineInternalError
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _INTERVAL_SECONDS = 1.0
+_MOST_FAILURES = 10  # within some five seconds: each is a traceback in the log
 
 
 class EngineProbe:
@@ -27,12 +28,17 @@ class EngineProbe:
         """Whether the last check found tokens; False before the first."""
 
     async def first(self, retry_seconds: float = 0.02) -> None:
-        """Ask until a token comes, however long the engine loads."""
-        while True:
-            self.is_alive = await self._problem() is None
-            if self.is_alive:
-                return
-            await asyncio.sleep(retry_seconds)
+        """Ask until a token comes, however long the engine loads.
+
+        Raises EngineGaveUp, and EngineInternalError when the engine fails on one request after the other.
+        """
+        failures = 0
+        while (problem := await self._problem()) is not None:
+            failures = failures + 1 if isinstance(problem, EngineInternalError) else 0
+            if isinstance(problem, EngineGaveUp) or failures == _MOST_FAILURES:
+                raise problem
+            await asyncio.sleep(min(retry_seconds * 2**failures, _INTERVAL_SECONDS))
+        self.is_alive = True
 
     async def watch(self) -> None:
         """Check until cancelled."""

@@ -99,6 +99,14 @@ def test_an_engine_that_cannot_be_loaded(start, tmp_path):
     assert "E2300 CTranslate2Error" in start(ENGINE_DIR=str(engine))
 
 
+def test_an_engine_that_is_loaded_and_fails_on_each_request(start, mock_archive, tmp_path):
+    engine = unpacked(mock_archive(), tmp_path)
+    script = json.loads((engine / "engine/mock.json").read_text())
+    unknown = 0  # what the mock's tokenizer makes of any word, as that of the first request
+    (engine / "engine/mock.json").write_text(json.dumps({**script, "error_id": unknown}))
+    assert start(ENGINE_DIR=str(engine)).startswith("E2405 EngineInternalError: ")
+
+
 def test_a_port_that_is_taken(tmp_path, start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with pytest.raises(PortInUse):

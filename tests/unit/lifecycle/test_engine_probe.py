@@ -9,7 +9,7 @@ import pytest
 
 from runner.lifecycle import engine_probe
 from runner.lifecycle.engine_probe import EngineProbe
-from shared.errors import EngineNotReady, TritonTimeout
+from shared.errors import EngineGaveUp, EngineInternalError, EngineNotReady, EngineProcessDied, TritonTimeout
 
 
 @pytest.fixture
@@ -64,4 +64,34 @@ def test_the_first_token_is_waited_for():
     assert not probe.is_alive
     asyncio.run(probe.first(retry_seconds=0))
     assert probe.is_alive
+    assert not errors
+
+
+@pytest.mark.parametrize(
+    ("errors", "asked"),
+    [
+        ([EngineProcessDied(reason="exit status 1"), EngineGaveUp(restarts=6)], 2),
+        ([EngineInternalError(reason="KeyError when it was submitted")], engine_probe._MOST_FAILURES),
+    ],
+)
+def test_an_engine_that_will_give_none_is_not_waited_for(errors, asked):
+    times = itertools.count(1)
+
+    async def ask() -> None:
+        last = next(times)
+        raise errors[min(last, len(errors)) - 1]
+
+    with pytest.raises(type(errors[-1])):
+        asyncio.run(asyncio.wait_for(EngineProbe(ask, lambda: 0).first(retry_seconds=0), 10))
+    assert next(times) == asked + 1
+
+
+def test_an_engine_that_fails_now_and_then_is_waited_for():
+    errors = [EngineInternalError(reason="a bug"), EngineNotReady()] * engine_probe._MOST_FAILURES
+
+    async def ask() -> None:
+        if errors:
+            raise errors.pop()
+
+    asyncio.run(EngineProbe(ask, lambda: 0).first(retry_seconds=0))
     assert not errors
