@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.protocol.engine import SamplingParameters
-from shared.errors import MalformedRequest, TensorNotSupported
+from shared.errors import InvalidArgument, MalformedRequest, TensorNotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -169,15 +169,22 @@ def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:
 
 
 def raw_tensor(spec: TensorSpec, numbers: Sequence[float]) -> RawTensor:
-    """The input that holds these numbers, with the leading batch dimension of 1."""
+    """The input that holds these numbers, with the leading batch dimension of 1.
+
+    Raises InvalidArgument for one that its datatype cannot hold.
+    """
     if spec.dims == (2, -1):
         shape: tuple[int, ...] = (1, 2, len(numbers) // 2)
     else:
         shape = (1, len(numbers))
-    if len(numbers) == 1:
-        data = _ONE_NUMBER[spec.datatype].pack(numbers[0])
-    else:
-        data = struct.pack(f"<{len(numbers)}{_FORMATS[spec.datatype]}", *numbers)
+    try:
+        if len(numbers) == 1:
+            data = _ONE_NUMBER[spec.datatype].pack(numbers[0])
+        else:
+            data = struct.pack(f"<{len(numbers)}{_FORMATS[spec.datatype]}", *numbers)
+    except (struct.error, OverflowError):
+        reason = f"it does not fit into the {spec.datatype} that engines use"
+        raise InvalidArgument(argument=spec.name, value=max(numbers, key=abs), reason=reason) from None
     return RawTensor(spec.name, spec.datatype, shape, data)
 
 

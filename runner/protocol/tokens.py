@@ -129,7 +129,10 @@ _SPECS = {spec.name: spec for spec in INPUTS}
 
 
 def request_tensors(request: Request) -> list[RawTensor]:
-    """The inputs that say what `request` says, with the leading batch dimension of 1."""
+    """The inputs that say what `request` says, with the leading batch dimension of 1.
+
+    Raises InvalidArgument for a number that a tensor cannot hold.
+    """
     values: list[tuple[str, Sequence[float]]] = [
         ("input_ids", request.input_token_ids),
         ("input_lengths", (len(request.input_token_ids),)),

@@ -153,7 +153,10 @@ class EngineClient:
         await self._ready.wait()
 
     def generate(self, request: Request) -> Generation:
-        """Send a request; iterate the result for its outputs. Never waits; `request_id` is not used."""
+        """Send a request; iterate the result for its outputs. Never waits; `request_id` is not used.
+
+        Raises InvalidArgument for a number that no tensor holds.
+        """
         loop = asyncio.get_running_loop()
         number = self._last_id = self._last_id + 1
         connection = self._connection

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from builder import plan
+from cli.main import EngineName
+from runner.engines import checks
 from runner.engines.catalogue import ENGINES, find_engine
-from runner.protocol.engine import FinishReason, Request
+from runner.protocol.engine import FinishReason, Request, SamplingParameters
+from shared.config import ENGINES as CONFIGS
 from shared.errors import EngineStartFailed
 from shared.layout import PROJECT_ROOT
 from tests.docs.pages import blocks
@@ -32,6 +38,17 @@ def test_every_implementation_is_there(name):
     module, _, kind = ENGINES[name].implementation.partition(":")
     source = find_spec(module).origin
     assert re.search(rf"^class {kind}\b", Path(source).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_whatever_an_engine_honours_can_be_asked_for(name):
+    parameters = {field.name for field in fields(SamplingParameters)}
+    assert ENGINES[name].honours <= parameters | set(checks._OPTIONAL_PARTS)
+
+
+def test_every_engine_has_a_config_a_build_and_an_answer_to_init():
+    for names in (CONFIGS, plan._ENGINES, get_args(EngineName)):
+        assert set(names) == set(ENGINES)
 
 
 def test_an_unknown_engine_is_refused_with_those_that_there_are():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runner.protocol.engine import STRUCTURES, Request, SamplingParameters, StructuredOutput
 from runner.protocol.frames import RequestFrame, Tensor
 from runner.protocol.tokens import INPUTS, OUTPUTS, decode_request, request_tensors
-from shared.errors import MalformedRequest, TensorNotSupported
+from shared.errors import InvalidArgument, MalformedRequest, TensorNotSupported
 
 TOKEN = st.integers(0, 2**31 - 1)
 FLOAT = st.floats(0, 1e6, width=32)
@@ -28,6 +28,7 @@ SAMPLING = st.builds(
     repetition_penalty=st.none() | st.floats(0, 100, width=32, exclude_min=True),
     presence_penalty=st.none() | st.floats(-2, 2, width=32),
     frequency_penalty=st.none() | st.floats(-2, 2, width=32),
+    min_p=st.none() | st.floats(0, 1, width=32),
 )
 REQUESTS = st.builds(
     Request,
@@ -72,6 +73,21 @@ def boolean(name: str, value: bool) -> Tensor:
 @given(REQUESTS)
 def test_a_request_comes_back_as_it_went(request):
     assert decode_request(frame(request)) == request
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("priority", 2**31),
+        ("priority", -(2**31) - 1),
+        ("logit_bias", {1: 1e39}),
+        ("logit_bias", {1: 0, 2: 1e39}),
+    ],
+)
+def test_a_number_that_no_tensor_holds_is_refused(part, value):
+    with pytest.raises(InvalidArgument) as refused:
+        request_tensors(replace(PLAIN, **{part: value}))
+    assert str(refused.value).startswith(f"E1104 InvalidArgument: {part}")
 
 
 @given(
