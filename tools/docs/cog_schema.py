@@ -40,6 +40,9 @@ _OUTPUTS: dict[object, dict[str, object]] = {
     },
 }
 
+# Of `Input`: what the schema does not have, and the servers therefore do not check.
+_IGNORED = ("min_length", "max_length", "regex", "choices", "accept")
+
 
 def openapi_schema(run: Callable[..., Any], *, streaming: bool) -> dict[str, object]:
     """The document for one `run` method: its inputs, its output, and Cog's fixed envelope."""
@@ -113,6 +116,9 @@ def _input_schema(run: Callable[..., Any]) -> dict[str, object]:
     for order, parameter in enumerate(parameters):
         name, field = parameter.name, parameter.default
         kind, nullable = _without_none(types_of[name])
+        for argument in _IGNORED:
+            if getattr(field, argument) is not None:
+                raise TypeError(f"{name}: no server checks `{argument}`; `Inputs.ask` of the runner can")
         entry: dict[str, object] = {"x-order": order, "title": name.replace("_", " ").title()}
         entry |= _JSON_TYPES[kind]
         if nullable:

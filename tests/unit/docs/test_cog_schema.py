@@ -2,6 +2,9 @@
 
 import json
 
+import cog
+import pytest
+
 from tools.docs import cog_schema
 
 
@@ -42,3 +45,11 @@ def test_a_secret_is_marked_as_one():
     ]
     assert token["x-cog-secret"] is True
     assert token["nullable"] is True
+
+
+@pytest.mark.parametrize("limit", [{"choices": ["odd", "even"]}, {"max_length": 9}, {"regex": "[a-z]*"}])
+def test_what_no_server_would_check_is_refused(limit):
+    def run(parity: str | None = cog.Input(default=None, **limit)) -> cog.Path: ...
+
+    with pytest.raises(TypeError, match=f"parity: no server checks `{next(iter(limit))}`"):
+        cog_schema.openapi_schema(run, streaming=True)
