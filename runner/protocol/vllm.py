@@ -10,7 +10,7 @@ import json
 import struct
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from runner.protocol.engine import SamplingParameters
 from runner.protocol.frames import DATATYPES
@@ -62,7 +62,7 @@ OUTPUTS = (
 
 # The fields of vLLM's SamplingParams that we have under the same name.
 _SAMPLING = {one.name for one in fields(SamplingParameters)} - {"length_penalty"}
-_INTEGERS = {"top_k", "min_tokens", "seed"}
+_INTEGERS = {name for name, kind in get_type_hints(SamplingParameters).items() if int in get_args(kind)}
 _MAX_TOKENS = 16  # vLLM's default
 # The other fields of vLLM's SamplingParams, and the values that ask for nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
