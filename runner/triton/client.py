@@ -121,7 +121,7 @@ class EngineClient:
         self.statistics = Statistics()
         """What the engine is doing; at most a second old."""
         self.output_count = 0
-        """Outputs of all requests so far: it changes as long as the engine generates."""
+        """Outputs of all requests so far, without errors: it changes as long as the engine generates."""
 
     @classmethod
     async def connect(cls, feed_path: Path, *, response_timeout: float, promised: Sequence[str]) -> Self:
@@ -246,6 +246,8 @@ class EngineClient:
             generation = generations.get(output.request_id)
             if generation is not None and generation.take(output, now):
                 del generations[output.request_id]
+                if output.error is not None:
+                    self.output_count -= 1
 
     def _take_status(self, status: EngineStatus) -> None:
         self._engine_state = status.state

@@ -102,7 +102,7 @@ class FakeEngineClient:
                         output = Output(number, (), FinishReason.END_ID)
                     else:
                         output = Output(number, (token,), finish)
-                self.output_count += 1
+                self.output_count += output.error is None
                 if generation.take(output, loop.time()):
                     self._drop(number)
                 else:

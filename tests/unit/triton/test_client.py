@@ -18,6 +18,7 @@ from runner.protocol.outputs import ERROR_FINISH, encode_outputs
 from runner.triton.client import EngineClient
 from shared.cog.server import free_port
 from shared.errors import (
+    EngineInternalError,
     EngineNotReady,
     EngineProcessDied,
     MalformedRequest,
@@ -122,6 +123,21 @@ def test_requests_and_outputs_go_over_the_feed(tmp_path, run):
             tokens = [token async for outputs in generation for it in outputs for token in it.tokens]
             assert (tokens, generation.finish_reason) == ([5, 6, 7], FinishReason.LENGTH)
             assert (client.in_flight, client.output_count) == (0, 3)
+
+    run(check())
+
+
+def test_an_engine_that_only_fails_does_not_generate(tmp_path):
+    async def check():
+        async with connected(tmp_path) as (bridge, client):
+            reader, feed = await bridge.open_feed()
+            await client.wait_ready()
+            generation = client.generate(REQUEST)
+            number, _ = await next_request(reader)
+            feed.write(step(Output(number, error=EngineInternalError(reason="a bug"))))
+            with pytest.raises(EngineInternalError):
+                await anext(aiter(generation))
+            assert client.output_count == 0
 
     run(check())
 
