@@ -165,14 +165,13 @@ def page(reports: list[list[Figure]]) -> str:
         if figure["side"] in SIDES:
             arguments = json.dumps(figure.get("engine_args", {}))
             runs[arguments][figure["side"], figure["streams"]].append(figure)
+    counts = sorted({len(found) for by_side in runs.values() for found in by_side.values()})
     plain = runs.pop("{}")
-    counts = {len(found) for found in plain.values()}
-    runs_each = " to ".join(map(str, sorted({min(counts), max(counts)})))
     machines = [figure for figure in figures if figure["side"] == "machine"]
     facts = facts_of(machines)
-    lost = sum(run["streams"] - run["whole"] for found in plain.values() for run in found if "whole" in run)
+    lost = sum(run["streams"] - run["whole"] for run in figures if "whole" in run)
     parts = [
-        _INTRO.format(calls=len(machines), runs=runs_each, lost=lost, **facts),
+        _INTRO.format(calls=len(machines), runs=" or ".join(map(str, counts)), lost=lost, **facts),
         *latencies(plain),
         _BURST,
         _CPU.lstrip(),

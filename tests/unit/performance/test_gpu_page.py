@@ -75,6 +75,13 @@ def test_lost_streams_are_told():
     )
 
 
+def test_runs_and_lost_streams_are_counted_of_every_section():
+    others = {"engine_args": {"max_num_batched_tokens": 4096}}
+    half = [MACHINE, run("runner, cog", 9, **others), run("runner, cog", 8, whole=62, **others)]
+    text = page([[MACHINE, run("runner, cog", 9)], half])
+    assert "Medians of 1 or 2\nruns; streams that were refused or lost a token: 2." in text
+
+
 def test_quantiles_and_mean():
     assert summary([3.0, 1.0, 2.0, 10.0]) == {"p50": 2.0, "p99": 3.0, "mean": 4.0}
 
