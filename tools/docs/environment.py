@@ -9,7 +9,8 @@ INTRO = """\
 # Environment
 
 Made from `runner/settings.py` by `make docs`; the other variables are listed in
-`tools/docs/environment.py`. An empty variable counts as unset. An invalid value fails the set-up with E4002.
+`tools/docs/environment.py`. An empty variable counts as unset. An invalid value is E4002, which ends the
+runner at its start; where only the set-up reads the value, that fails instead.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
 section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the default.
