@@ -14,6 +14,7 @@ from pathlib import Path
 from shared.errors import PartNotInstalled
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
+SETUP = PROJECT_ROOT / "ci/setup.py"
 WITHOUT_ENVIRONMENT = frozenset({"mock"})
 """The engines that need nothing but the standard library: they run in the environment of their caller."""
 
@@ -67,6 +68,11 @@ class Layout:
         """The kinds of engine that can run here."""
         installed = (path.parent.parent.name for path in self.home.glob("engines/*/bin/python"))
         return sorted({*WITHOUT_ENVIRONMENT, *installed})
+
+
+def is_checkout() -> bool:
+    """Whether this is a checkout; an image of ours has no ci/."""
+    return SETUP.is_file()
 
 
 def _existing(part: str, path: Path) -> Path:

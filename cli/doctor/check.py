@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from shared.errors import CogTritonError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -51,11 +53,15 @@ class Check:
     name: str
     description: str
     look: Callable[[], Iterable[Finding]]
+    of_hosts: bool = False
+    """Whether only hosts need it: it is left out in an image of ours."""
 
     def findings(self) -> list[Finding]:
         """At least one; a check that fails is a finding too."""
         try:
             return list(self.look())
+        except CogTritonError as coded:
+            return [error(coded.message.format(**coded.details), coded.remedy.format(**coded.details))]
         except Exception as failed:
             reason = f"this could not be checked: {type(failed).__name__}: {failed}"
             return [warning(reason, "Please report it: it is a bug in cog-triton.")]

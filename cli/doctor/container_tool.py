@@ -46,4 +46,4 @@ def _look() -> Iterator[Finding]:
         yield ok("skopeo is installed")
 
 
-CHECK = Check("container_tool", "Docker or podman, and skopeo", _look)
+CHECK = Check("container_tool", "Docker or podman, and skopeo", _look, of_hosts=True)

@@ -38,4 +38,4 @@ def _look() -> Iterator[Finding]:
         yield ok(version)
 
 
-CHECK = Check("nix", "Nix, which builds the images", _look)
+CHECK = Check("nix", "Nix, which builds the images", _look, of_hosts=True)

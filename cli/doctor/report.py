@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cli.output import counted, say, say_json
+from shared.layout import is_checkout
 
 from .check import Severity
 
@@ -19,7 +20,8 @@ _COLOURS = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ERROR: "r
 
 def doctor(checks: Sequence[Check], *, as_json: bool) -> int:
     """Print what `checks` find; return the exit status: 1 when cog-triton does not work here."""
-    found = {check: check.findings() for check in checks}
+    on_host = is_checkout()
+    found = {check: check.findings() for check in checks if on_host or not check.of_hosts}
     if as_json:
         say_json({"checks": [_as_json(check, findings) for check, findings in found.items()]})
     else:

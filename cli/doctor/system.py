@@ -7,6 +7,8 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
+from cli.output import counted
+
 from .check import Check, Finding, error, ok
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def _look() -> Iterator[Finding]:
         yield error(f"This system has {found}; glibc 2.35 is needed.", "Use a newer system, or the images.")
     cores = len(os.sched_getaffinity(0))
     python = ".".join(map(str, sys.version_info[:3]))
-    yield ok(f"Linux on x86-64, {name} {version}, Python {python}, {cores} CPU cores")
+    yield ok(f"Linux on x86-64, {name} {version}, Python {python}, {counted(cores, 'CPU core')}")
 
 
 CHECK = Check("system", "The operating system, the processor and Python", _look)

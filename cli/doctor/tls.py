@@ -12,6 +12,9 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants
 
+from shared.secrets import public_address
+from shared.tls import why_refused
+
 from .check import Check, Finding, error, ok, warning
 
 if TYPE_CHECKING:
@@ -44,12 +47,16 @@ def _look() -> Iterator[Finding]:
 
 
 def _reach(url: str, context: ssl.SSLContext) -> Finding:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
+    except ValueError:
+        return warning(
+            f"HF_ENDPOINT is {public_address(url)}, which is not a valid address.", "Correct it, or unset it."
+        )
     if parts.scheme in getproxies():
         return ok(f"{host} is reached through the proxy in {parts.scheme.upper()}_PROXY; not tried")
     try:
-        port = parts.port or {"https": 443}.get(parts.scheme, 80)
         with socket.create_connection((host, port), _SECONDS) as plain:
             if parts.scheme == "https":
                 context.wrap_socket(plain, server_hostname=host).close()
@@ -58,15 +65,20 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
             f"The certificate of {host} is not trusted: {refused.verify_message.rstrip('.')}.",
             "Behind a company's proxy, set SSL_CERT_FILE to a file with its certificate.",
         )
-    except (OSError, UnicodeError) as failed:
-        slow = isinstance(failed, TimeoutError)
-        reason = f"no answer within {_SECONDS:g} s" if slow else getattr(failed, "strerror", None) or failed
-        return warning(
-            f"{host} cannot be reached: {reason}.",
-            "Set HTTPS_PROXY if there is a proxy; otherwise use a mirror (HF_ENDPOINT) or models in"
-            " a folder.",
-        )
-    return ok(f"{host} can be reached")
+    except ssl.SSLError as refused:
+        reason = why_refused(refused)
+    except TimeoutError:
+        reason = f"no answer within {_SECONDS:g} s"
+    except UnicodeError:
+        reason = "no host has such a name"
+    except OSError as failed:
+        reason = failed.strerror or str(failed)
+    else:
+        return ok(f"{host} can be reached")
+    return warning(
+        f"{host} cannot be reached: {reason}.",
+        "Set HTTPS_PROXY if there is a proxy; otherwise use a mirror (HF_ENDPOINT) or models in a folder.",
+    )
 
 
 CHECK = Check("tls", "Certificates, and the connection to the Hugging Face hub", _look)

@@ -6,16 +6,14 @@ import os
 import subprocess
 import sys
 
-from shared.layout import PROJECT_ROOT
-
-_SETUP = PROJECT_ROOT / "ci/setup.py"
+from shared.layout import SETUP, is_checkout
 
 
 def make_parts() -> None:
     """Make Triton, the bridge and the engines' environments at COG_TRITON_HOME, unless they are there.
 
-    Nothing is made in an image of ours, which has no ci/. What fails is in the log; what is then missing
+    Nothing is made in an image of ours. What fails is in the log; what is then missing
     raises PartNotInstalled where it is needed.
     """
-    if os.environ.get("COG_TRITON_HOME") and _SETUP.is_file():
-        subprocess.run([sys.executable, _SETUP, "--parts"], stdin=subprocess.DEVNULL, check=False)
+    if os.environ.get("COG_TRITON_HOME") and is_checkout():
+        subprocess.run([sys.executable, SETUP, "--parts"], stdin=subprocess.DEVNULL, check=False)

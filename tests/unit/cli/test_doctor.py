@@ -87,9 +87,30 @@ def test_a_check_that_fails_is_a_finding():
     assert "KeyError" in finding.message
 
 
+def test_a_wrong_setting_is_no_bug(monkeypatch):
+    monkeypatch.setenv("MAX_BODY_BYTES", "abc")
+    severities, text = found(disk)
+    assert severities == {Severity.ERROR}
+    assert text == (
+        "The setting MAX_BODY_BYTES is 'abc', but it must be a whole number. See docs/environment.md."
+    )
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_an_image_needs_nothing_of_a_host(monkeypatch, on_host):
+    monkeypatch.setattr("shared.layout.SETUP", CERTIFICATE if on_host else CERTIFICATE.with_name("none"))
+    shown = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)["checks"]
+    names = {check.name for check in CHECKS} - (set() if on_host else {"container_tool", "nix"})
+    assert {one["name"] for one in shown} == names
+
+
 class TestSystem:
     def test_here(self):
         assert found(system)[0] == {Severity.OK}
+
+    def test_one_core(self, monkeypatch):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+        assert found(system)[1].strip().endswith(", 1 CPU core")
 
     def test_another_processor(self, monkeypatch):
         monkeypatch.setattr("platform.machine", lambda: "arm64")
@@ -291,6 +312,32 @@ class TestTls:
     def test_not_there(self, monkeypatch):
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
         assert "cannot be reached: Connection refused" in found(tls)[1]
+
+    def test_no_tls(self, monkeypatch):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def answer():
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+            text = found(tls)[1]
+            thread.join()
+        assert "127.0.0.1 cannot be reached: no connection over TLS (" in text
+        assert "_ssl.c" not in text
+
+    @pytest.mark.parametrize("address", ["http://hub:abc", "http://[hub"])
+    def test_an_address_that_is_none(self, monkeypatch, address):
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        assert f"HF_ENDPOINT is {address}, which is not a valid address." in found(tls)[1]
+
+    def test_a_host_that_cannot_be(self, monkeypatch):
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://{'a' * 70}.com")
+        assert "cannot be reached: no host has such a name." in found(tls)[1]
 
     def test_silent(self, monkeypatch):
         monkeypatch.setattr(tls, "_SECONDS", 0.1)
