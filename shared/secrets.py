@@ -31,7 +31,8 @@ def public_address(address: str) -> str:
         parts = urlsplit(address)
         _ = parts.port  # raises when the host is not valid
     except ValueError:
-        return f"{scheme}://..."
+        # What looks like a wrong port may be part of a password.
+        return f"{scheme}://..." if "@" in address else re.split("[?#]", address, maxsplit=1)[0]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

@@ -47,6 +47,10 @@ def test_names_of_other_values(key):
         ("https://host/b.tar", "https://host/b.tar"),
         ("org/model", "org/model"),
         ("/a/b?c#d", "/a/b?c#d"),
+        ("http://host:abc", "http://host:abc"),
+        ("http://host:abc/a?X-Signature=1#x", "http://host:abc/a"),
+        ("http://user:pass/word@host", "http://..."),
+        ("http://[host/a", "http://[host/a"),
     ],
 )
 def test_addresses_lose_their_secrets(address, public):
