@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _WANTED = {
     "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
+    "int_parsing_size": "has too many digits",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "list_type": "must be a list",
@@ -39,4 +41,4 @@ def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
         case "json_invalid":
             return f"is not JSON: {detail['ctx']['error']}"
         case known:
-            return _WANTED.get(known) or detail["msg"].replace("Input should", "must")
+            return _WANTED.get(known) or re.sub(r"^\w+ should", "must", detail["msg"])

@@ -34,10 +34,14 @@ def origin_of(address: str) -> Origin:
     """Scheme, host and port. Raises ValueError for what is not an http or https address."""
     if not address.isprintable() or len(address) > _LONGEST:
         raise ValueError("it is too long, or has characters that an address cannot have")
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        raise ValueError("it is not a valid address") from None
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError("it is not an http or https address")
-    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
+    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme]
 
 
 class Addresses:

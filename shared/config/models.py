@@ -44,7 +44,10 @@ def _one_line(value: str) -> str:
 
 
 def _source(value: str) -> str:
-    parts = urlsplit(value)
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise ValueError("is not a valid URL") from None
     if "://" in value and not (parts.scheme in {"http", "https"} and parts.hostname):
         raise ValueError("must be the name of a model on the hub, an http or https URL, or a path")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, get_args
@@ -105,7 +106,7 @@ def but_is(value: object) -> str:
     """`, not 'x'`; nothing if that would be long."""
     if isinstance(value, dict | list):
         return f", not a {'mapping' if isinstance(value, dict) else 'list'}"
-    shown = "null" if value is None else repr(value)
+    shown = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return f", not {shown}" if value != "" and len(shown) <= _MAX_SHOWN else ""
 
 

@@ -172,12 +172,17 @@ def test_configs_are_frozen():
         ),
         ("engine: mock\nmax_seq_len: 1", "line 2: max_seq_len: must be greater than or equal to 2, not 1"),
         ("engine: mock\nmax_seq_len: '9'", "max_seq_len: must be a whole number, not '9'"),
-        ("engine: mock\nmax_seq_len: true", "max_seq_len: must be a whole number, not True"),
+        ("engine: mock\nmax_seq_len: true", "max_seq_len: must be a whole number, not true"),
         ("engine: mock\ntokens_per_second: 0", "tokens_per_second: must be greater than 0, not 0"),
         ("engine: mock\ntokens_per_second: fast", "tokens_per_second: must be a number, not 'fast'"),
         ("engine: mock\nrevision: 12", "line 2: revision: must be text, not 12 (write it in quotes)"),
         ("engine: mock\nrevision: {a: 1}", "line 2: revision: must be text, not a mapping"),
         ("engine: mock\nmodel: ''", "line 2: model: must not be empty"),
+        ("engine: mock\nmodel: http://[x/y", "line 2: model: is not a valid URL"),
+        (
+            "engine: vllm\nmodel: a/b\ntriton_model: a b",
+            "line 3: triton_model: must match pattern '^[A-Za-z0-9_.-]+$', not 'a b'",
+        ),
         ('engine: mock\nmodel: "a\\nb"', "line 2: model: must be one line without control characters"),
         (
             "engine: mock\nmodel: s3://a/b",

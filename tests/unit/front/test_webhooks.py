@@ -164,6 +164,12 @@ def test_addresses_that_nothing_is_sent_to(address):
         asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
 
 
+@pytest.mark.parametrize("address", ["http://x:99999/", "http://x:abc/", "http://[x/"])
+def test_an_address_that_is_none_is_told_in_words(address):
+    with pytest.raises(AddressRefused, match=r"it is not a valid address\. Use"):
+        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
+
+
 def test_the_token_goes_to_what_is_named_alone():
     addresses = Addresses(["https://hooks.example.com"], TOKEN, "WEBHOOK_ALLOW")
     assert addresses.headers("https://hooks.example.com/a") == {"authorization": f"Bearer {TOKEN}"}
