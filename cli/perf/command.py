@@ -12,6 +12,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlunsplit
 
 from cli.output import say, say_json
 from cli.perf import findings
@@ -92,13 +93,13 @@ async def measured(plan: Plan) -> dict[str, Any]:
     Raises ServerNotMeasured.
     """
     url = parsed(plan.url)
+    metrics = urlunsplit(parsed(plan.metrics_url)) if plan.metrics_url else metrics_address(url)
     name = plan.target or kind_of(url)
     model = plan.model
     if name == "openai" and model is None:
         model = model_of(url)
     target, warm_up = await reach(name, url, model, plan.ask)
     predictable = name == "mock"
-    metrics = plan.metrics_url or metrics_address(url)
     loads: list[Load] = []
     steps: list[dict[str, Any]] = []
     interrupted: list[findings.Finding] = []

@@ -51,9 +51,11 @@ def of_interruption(load: Load, left: int) -> Finding:
     """That Ctrl-C ended this load, with so many others `left` that were not held at all."""
     text = f"Ctrl-C after {seconds(load.ended - load.begun)} at {load.step.label}"
     if unfinished := sum(request.unfinished for request in load.requests):
-        text += f"; {_of(unfinished, len(load.requests), 'request')} had not ended, and count in no latency"
+        text += (
+            f"; {_of(unfinished, len(load.requests), 'request')} had not ended (not counted in the latencies)"
+        )
     if left:
-        text += f"; {counted(left, 'load')} not held"
+        text += f"; {counted(left, 'load')} not run"
     return Finding("interrupted", text)
 
 

@@ -59,7 +59,7 @@ def write_page(result: dict[str, Any], path: Path) -> None:
         _server(result["steps"]),
         _client(result["steps"]),
         f"<footer>cog-triton {escape(result['cog_triton'])}, on {escape(result['machine']['system'])} with",
-        f"{result['machine']['cores']} cores: <code>{escape(result['command'])}</code></footer>",
+        f"{counted(result['machine']['cores'], 'core')}: <code>{escape(result['command'])}</code></footer>",
     ]
     path.write_text("\n".join(parts) + "\n")
 

@@ -110,10 +110,13 @@ class Prompts:
         ValueError.
         """
         texts = []
-        for line in path.read_text().splitlines():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
             text = line
             if line.startswith("{"):
-                found = orjson.loads(line)
+                try:
+                    found = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    raise ValueError(f"line {number} is not JSON") from None
                 text = found.get("prompt") or found.get("text") or found.get("text_input") or ""
                 if not isinstance(text, str) or not text:
                     raise ValueError(f"no prompt in {line[:80]!r}")

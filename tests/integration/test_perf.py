@@ -177,7 +177,7 @@ class TestFaults:
         assert (second["succeeded"], second["failed"], second["unfinished"]) == (3, 0, 1)
         assert result["steps"][1]["tokens"]["lost"] == 0
         assert text_of(result, "interrupted").endswith(
-            " at 3 streams; 1 of 4 requests had not ended, and count in no latency; 1 load not held"
+            " at 3 streams; 1 of 4 requests had not ended (not counted in the latencies); 1 load not run"
         )
 
     def test_ctrl_c_before_anything_was_measured_ends_it(self):

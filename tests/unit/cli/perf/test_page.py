@@ -57,6 +57,11 @@ def test_an_address_in_brackets_is_printed_as_it_is(capsys):
     assert capsys.readouterr().out.startswith("http://[fd00::1]:5000, asked through Cog's API for 100 tokens")
 
 
+def test_one_core_is_one_core(tmp_path):
+    write_page(result_of() | {"machine": {"system": "Linux", "cores": 1}}, tmp_path / "report.html")
+    assert "1 core: <code>" in (tmp_path / "report.html").read_text()
+
+
 def test_a_sweep(tmp_path):
     slow = several(8, first=1.5)
     slow[3].fail("HTTP 500", HOSTILE)

@@ -62,9 +62,16 @@ def test_prompts_of_a_file(tmp_path):
     ]
 
 
+def test_a_line_that_is_not_json_is_named(tmp_path):
+    file = tmp_path / "prompts"
+    file.write_text('What is this?\n{"prompt": "And this?}\n')
+    with pytest.raises(ValueError, match="line 2 is not JSON"):
+        Prompts.of_file(file)
+
+
 @pytest.mark.parametrize("content", ["", "\n\n", '{"question": "x"}', '{"prompt": 3}', "{prompt}"])
 def test_prompts_that_are_none(tmp_path, content):
     file = tmp_path / "prompts"
     file.write_text(content)
-    with pytest.raises(ValueError, match=r"prompt|unexpected|expected|key"):
+    with pytest.raises(ValueError, match=r"prompt|is not JSON"):
         Prompts.of_file(file)

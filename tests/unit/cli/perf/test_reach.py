@@ -3,7 +3,9 @@
 import ssl
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
 from cli.perf.http import why
 from cli.perf.reach import parsed
 from shared.errors import ServerNotMeasured
@@ -22,6 +24,13 @@ from shared.errors import ServerNotMeasured
 def test_what_is_wrong_with_an_address(address, reason):
     with pytest.raises(ServerNotMeasured, match=f"cannot be measured: {reason}. Check"):
         parsed(address)
+
+
+def test_an_address_of_metrics_that_is_none_is_refused_before_the_load():
+    asked = ["perf", "http://127.0.0.1:1", "--metrics", "http://host:abc/metrics"]
+    refused = CliRunner().invoke(app, asked).exception
+    assert isinstance(refused, ServerNotMeasured)
+    assert "http://host:abc/metrics cannot be measured: its port is not a number" in str(refused)
 
 
 def test_a_certificate_of_another_host_is_told_in_one_sentence():
