@@ -15,7 +15,7 @@ from builder.check.source import check_source
 from builder.sources.download import Download
 from builder.step import Build
 from shared.config import VLLMConfig
-from shared.errors import PartNotInstalled
+from shared.errors import OutputRefused, PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, register_secret
 from shared.progress import stderr_progress
@@ -72,7 +72,9 @@ def run(
     with ExitStack() as stack:
         if work_dir is None:
             work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cog-triton-acceptance-")))
-        work_dir.mkdir(parents=True, exist_ok=True)
+        _make_folder(work_dir)
+        if report is not None:
+            _make_file(report)
         work_dir = work_dir.resolve()
         if Path(model).is_dir():  # a relative path starts here
             model = str(Path(model).resolve())
@@ -83,6 +85,28 @@ def run(
         else:
             bench = TensorRTLLMBench(_fetched(model, work_dir), work_dir, other, archive)
         return acceptance(checks, bench, as_json=as_json, report=report)
+
+
+def _make_folder(folder: Path) -> None:
+    """Raise OutputRefused unless this user may write to `folder`, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = None if os.access(folder, os.W_OK | os.X_OK) else "this user may not write to it"
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise OutputRefused(
+            path=folder, reason=reason, fix="Choose another folder, or change its permissions"
+        )
+
+
+def _make_file(path: Path) -> None:
+    """Raise OutputRefused unless this user may write to `path`: it is written after the first check."""
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
 
 
 def _config(model: str) -> tuple[VLLMConfig | None, Path | None]:

@@ -17,7 +17,7 @@ from cli.acceptance.tensorrt_llm.bench import TensorRTLLMBench
 from cli.acceptance.vllm.bench import VLLMBench
 from cli.main import app
 from shared.config import VLLMConfig
-from shared.errors import PartNotInstalled
+from shared.errors import OutputRefused, PartNotInstalled
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
@@ -118,6 +118,20 @@ def test_what_another_image_printed_is_read_before_anything_is_served(content, t
     assert (
         "No such file" if content is None else "is not what `cog-triton acceptance --json`"
     ) in ended.output
+
+
+@pytest.mark.parametrize("option", ["--work-dir", "--report"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_checks(option, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    python = tmp_path / "engines/vllm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+    place = tmp_path / "file/below"
+    asked = ["acceptance", option, str(place)]
+    refused = CliRunner().invoke(app, asked).exception
+    assert isinstance(refused, OutputRefused)
+    assert f"The output cannot be written to {place}: Not a directory. Choose another f" in str(refused)
 
 
 # Starts another process, which has its output too; the first argument is the file that is told which.
