@@ -183,8 +183,13 @@ def join(
 
     The first host runs `cog-triton serve` with HOSTS_ADDRESS, and all hosts have the same HOSTS_SECRET.
     """
+    from runner.triton.address import Address
     from shared.layout import PROJECT_ROOT
 
+    try:
+        Address.parse(address)
+    except ValueError as wrong:
+        raise typer.BadParameter(f"it {wrong}", param_hint="ADDRESS") from None
     weights = {} if engine is None else {"COG_WEIGHTS": _absolute(engine)}
     command = [sys.executable, "-m", "cli.joining", address]
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}

@@ -87,5 +87,7 @@ def _bound(host: str, port: int) -> socket.socket:
         if problem.errno == errno.EADDRINUSE:
             raise PortInUse(port=port) from None
         reason = f"nothing can listen there: {problem.strerror or problem}"
+        if isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL:
+            raise SettingInvalid(setting="--host", value=host, reason=reason) from None
         raise SettingInvalid(setting="PORT", value=f"{host}:{port}", reason=reason) from None
     return listener

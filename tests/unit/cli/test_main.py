@@ -115,6 +115,13 @@ def test_a_directory_is_named_as_such(tmp_path):
     assert "it is a directory" in run("build", tmp_path, "-o", tmp_path / "x").stderr
 
 
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:", "10.0.0.1:port"])
+def test_a_first_host_without_a_port_is_refused(address):
+    refused = run("join", address, "mock.tar", COLUMNS="200")
+    assert refused.returncode == 2
+    assert "Invalid value for ADDRESS: it must be host:port, such as 127.0.0.1:8001" in refused.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS.commands)
 def test_every_command_says_what_it_takes(command):
     told = CliRunner().invoke(app, [command, "--help"])

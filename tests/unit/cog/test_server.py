@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runner.cog.server import CogServer
 from runner.settings import COG_SLOTS
+from shared.cog.server import free_port, listen
+from shared.errors import SettingInvalid
 from tools.docs.environment import page
 
 
@@ -17,3 +21,9 @@ def test_its_places_are_those_that_the_docs_tell(monkeypatch):
 def test_its_places_can_be_set(monkeypatch):
     monkeypatch.setenv("COG_MAX_CONCURRENCY", "7")
     assert CogServer("127.0.0.1", 5000).command("control").environment["COG_MAX_CONCURRENCY"] == "7"
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_here_is_not_blamed_on_the_port(host):
+    with pytest.raises(SettingInvalid, match=f"The setting --host is '{host}', but nothing can listen there"):
+        listen(host, free_port())
