@@ -57,7 +57,10 @@ def write_layout(image: Image, directory: Path, tell: Callable[[str], None]) -> 
     """Write an OCI layout, which appears complete or not at all. Raises Problem and OSError."""
     if directory.exists():
         raise Problem(f"{directory} exists already: choose a new directory.")
-    scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.resolve().parent))
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.resolve().parent))
+    except OSError as error:
+        raise Problem(f"{directory} cannot be made: {error.strerror}.") from None
     try:
         write_small_files(image, scratch)
         for record in image.layers:

@@ -97,7 +97,10 @@ def _stream(image: Image) -> None:
 def _attach(image: Image, created: str, reference: str, provenance: Path | None) -> None:
     documents = {SBOM: spdx(image, created).encode()}
     if provenance:
-        documents[PROVENANCE] = provenance.read_bytes()
+        try:
+            documents[PROVENANCE] = provenance.read_bytes()
+        except OSError as error:
+            raise Problem(f"{provenance} cannot be read: {error.strerror}.") from None
     for kind, document in documents.items():
         _tell(f"{kind}: {attach(image, reference, kind, document)}")
 
