@@ -62,4 +62,4 @@ def _compiled(cache: Path, engine_dir: Path, manifest: Manifest | None) -> Itera
 def _told(facts: dict[str, object]) -> str:
     gpus = facts.get("gpus")
     names = [str(gpu[0]) for gpu in gpus] if isinstance(gpus, list) else []
-    return f"{', '.join(names) or 'no GPU'}, driver {facts.get('driver')}"
+    return f"{', '.join(names)}, driver {facts.get('driver')}" if names else "a CPU"

@@ -40,7 +40,7 @@ def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> No
 def _typed(name: str) -> str:
     """All of stdin, without a final line end, which comes from typing. Raises InvalidArgument."""
     if sys.stdin.isatty():
-        sys.stderr.write("Type the prompt, then Ctrl-D:\n")
+        sys.stderr.write(f"Type the {name}, then Ctrl-D:\n")
     return read_input(name).removesuffix("\n")
 
 

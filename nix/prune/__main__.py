@@ -94,7 +94,7 @@ def _line(library: LibraryReport) -> str:
     if library.has_device_code:
         parts.append(f"device code {before / _MB:.1f} -> {after / _MB:.1f} MB")
     if library.left_whole:
-        parts.append(f"{library.left_whole} containers left whole")
+        parts.append(f"containers left whole: {library.left_whole}")
     if library.cut:
         parts.append(f"{library.cut / _MB:.1f} MB cut")
     if library.debug_removed:

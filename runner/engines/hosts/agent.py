@@ -43,7 +43,8 @@ def main() -> int:
         link.send({"start": host, "command": command})
         return 0 if link.receive().get("started") else 1
     except (OSError, KeyError, ValueError, LinkRefused, LinkLost) as problem:
-        sys.stderr.write(f"{host} cannot be reached: {problem}\n")
+        why = (isinstance(problem, OSError) and problem.strerror) or problem
+        sys.stderr.write(f"{host} cannot be reached: {why}\n")
         return 1
 
 

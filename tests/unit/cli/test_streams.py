@@ -1,6 +1,7 @@
 """Standard input and output that are closed, full or no text, and what no command expects."""
 
 import fcntl
+import io
 import json
 import os
 import select
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.generate import _typed
 from shared.errors import GenericError, InvalidArgument, OutputRefused, ServerNotMeasured
 
 PROGRAM = str(Path(sys.executable).with_name("cog-triton"))
@@ -26,6 +28,15 @@ def run(redirection, *arguments, **more):
         timeout=60,
         **more,
     )
+
+
+@pytest.mark.parametrize("what", ["prompt", "messages"])
+def test_at_a_terminal_it_says_what_to_type(what, monkeypatch, capsys):
+    typed = io.TextIOWrapper(io.BytesIO(b"[]\n"))
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", typed)
+    assert _typed(what) == "[]"
+    assert capsys.readouterr().err == f"Type the {what}, then Ctrl-D:\n"
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("check", "data:,engine: mock"), ("init", "--help")])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.add_compiled import add_compiled
+from cli.add_compiled import _told, add_compiled
 from runner.engines.vllm import compile_cache
 from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, use_compile_cache
 from shared.artifact import EngineFacts, PackedFile, extract_archive, write_archive
@@ -172,6 +172,10 @@ def shipped(engine, tmp_path, cache):
     assert told == ["NVIDIA H200, driver 580.65"] * 2
     cache.rename(tmp_path / "before")
     return unpacked(tmp_path / "shipped.tar", tmp_path / "shipped")
+
+
+def test_a_machine_without_gpus_is_told():
+    assert _told({"driver": None, "gpus": []}) == "a CPU"
 
 
 def test_engine_tar_brings_it(shipped, monkeypatch):
