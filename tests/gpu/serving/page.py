@@ -50,7 +50,7 @@ FlashInfer and what this model does not load. Cog's API gets text, which is cut 
 """
 _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
-between chunks hold one of them, so that the p99 at 512 is the length of one, without any front too: of a full one, or
+between chunks hold one of them, so that the p99 at 512 is the length of one, even without a front: of a full one, or
 at times of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
 shorter steps: its p99 is lower, and its first tokens come later. The median of 512 streams has its first token after the
 fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come when the first step
