@@ -27,6 +27,7 @@ _STATUSES = {
     "E1329": 431,
     "E1331": 400,
     "E2106": 429,
+    "E2501": 429,
     "E2108": 503,
     # The engine or Triton is coming back, or gone.
     "E2105": 503,

@@ -8,6 +8,8 @@ import pytest
 from runner.front.openai.errors import openai_error
 from shared.errors import (
     ApiKeyInvalid,
+    EngineProcessDied,
+    ExecutorQueueFull,
     InvalidArgument,
     KeyLimitReached,
     MethodNotAllowed,
@@ -17,6 +19,7 @@ from shared.errors import (
     ParameterUnknown,
     PathUnknown,
     RequestInvalid,
+    VllmAdaptersInUse,
     from_text,
 )
 from tests.support.waiting import until
@@ -117,6 +120,26 @@ def test_a_full_runner_says_so(run):
         hangs.cancel()
 
     run(test, MAX_PREDICTIONS="1")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ExecutorQueueFull(limit=1), 429),
+        (EngineProcessDied(reason="killed"), 503),
+        (VllmAdaptersInUse(reason="2 others are in use"), 503),
+    ],
+)
+def test_what_may_go_well_soon_is_to_be_tried_again(run, error, status):
+    async def test(front, http):
+        asking = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
+        await until(lambda: front.client.in_flight)
+        front.client.die(error)
+        answer = await asking
+        assert (await error_of(answer, status))["code"] == error.code
+        assert int(answer.headers["retry-after"]) > 0
+
+    run(test)
 
 
 def test_before_there_is_an_engine(engine_directory, run):
