@@ -305,8 +305,12 @@ class Supervisor:
             if pause is None:
                 raise ServerDiedTooOften(times=_MAX_DEATHS + 1)
             if self._refusal is not None:
-                reason = f"cannot serve: {self._refusal}"
-            _logger().error(f"the HTTP server {reason}; restarting it", in_seconds=pause)
+                reason = "cannot serve"
+            _logger().error(
+                f"the HTTP server {reason}; restarting it",
+                in_seconds=pause,
+                **({"error": str(self._refusal)} if self._refusal else {}),
+            )
             await asyncio.sleep(pause)
 
     async def _until_useless(self, server: Server, process: Process) -> str:

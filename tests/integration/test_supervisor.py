@@ -184,6 +184,7 @@ def test_a_later_one_is_tried_again_and_its_reason_is_told(start, tmp_path):
         refuses.touch()
         runner.kill(FRONT)
         wait_for(lambda: REFUSAL in runner.log.read_text())
+        assert "the HTTP server cannot serve; restarting it" in runner.log.read_text()
         refuses.unlink()
         runner.wait("READY")
         refuses.touch()
