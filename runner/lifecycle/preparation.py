@@ -55,8 +55,8 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     Raises the errors of configs (E3xxx) and of a start (E4xxx).
     """
     layout = Layout.current()
-    for opened in settings.triton_addresses:
-        refuse_used_port(opened.port, opened.host)
+    for name, opened in settings.triton_addresses.items():
+        refuse_used_port(opened.port, opened.host, name)
     engine = prepare_engine(settings, layout.available_engines(), find, several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)

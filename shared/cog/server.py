@@ -9,6 +9,7 @@ import sys
 
 from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
+from shared.resolving import resolved
 
 BACKLOG = 4096
 """How many connections may wait to be accepted."""
@@ -61,23 +62,25 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises PortInUse when the port is taken, SettingInvalid when nothing can
     listen there.
     """
-    listener = _bound(host, port)
+    listener = _bound(host, port, None)
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
 
 
-def refuse_used_port(port: int, host: str = "127.0.0.1") -> None:
+def refuse_used_port(port: int, host: str = "127.0.0.1", setting: str | None = None) -> None:
     """Raise PortInUse when something listens on the port already, SettingInvalid when nothing can listen
     there.
+
+    `setting`: the one that has both, `host:port`; None: they are --host and PORT.
     """
-    _bound(host, port).close()
+    _bound(host, port, setting).close()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, setting: str | None) -> socket.socket:
     listener = None
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, address = resolved(host, port)
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -87,7 +90,8 @@ def _bound(host: str, port: int) -> socket.socket:
         if problem.errno == errno.EADDRINUSE:
             raise PortInUse(port=port) from None
         reason = f"nothing can listen there: {problem.strerror or problem}"
-        if isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL:
+        is_host = isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL
+        if setting is None and is_host:
             raise SettingInvalid(setting="--host", value=host, reason=reason) from None
-        raise SettingInvalid(setting="PORT", value=f"{host}:{port}", reason=reason) from None
+        raise SettingInvalid(setting=setting or "PORT", value=f"{host}:{port}", reason=reason) from None
     return listener

@@ -25,6 +25,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from shared.resolving import resolved
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -211,9 +213,7 @@ class Listener:
 def _resolved(address: str) -> tuple[int, Any]:
     """Family and address of a socket for `host:port`. Raises OSError."""
     host, _, port = address.rpartition(":")
-    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    family, _, _, _, target = found[0]
-    return family, target
+    return resolved(host.strip("[]"), int(port))
 
 
 def exactly(connection: socket.socket, count: int, until: float | None = None) -> bytes:

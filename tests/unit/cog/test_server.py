@@ -6,7 +6,7 @@ import pytest
 
 from runner.cog.server import CogServer
 from runner.settings import COG_SLOTS
-from shared.cog.server import free_port, listen
+from shared.cog.server import free_port, listen, refuse_used_port
 from shared.errors import SettingInvalid
 from tools.docs.environment import page
 
@@ -23,7 +23,14 @@ def test_its_places_can_be_set(monkeypatch):
     assert CogServer("127.0.0.1", 5000).command("control").environment["COG_MAX_CONCURRENCY"] == "7"
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "a" * 64, "a..b"])
 def test_a_host_that_is_not_here_is_not_blamed_on_the_port(host):
     with pytest.raises(SettingInvalid, match=f"The setting --host is '{host}', but nothing can listen there"):
         listen(host, free_port())
+
+
+def test_the_setting_that_has_the_host_is_blamed():
+    with pytest.raises(
+        SettingInvalid, match=r"The setting TRITON_HTTP_ADDRESS is '192\.0\.2\.1:8000', but nothing"
+    ):
+        refuse_used_port(8000, "192.0.2.1", "TRITON_HTTP_ADDRESS")

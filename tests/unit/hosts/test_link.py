@@ -208,3 +208,8 @@ def test_connections_that_prove_nothing_are_bounded_and_closed(listener, monkeyp
             return
         except LinkRefused:
             assert time.monotonic() < deadline
+
+
+def test_what_cannot_be_a_name_is_an_unknown_one():
+    with pytest.raises(socket.gaierror, match="Name or service not known"):
+        connect(f"{'a' * 64}:5700", SECRET)
