@@ -17,6 +17,7 @@ from shared.validation import wanted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_Seconds = Annotated[float, Field(le=10**9, allow_inf_nan=False)]  # no thread can wait ten times that
 _Address = Annotated[Address | None, BeforeValidator(Address.parse)]
 _MAX_PREDICTIONS = 2048  # engines queue what they cannot run yet
 COG_SLOTS = 80
@@ -143,7 +144,7 @@ class Settings(BaseModel):
         alias="KEEP_PREDICTIONS",
         description="how many ended predictions of `Prefer: respond-async` can be looked up",
     )
-    keep_seconds: float = Field(
+    keep_seconds: _Seconds = Field(
         3600,
         ge=0,
         alias="KEEP_PREDICTIONS_SECONDS",
@@ -167,14 +168,14 @@ class Settings(BaseModel):
     server: Literal["front", "cog"] = Field(
         "front", alias="SERVER", description="what answers HTTP: front, or cog for Cog's own server"
     )
-    setup_timeout: float = Field(
+    setup_timeout: _Seconds = Field(
         3600,
         gt=0,
         alias="SETUP_TIMEOUT",
         description="seconds that the whole set-up may take, including fetching the engine; after that the"
         " runner ends",
     )
-    engine_start_timeout: float = Field(
+    engine_start_timeout: _Seconds = Field(
         600, gt=0, alias="ENGINE_START_TIMEOUT", description="seconds that an engine may take to load"
     )
     triton_http_address: _Address = Field(
@@ -207,13 +208,13 @@ class Settings(BaseModel):
         description="let vLLM's engine arguments name code to run: `trust_remote_code`, `worker_cls`, ...;"
         " also read by the builder. It also lets engine.tar bring what vLLM has compiled",
     )
-    response_timeout: float = Field(
+    response_timeout: _Seconds = Field(
         120,
         gt=0,
         alias="RESPONSE_TIMEOUT",
         description="seconds without a token after which a prediction fails",
     )
-    probe_timeout: float = Field(
+    probe_timeout: _Seconds = Field(
         5,
         gt=0,
         alias="PROBE_TIMEOUT",
@@ -300,7 +301,7 @@ class Settings(BaseModel):
     hosts_secret_file: Path | None = Field(
         None, alias="HOSTS_SECRET_FILE", description="file with HOSTS_SECRET, instead of the variable"
     )
-    hosts_timeout: float = Field(
+    hosts_timeout: _Seconds = Field(
         300,
         gt=0,
         alias="HOSTS_TIMEOUT",
@@ -312,7 +313,7 @@ class Settings(BaseModel):
         description="TensorRT-LLM, instead of hosts that join: path of mpirun's host file, or `cluster` if"
         " mpirun finds its hosts itself, as in a Slurm allocation",
     )
-    drain_seconds: float = Field(
+    drain_seconds: _Seconds = Field(
         25,
         ge=0,
         alias="DRAIN_SECONDS",
@@ -344,10 +345,11 @@ class Settings(BaseModel):
         return self.max_predictions or max(1, self.cog_slots * 4 // 5)
 
     @property
-    def triton_addresses(self) -> list[Address]:
-        """The addresses on which settings make Triton listen."""
-        addresses = (self.triton_http_address, self.triton_grpc_address, self.triton_metrics_address)
-        return [address for address in addresses if address is not None]
+    def triton_addresses(self) -> dict[str, Address]:
+        """The addresses on which settings make Triton listen, by the setting."""
+        names = ("triton_http_address", "triton_grpc_address", "triton_metrics_address")
+        addresses = {name.upper(): getattr(self, name) for name in names}
+        return {name: address for name, address in addresses.items() if address is not None}
 
     @property
     def engine_variables(self) -> list[str]:
@@ -377,7 +379,10 @@ class Settings(BaseModel):
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
             raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else None, reason=reason)
-        return secret.encode()
+        try:
+            return secret.encode()
+        except UnicodeEncodeError:
+            raise SettingInvalid(setting="HOSTS_SECRET", value="***", reason="it is not UTF-8") from None
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.

@@ -30,7 +30,7 @@ def test_the_example_of_a_variable_is_valid_and_no_default(variable):
         ("SERVER", "`front` or `cog`"),
         ("WEB_PAGE", "true or false"),
         ("END_ID", "whole number, at least -1"),
-        ("RESPONSE_TIMEOUT", "number, above 0"),
+        ("RESPONSE_TIMEOUT", "number, above 0, at most 1000000000"),
         ("TLS_KEY", "path"),
         ("API_KEYS", "text, a secret"),
         ("TRITON_HTTP_ADDRESS", "`host:port`"),

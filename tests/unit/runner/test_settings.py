@@ -19,7 +19,14 @@ def test_a_switch_means_what_it_says(text, value):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("END_ID", "x"), ("END_ID", "-2"), ("RESPONSE_TIMEOUT", "0"), ("LOG_PERFORMANCE_METRICS", "perhaps")],
+    [
+        ("END_ID", "x"),
+        ("END_ID", "-2"),
+        ("RESPONSE_TIMEOUT", "0"),
+        ("SETUP_TIMEOUT", "inf"),
+        ("HOSTS_TIMEOUT", "1e10"),
+        ("LOG_PERFORMANCE_METRICS", "perhaps"),
+    ],
 )
 def test_what_is_not_valid_is_named(name, value):
     with pytest.raises(SettingInvalid, match=f"The setting {name} is '{value}'"):
@@ -50,3 +57,8 @@ def test_without_any_section_there_are_no_server_arguments():
     settings = Settings.from_environment({})
     for server in ({}, {"server": None}, {"server": {"tensorrt_llm": None}}):
         assert settings.server_arguments({"instantiate": server}) == {}
+
+
+def test_a_secret_that_is_not_text_is_not_shown():
+    with pytest.raises(SettingInvalid, match=r"HOSTS_SECRET is '\*\*\*', but it is not UTF-8"):
+        Settings.from_environment({"HOSTS_SECRET": "\udcff" * 16}).secret_of_hosts()
