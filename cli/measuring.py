@@ -9,6 +9,8 @@ import typer
 
 from cli.output import AS_JSON
 
+_MOST = 1e9  # of numbers with a fraction: far beyond what can be meant, and not infinite
+
 
 def perf(
     url: Annotated[
@@ -33,7 +35,9 @@ def perf(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Requests per second; with --unit batch, requests per batch."),
+        typer.Option(
+            min=0.001, max=_MOST, help="Requests per second; with --unit batch, requests per batch."
+        ),
     ] = None,
     unit: Annotated[
         Literal["rps", "batch"],
@@ -45,7 +49,7 @@ def perf(
     arrivals: Annotated[
         Literal["poisson", "constant"], typer.Option(help="Arrivals of --unit rps: random, or evenly spaced.")
     ] = "poisson",
-    duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each load.")] = 10,
+    duration: Annotated[float, typer.Option(min=0.1, max=_MOST, help="Seconds of each load.")] = 10,
     requests: Annotated[
         int | None, typer.Option(min=1, help="The most requests to send in each load.")
     ] = None,
@@ -62,6 +66,7 @@ def perf(
         float | None,
         typer.Option(
             min=1,
+            max=_MOST,
             help="Tokens per second expected of each stream; with --target mock, the speed at which"
             " it generates.",
         ),
@@ -80,7 +85,8 @@ def perf(
         ),
     ] = None,
     stall: Annotated[
-        float, typer.Option(min=0.1, help="Seconds without a token after which a request is abandoned.")
+        float,
+        typer.Option(min=0.1, max=_MOST, help="Seconds without a token after which a request is abandoned."),
     ] = 60,
     metrics: Annotated[
         str | None, typer.Option(help="Where the server reports its metrics; default: its /metrics.")
@@ -128,7 +134,9 @@ def plan(
             help="What `cog-triton perf --concurrency ... --json` wrote about one runner; - is stdin."
         ),
     ],
-    rate: Annotated[list[float], typer.Option(min=0.001, help="Requests per second; may be repeated.")],
+    rate: Annotated[
+        list[float], typer.Option(min=0.001, max=_MOST, help="Requests per second; may be repeated.")
+    ],
     slo: Annotated[
         str, typer.Option(help="Objectives that a request must meet: ttft=500ms,itl=50ms,latency=5s.")
     ],
@@ -141,19 +149,25 @@ def plan(
     ] = "least_conn",
     gpus: Annotated[int, typer.Option(min=1, help="GPUs of one runner.")] = 1,
     reserve: Annotated[
-        float, typer.Option(min=0, help="Runners kept beyond what the load needs, as a share of those.")
+        float,
+        typer.Option(min=0, max=_MOST, help="Runners kept beyond what the load needs, as a share of those."),
     ] = 0.25,
     pull: Annotated[
-        float, typer.Option(min=0, help="Seconds that a start spends pulling the image onto a node.")
+        float,
+        typer.Option(min=0, max=_MOST, help="Seconds that a start spends pulling the image onto a node."),
     ] = 0,
     weights: Annotated[
         float,
-        typer.Option(min=0, help="Seconds that a start spends fetching the engine into an empty cache."),
+        typer.Option(
+            min=0, max=_MOST, help="Seconds that a start spends fetching the engine into an empty cache."
+        ),
     ] = 0,
     load: Annotated[
         float,
         typer.Option(
-            min=0, help="Seconds that a start spends loading the engine from the cache until it is ready."
+            min=0,
+            max=_MOST,
+            help="Seconds that a start spends loading the engine from the cache until it is ready.",
         ),
     ] = 0,
     as_json: Annotated[bool, AS_JSON] = False,
