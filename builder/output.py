@@ -25,6 +25,15 @@ def check_output(output: Path) -> None:
 
     A config, a checkpoint or anything else that was named by mistake is not overwritten.
     """
+    try:
+        _check(output)
+    except OSError as error:
+        path = error.filename or output
+        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
+
+
+def _check(output: Path) -> None:
+    """Raises OutputRefused, and OSError where nothing can be found out."""
     if output.is_dir():
         raise OutputRefused(
             path=output, reason="it is a directory", fix=f"Choose a file, such as {output / 'engine.tar'}"
@@ -42,11 +51,7 @@ def check_output(output: Path) -> None:
             fix="Choose a file in another directory, or change the permissions of that one",
         )
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
-        try:
-            found = path.exists() and not is_ours(path)
-        except OSError as error:
-            raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
-        if found:
+        if path.exists() and not is_ours(path):
             raise OutputRefused(
                 path=path,
                 reason="what is there was not written by a build, and would be lost",

@@ -28,13 +28,13 @@ def init(path: Path, engine: str, model: str | None) -> None:
 
     Both or neither. Raises OutputRefused when a file exists already, or cannot be written.
     """
-    if not path.name or path.is_dir():
-        raise OutputRefused(
-            path=path, reason="it is a directory", fix=f"Choose a file, such as {path / 'config.yaml'}"
-        )
-    schema = path.with_name(SCHEMA_FILE)
-    part = path.with_name(f"{SCHEMA_FILE}.part")
     try:
+        if not path.name or path.is_dir():
+            raise OutputRefused(
+                path=path, reason="it is a directory", fix=f"Choose a file, such as {path / 'config.yaml'}"
+            )
+        schema = path.with_name(SCHEMA_FILE)
+        part = path.with_name(f"{SCHEMA_FILE}.part")
         path.touch(exist_ok=False)
         try:
             path.write_text(config_of(engine, model), encoding="utf-8")

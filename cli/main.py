@@ -361,7 +361,11 @@ def inspect(
 
 def _absolute(engine: str) -> str:
     """An existing path, as it is from every working directory; everything else is left as it is."""
-    return engine if "://" in engine or not Path(engine).exists() else str(Path(engine).resolve())
+    try:
+        exists = "://" not in engine and Path(engine).exists()
+    except OSError:
+        exists = False  # what reads it says why
+    return str(Path(engine).resolve()) if exists else engine
 
 
 def _end(number: int, _frame: object) -> None:

@@ -58,8 +58,9 @@ def model_repository(engine: str, out: Path) -> str:
         "--allow-metrics=false",
     ]
     decoupled = is_decoupled(settings.server_arguments(directory.config))
-    is_new = not out.exists()
+    is_new = False
     try:
+        is_new = not out.exists()
         write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
     except OSError as error:
         if is_new:

@@ -32,7 +32,14 @@ def _look() -> Iterator[Finding]:
         "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
     }
     for variable, (what, place) in places.items():
-        existing = next(path for path in (place, *place.absolute().parents) if path.is_dir())
+        try:
+            existing = next(path for path in (place, *place.absolute().parents) if path.is_dir())
+        except OSError as problem:
+            yield error(
+                f"{place} ({what}) cannot be used: {problem.strerror}.",
+                f"Set {variable} to another directory.",
+            )
+            continue
         if not os.access(existing, os.W_OK | os.X_OK):
             yield error(f"{place} ({what}) cannot be written to.", f"Set {variable} to another directory.")
             continue

@@ -37,8 +37,8 @@ def run_directory() -> Iterator[Path]:
     """
     problems = []
     for parent in dict.fromkeys((_temporary(), *_ELSEWHERE)):
-        _sweep(Path(parent))
         try:
+            _sweep(Path(parent))
             directory, lock = _made(parent)
         except OSError as problem:
             problems.append(f"{parent}: {problem.strerror or problem}")
@@ -75,7 +75,7 @@ def _made(parent: str) -> tuple[Path, int]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what killed runners of this user left there."""
+    """Remove what killed runners of this user left there. Raises OSError when nothing can be there."""
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is gone, or it is not ours
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -62,7 +62,11 @@ def _unpacked(
 ) -> EngineDirectory:
     """The engine that is kept under `key`; the archive is opened only if there is none yet."""
     destination = cache_dir / sha256(key.encode()).hexdigest()
-    if not destination.is_dir():
+    try:
+        is_there = destination.is_dir()
+    except OSError as problem:
+        raise WeightsNotStored(path=destination, reason=problem.strerror) from None
+    if not is_there:
         try:
             with archive as stream:
 

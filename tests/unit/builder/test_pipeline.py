@@ -108,6 +108,7 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
         ("published/model.safetensors", "not written by a build"),
         ("backup.tar", "not written by a build"),
         ("pipe", "not written by a build"),
+        ("a" * 256, "File name too long"),
         ("app", r"app\.log: what is there was not written by a build"),
     ],
 )

@@ -406,3 +406,11 @@ class TestNix:
     def test_broken(self, programs):
         programs("nix", "exit 1")
         assert "does not answer" in found(nix)[1]
+
+
+@pytest.mark.parametrize("variable", ["WEIGHTS_CACHE", "SSL_CERT_FILE"])
+def test_a_name_that_is_too_long_is_no_bug(variable, monkeypatch):
+    monkeypatch.setenv(variable, f"/{'a' * 256}")
+    severities, text = found(disk if variable == "WEIGHTS_CACHE" else tls)
+    assert Severity.ERROR in severities
+    assert variable in text

@@ -52,7 +52,7 @@ def test_another_engine_and_model(tmp_path):
     assert (config.engine, config.model, config.revision) == ("tensorrt_llm", "./my: model", None)
 
 
-@pytest.mark.parametrize("place", ["c.yaml", "none/c.yaml", "."])
+@pytest.mark.parametrize("place", ["c.yaml", "none/c.yaml", ".", "a" * 256])
 def test_nothing_is_overwritten(tmp_path, place):
     (tmp_path / "c.yaml").write_text("mine")
     with pytest.raises(Exception, match="E3302"):

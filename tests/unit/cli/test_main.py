@@ -127,3 +127,32 @@ def test_every_command_says_what_it_takes(command):
     told = CliRunner().invoke(app, [command, "--help"])
     assert told.exit_code == 0, told.exception
     assert "Usage: " in told.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "one.json", "--slo", "ttft=1s", "--rate", "inf"),
+        ("plan", "one.json", "--slo", "ttft=1s", "--rate", "1", "--reserve", "inf"),
+        ("plan", "one.json", "--slo", "ttft=1s", "--rate", "1", "--pull", "inf"),
+        ("perf", "http://127.0.0.1:1", "--rate", "inf"),
+        ("perf", "http://127.0.0.1:1", "--tps", "inf"),
+        ("perf", "http://127.0.0.1:1", "--duration", "inf"),
+    ],
+    ids=" ".join,
+)
+def test_no_number_is_infinite(arguments):
+    told = CliRunner().invoke(app, arguments)
+    assert told.exit_code == 2, told.exception
+    assert "must be less than or equal to" in " ".join(told.output.split()), told.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("generate", "a" * 256, "--prompt", "x"), ("perf", "http://127.0.0.1:1", "--report", "a" * 256)],
+    ids=["generate", "report"],
+)
+def test_a_path_that_is_too_long_is_no_bug(arguments):
+    told = run(*arguments)
+    assert told.returncode
+    assert "E1000" not in told.stderr

@@ -18,7 +18,7 @@ def engine(tmp_path, monkeypatch):
     return str(tmp_path / "engine.tar")
 
 
-@pytest.mark.parametrize("place", ["file", "file/below", "/proc/models"])
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/models", "a" * 256])
 def test_a_place_that_cannot_be_written_is_named(engine, tmp_path, place):
     (tmp_path / "file").touch()
     with pytest.raises(OutputRefused, match=place):

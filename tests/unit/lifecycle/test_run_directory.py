@@ -57,6 +57,7 @@ def test_those_of_killed_runners_are_swept_and_no_others(place):
 
 def test_without_any_place_it_says_which_were_tried(monkeypatch):
     monkeypatch.setenv("TMPDIR", "/proc")
-    monkeypatch.setattr(module, "_ELSEWHERE", ("/dev/null",))
-    with pytest.raises(RunDirectoryUnusable, match=r"/proc: .*; /dev/null: Not a directory"), run_directory():
+    monkeypatch.setattr(module, "_ELSEWHERE", ("/dev/null", f"/{'a' * 256}"))
+    reasons = r"/proc: .*; /dev/null: Not a directory; /a*: File name too long"
+    with pytest.raises(RunDirectoryUnusable, match=reasons), run_directory():
         pass

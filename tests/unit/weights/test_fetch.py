@@ -154,3 +154,9 @@ def test_other_kinds_of_address_are_named_without_their_secrets(cache):
 def test_without_its_cache_an_engine_is_unpacked_again(archive, cache):
     shutil.rmtree(fetch(archive, cache).path)
     assert fetch(archive, cache).config == {"engine": "mock"}
+
+
+def test_a_cache_with_too_long_a_name_is_named(tmp_path):
+    (tmp_path / "engine.tar").touch()
+    with pytest.raises(WeightsNotStored, match="File name too long"):
+        fetch_weights(str(tmp_path / "engine.tar"), tmp_path / ("a" * 256), check=lambda _: None, max_bytes=1)
