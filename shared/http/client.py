@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
-from urllib.parse import unquote, urljoin
+from urllib.parse import urljoin
 
 import tenacity
 import urllib3
 from urllib3 import exceptions
-from urllib3.util import make_headers, parse_url
+from urllib3.util import parse_url
 
 from . import limits
-from .connections import connections_to, in_time
+from .connections import basic, connections_to, in_time
 from .failures import Refused, TooSlow, is_passing
 from .pace import paced
 
@@ -43,7 +43,7 @@ class Client:
         first = _parsed(url)
         self._first = self._location = first.url  # and where redirects led
         self._origin = _origin(first)
-        self._authorization = make_headers(basic_auth=unquote(first.auth)) if first.auth else {}
+        self._authorization = {"Authorization": basic(first.auth)} if first.auth else {}
         if authorization is not None:
             self._authorization = {"Authorization": authorization}
         self._connections = connections

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from base64 import b64encode
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3 import connection, connectionpool
-from urllib3.util import make_headers, parse_url
+from urllib3 import connection, connectionpool, exceptions
+from urllib3.util import parse_url
 
 from . import limits
+from .failures import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,11 +35,19 @@ def connections_to(scheme: str, host: str, count: int) -> urllib3.PoolManager:
     if not proxy or proxy_bypass(host):
         pools = urllib3.PoolManager(maxsize=count)
     else:
-        auth = parse_url(proxy).auth
-        headers = make_headers(proxy_basic_auth=unquote(auth)) if auth else None
-        pools = urllib3.ProxyManager(proxy, maxsize=count, proxy_headers=headers)
+        try:
+            auth = parse_url(proxy).auth
+            headers = {"Proxy-Authorization": basic(auth)} if auth else None
+            pools = urllib3.ProxyManager(proxy, maxsize=count, proxy_headers=headers)
+        except exceptions.LocationParseError:
+            raise Refused("the proxy in the environment is not a valid URL") from None
     pools.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return pools
+
+
+def basic(auth: str) -> str:
+    """The header for `user:password` of a URL, whose bytes are sent as they are."""
+    return f"Basic {b64encode(unquote_to_bytes(auth)).decode()}"
 
 
 @contextmanager

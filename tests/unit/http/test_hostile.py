@@ -4,6 +4,7 @@ and nothing is left.
 
 import re
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from shared.errors import (
     WeightsUnreachable,
 )
 from shared.http import limits
+from shared.http.connections import basic
 from tests.support.hostile import CERTIFICATE, Hostile, drips, floods, ranged, redirects, says
 
 SECONDS = 0.3
@@ -182,3 +184,14 @@ def test_an_empty_file_is_no_archive(tmp_path):
 
     with Hostile(script) as server, pytest.raises(EngineArchiveMalformed):
         manifest_of(server.url)
+
+
+def test_a_password_of_any_characters_is_sent_as_its_bytes():
+    assert basic("u:%E2%82%AC") == f"Basic {b64encode('u:€'.encode()).decode()}"
+
+
+def test_a_proxy_that_is_no_url_is_blamed_itself(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://a:b:c")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(ConfigUnreachable, match="the proxy in the environment is not a valid URL"):
+        read_config("http://example.invalid/config.yaml")
