@@ -130,13 +130,12 @@ def read_machine(needed: int) -> Machine:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise GpusMissing(needed=needed, found=0, reason=f"the driver says {error}") from None
-    shared = os.statvfs("/dev/shm")  # noqa: S108 - where NCCL keeps its segments
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return Machine(
         gpus=gpus,
         driver=driver,
         cuda=(cuda // 1000, cuda % 1000 // 10),
-        shared_mib=shared.f_bavail * shared.f_frsize // _MIB,
+        shared_mib=_shared() // _MIB,
         locked_mib=None if locked == resource.RLIM_INFINITY else locked // _MIB,
         memory_mib=_memory() // _MIB,
     )
@@ -145,6 +144,15 @@ def read_machine(needed: int) -> Machine:
 def gpus_here() -> int:
     """How many GPUs this process may use. Raises GpusMissing when the driver does not answer."""
     return len(read_machine(1).gpus)
+
+
+def _shared() -> int:
+    """Free bytes where NCCL keeps its segments; 0 where there is no such place."""
+    try:
+        found = os.statvfs("/dev/shm")  # noqa: S108 - only looked at
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 def _memory() -> int:

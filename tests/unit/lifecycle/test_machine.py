@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from runner.lifecycle import machine
-from runner.lifecycle.machine import Gpu, Machine, _gpus, check_machine, read_machine
+from runner.lifecycle.machine import Gpu, Machine, _gpus, _shared, check_machine, read_machine
 from shared.artifact import Manifest
 from shared.errors import (
     DriverTooOld,
@@ -166,3 +166,11 @@ def test_a_driver_that_does_not_answer(monkeypatch):
         GpusMissing, match=r"needed by the engine: 4; shown by this machine: 0 \(the driver says"
     ):
         read_machine(4)
+
+
+def test_a_machine_without_shared_memory_has_none(monkeypatch):
+    def missing(_path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("os.statvfs", missing)
+    assert _shared() == 0
