@@ -92,5 +92,7 @@ def _open_weights(path: Path) -> Any:
                     reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
                 )
         return safe_open(path, framework="numpy")
+    except OSError as error:
+        raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None
     except SafetensorError as error:
         raise CheckpointInvalid(reason=f"{path.name} is damaged or incomplete ({error})") from None

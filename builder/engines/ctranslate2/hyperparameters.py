@@ -6,6 +6,7 @@ settings may be in `rope_theta` and `rope_scaling`, or, as of version 5, togethe
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -102,7 +103,9 @@ def _refuse_variants(config: dict[str, Any]) -> None:
     if config.get("quantization_config"):
         raise CheckpointInvalid(reason="its weights are already quantized")
     if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
-        raise CheckpointInvalid(reason=f"the activation {activation!r} is not supported, only 'silu'")
+        raise CheckpointInvalid(
+            reason=f'the activation {json.dumps(activation)} is not supported, only "silu"'
+        )
     if config.get("use_sliding_window"):
         raise CheckpointInvalid(reason="a sliding window in only some layers is not supported")
 
@@ -142,7 +145,7 @@ def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
             )
         case other:
             raise CheckpointInvalid(
-                reason=f"the rope scaling {other!r} is not supported; linear and llama3 are"
+                reason=f"the rope scaling {json.dumps(other)} is not supported; linear and llama3 are"
             )
 
 
@@ -151,14 +154,18 @@ def _count(settings: dict[str, Any], key: str, default: int | None = None) -> in
     if value is None:
         value = default
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_COUNT:
-        raise CheckpointInvalid(
-            reason=f"{key} in config.json is {value!r}, not a whole number from 1 to 2^31 - 1"
-        )
+        raise _wrong(key, value, "a whole number from 1 to 2^31 - 1")
     return value
 
 
 def _number(settings: dict[str, Any], key: str, default: float | None = None) -> float:
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise CheckpointInvalid(reason=f"{key} in config.json is {value!r}, not a positive number")
+        raise _wrong(key, value, "a positive number")
     return float(value)
+
+
+def _wrong(key: str, value: object, wanted: str) -> CheckpointInvalid:
+    if value is None:
+        return CheckpointInvalid(reason=f"config.json has no {key}")
+    return CheckpointInvalid(reason=f"{key} in config.json is {json.dumps(value)}, not {wanted}")

@@ -127,3 +127,10 @@ def test_a_folder_is_no_file(directory):
 
 def write_index(directory, **files):
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+
+
+def test_weights_that_cannot_be_read(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").symlink_to("/proc/self/mem")  # its first bytes are nobody's
+    with pytest.raises(CheckpointInvalid, match=r"model.safetensors cannot be read \(Input/output error\)"):
+        Checkpoint(tmp_path)
