@@ -214,6 +214,9 @@ class HubModel:
                 return self._translated(error.__cause__)
             case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:
                 return ModelNotFound(model=self.name, reason="the hub does not accept this hf_token")
+            case UnicodeEncodeError() | httpx2.LocalProtocolError() if self.token:
+                reason = "this hf_token has characters that no token has"
+                return ModelNotFound(model=self.name, reason=reason)
             case Unreachable():
                 reason = error.reason
             case HfHubHTTPError():

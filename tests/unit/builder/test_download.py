@@ -10,6 +10,7 @@ import tenacity
 from huggingface_hub import constants, file_download
 
 from builder.sources.download import Download
+from builder.sources.hub import HubModel
 from shared.errors import (
     DownloadFailed,
     ModelCorrupt,
@@ -403,3 +404,8 @@ def test_a_tar_that_does_not_fit_is_not_fetched(web, state, monkeypatch):
     with pytest.raises(NotEnoughSpace, match="the model's tar"):
         Download(f"{url}/tiny.tar").run(state, ignore)
     assert list(state.work_dir.iterdir()) == []
+
+
+def test_a_token_that_can_be_none(hub):
+    with pytest.raises(ModelNotFound, match="this hf_token has characters that no token has"):
+        HubModel("someone/tiny", None, "hf_\N{EURO SIGN}").files()
