@@ -5,6 +5,7 @@ The stream is a tar that is both: an OCI layout, and docker's own format over th
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import tempfile
@@ -55,9 +56,9 @@ def stream(image: Image, output: IO[bytes], tell: Callable[[str], None]) -> None
 
 def write_layout(image: Image, directory: Path, tell: Callable[[str], None]) -> None:
     """Write an OCI layout, which appears complete or not at all. Raises Problem and OSError."""
-    if directory.exists():
-        raise Problem(f"{directory} exists already: choose a new directory.")
     try:
+        if os.path.lexists(directory):
+            raise Problem(f"{directory} exists already: choose a new directory.")
         scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.resolve().parent))
     except OSError as error:
         raise Problem(f"{directory} cannot be made: {error.strerror}.") from None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 _REMEDIES = (
     (
-        re.compile(r"unauthorized|authentication required|denied|\b40[13]\b", re.IGNORECASE),
+        re.compile(r"unauthorized|authentication required|(?<!permission )denied|\b40[13]\b", re.IGNORECASE),
         "{host} refused the credentials: `docker login {host}`, with an account that may push {reference}.",
     ),
     (re.compile(r"no space left on device", re.IGNORECASE), "A disk is full, here or at {host}: {reason}"),

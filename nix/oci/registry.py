@@ -14,9 +14,10 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 from .image import MANIFEST, Blob
 from .problem import Problem
@@ -59,7 +60,7 @@ class Registry:
     def referrers(self, digest: str) -> dict[str, Any] | None:
         """The index of what refers to a digest; None if the registry does not keep one."""
         answer = self._ask("GET", f"referrers/{digest}", accept=INDEX, missing=True)
-        return json.loads(answer.content) if answer.status == HTTPStatus.OK else None
+        return self._object(answer.content) if answer.status == HTTPStatus.OK else None
 
     def blob(self, digest: str) -> bytes:
         return self._ask("GET", f"blobs/{digest}").content
@@ -108,7 +109,11 @@ class Registry:
             raise Problem(
                 f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
             )
-        raise Problem(f"{self.host} answers {answer.status} to {method} {urllib.parse.urlsplit(url).path}")
+        path = urllib.parse.urlsplit(url).path
+        raise Problem(
+            f"{self.host} answers {answer.status} to {method} {path}: check that it is a registry, "
+            "and try again."
+        )
 
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
@@ -118,7 +123,16 @@ class Registry:
             with error:
                 return Answer(error.code, error.headers, error.read(_MAX_BYTES))
         except OSError as error:
-            raise Problem(f"{self.host} cannot be reached; try again: {error}") from None
+            # urllib wraps what made it fail.
+            cause = error.reason if isinstance(error, URLError) else error
+            reason = getattr(cause, "strerror", None) or cause
+            raise Problem(f"{self.host} cannot be reached; try again: {reason}.") from None
+        except (InvalidURL, ValueError):
+            raise Problem(
+                f"{self.host}/{self.repository} cannot be an address: write host/repository:tag."
+            ) from None
+        except HTTPException:
+            raise self._no_registry() from None
 
     def _authorize(self, challenge: str) -> str:
         """The header that a challenge asks for (RFC 7617, and the registries' token protocol)."""
@@ -128,7 +142,10 @@ class Registry:
             return f"Basic {basic}" if basic else ""
         asked = dict(_CHALLENGE.findall(challenge))
         if scheme != "bearer" or "realm" not in asked:
-            raise Problem(f"{self.host} asks for credentials in an unknown way: {scheme}")
+            raise Problem(
+                f"{self.host} asks for credentials in an unknown way ({scheme or 'it names none'}): "
+                "check that it is a registry."
+            )
         scope = asked.get("scope") or f"repository:{self.repository}:pull,push"
         query = urllib.parse.urlencode({"service": asked.get("service", self.host), "scope": scope})
         # An address of the registry's choice, as in the protocol; it gets what the registry may know.
@@ -140,8 +157,20 @@ class Registry:
             raise Problem(
                 f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
             )
-        given = json.loads(answer.content)
-        return f"Bearer {given.get('token') or given['access_token']}"
+        given = self._object(answer.content)
+        return f"Bearer {given.get('token') or given.get('access_token')}"
+
+    def _object(self, content: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(content)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._no_registry()
+        return found
+
+    def _no_registry(self) -> Problem:
+        return Problem(f"{self.host} does not answer as a registry does: check the address.")
 
 
 def _credentials(host: str) -> str:
@@ -161,13 +190,15 @@ def _credentials(host: str) -> str:
         if stored := kept.get("auths", {}).get(host, {}).get("auth"):
             return str(stored)
         if helper := kept.get("credHelpers", {}).get(host) or kept.get("credsStore"):
-            done = subprocess.run(
-                [f"docker-credential-{helper}", "get"],
-                input=host,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            program = f"docker-credential-{helper}"
+            try:
+                done = subprocess.run(
+                    [program, "get"], input=host, capture_output=True, text=True, check=False
+                )
+            except OSError as error:
+                raise Problem(
+                    f"{place} names {program}, which cannot be started: {error.strerror}."
+                ) from None
             if done.returncode == 0:
                 told = json.loads(done.stdout)
                 return base64.b64encode(f"{told['Username']}:{told['Secret']}".encode()).decode()

@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -25,38 +26,54 @@ def main(spec: dict[str, Any]) -> None:
     arguments = _parser(spec["name"]).parse_args()
     image = Image.of(spec)
     try:
-        match arguments.verb:
-            case "load":
-                load(image, _tell)
-            case "push":
-                push(image, arguments.reference, spec["skopeo"], _tell)
-                print(image.manifest.digest)
-            case "attach":
-                _attach(image, spec["created"], arguments.reference, arguments.provenance)
-            case "layout":
-                write_layout(image, arguments.directory, _tell)
-            case "digest":
-                print(image.manifest.digest)
-            case "inspect":
-                _inspect(image, as_json=arguments.json)
-            case "sbom":
-                print(spdx(image, spec["created"]))
-            case _:
-                _stream(image)
+        _do(arguments, image, spec)
+        print(end="", flush=True)
     except Problem as problem:
         sys.exit(str(problem))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         # The reader has gone, and has said why.
         _forget_output()
         sys.exit(1)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
         _forget_output()
-        sys.exit(
+        sys.exit(_told(error))
+
+
+def _do(arguments: argparse.Namespace, image: Image, spec: dict[str, Any]) -> None:
+    """Raises Problem and OSError."""
+    match arguments.verb:
+        case "load":
+            load(image, _tell)
+        case "push":
+            push(image, arguments.reference, spec["skopeo"], _tell)
+            print(image.manifest.digest)
+        case "attach":
+            _attach(image, spec["created"], arguments.reference, arguments.provenance)
+        case "layout":
+            write_layout(image, arguments.directory, _tell)
+        case "digest":
+            print(image.manifest.digest)
+        case "inspect":
+            _inspect(image, as_json=arguments.json)
+        case "sbom":
+            print(spdx(image, spec["created"]))
+        case _:
+            _stream(image)
+
+
+def _told(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return (
             f"A disk is full: make room where the output goes, and in {tempfile.gettempdir()}, "
             "where layers are made (TMPDIR sets another place)."
         )
+    if error.filename is None and error.errno == errno.ENOENT:
+        return "No folder for temporary files can be written to: set TMPDIR to one with room for layers."
+    if error.filename is None:
+        return f"The output cannot be written: {error.strerror}."
+    return f"{error.filename} cannot be used: {error.strerror}."
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
