@@ -161,4 +161,4 @@ def test_a_server_whose_authority_nobody_knows_is_refused(image, https):
     with container(image, https, "--volume=/var/cache/cog-triton") as server:
         health = server.wait_ready()
     assert health["status"] == "SETUP_FAILED"
-    assert "certificate verify failed" in health["setup"]["logs"]
+    assert "the server's certificate is not trusted" in health["setup"]["logs"]
