@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import struct
 import threading
@@ -180,8 +181,11 @@ sys.exit(1)
 
 
 def test_a_wait_for_other_hosts_is_no_death(serve, tmp_path):
-    program, away = tmp_path / "engine_that_waits", tmp_path / "away"
-    program.write_text(f"#!{Layout.current().engine_python('mock')}\n{ENGINE_THAT_WAITS}")
+    program, script, away = (tmp_path / name for name in ("python", "engine_that_waits.py", "away"))
+    script.write_text(ENGINE_THAT_WAITS)
+    # A #! line could not hold a path with a space.
+    command = shlex.join(map(str, [Layout.current().engine_python("mock"), script]))
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     program.chmod(0o755)
     with serve(100, max_restarts=1, engine_python=program) as server:
         away.touch()
