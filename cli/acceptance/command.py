@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +76,9 @@ def run(
         if report is not None:
             _make_file(report)
         work_dir = work_dir.resolve()
-        with suppress(OSError):  # it cannot be a path, or what reads it says why
-            if Path(model).is_dir():  # a relative path starts here
-                model = str(Path(model).resolve())
+        # A relative path starts here. Path raises for too long a name.
+        if os.path.isdir(model):  # noqa: PTH112
+            model = str(Path(model).resolve())
         bench: Bench
         if kind == VLLMBench.kind:
             config = config or VLLMConfig.model_validate({"engine": kind, "model": model})
