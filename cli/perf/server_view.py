@@ -32,7 +32,7 @@ _COUNTERS = {
         "nv_inference_request_success",
     ),
     "errors": ("cog_triton_errors_total", "nv_inference_request_failure"),
-    "engine_restarts": ("cog_triton_engine_restarts",),
+    "engine_restarts": ("cog_triton_engine_restarts_total",),
 }
 _GAUGES = {
     "waiting": ("cog_triton_engine_queued_requests", "vllm:num_requests_waiting"),

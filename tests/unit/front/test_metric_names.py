@@ -55,6 +55,11 @@ def test_the_docs_name_only_metrics_that_there_are(exposition):
     assert {page: names for page, names in named.items() if names} == {}
 
 
+def test_perf_asks_only_for_metrics_that_there_are(exposition):
+    histograms = {name.removesuffix("_bucket") for name in found(SERIES, exposition)}
+    assert named_in(ROOT / "cli/perf/server_view.py") - histograms - found(SERIES, exposition) == set()
+
+
 @pytest.mark.parametrize("place", ["deploy/grafana/cog-triton.json", "docs/serving.md"])
 def test_none_is_left_out(exposition, place):
     named = {name.removesuffix("_bucket") for name in named_in(ROOT / place)}
