@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
+from cli.main import EngineName, app
 from runner.settings import Settings
 from runner.text.messages import parse_messages
 from shared.errors import MessagesInvalid, SettingInvalid
+
+ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_messages(text, told):
         (("generate", "x", "--top-p", "3"), "'--top-p': it must be less than or equal to 1"),
         (("generate", "x", "--temperature", "hot"), "'--temperature': it must be a number"),
         (("serve", "x", "--port", "0"), "'--port': it must be greater than or equal to 1"),
-        (("init", "--engine", "foo"), "'--engine': 'foo' is not one of 'ctranslate2', 'mock'"),
+        (("init", "--engine", "foo"), f"'--engine': 'foo' is not one of {ENGINE_NAMES}."),
     ],
 )
 def test_an_option(arguments, told):
