@@ -12,18 +12,8 @@ import pip
 import pytest
 
 from nix.lock import stand_ins
-from tests.support.images import BUILDER, CPU, ROOT, build_image, copy_repository, run
+from tests.support.images import CPU, NAMES, ROOT, build_image, copy_repository, run
 
-NAMES = {
-    BUILDER,
-    CPU,
-    *(f"cog-triton-runner-{sm}" for sm in (80, 86, 90, "full")),
-    *(
-        f"cog-triton-runner-{vllm}-{sm}"
-        for vllm in ("vllm", "vllm-next")
-        for sm in (80, 86, 89, 90, 100, 120, "full")
-    ),
-}
 LAYERS = "images: builtins.mapAttrs (_: image: map toString image.layers) images"
 # As a user's own flake has it, except for where it comes from.
 MODEL = """{{

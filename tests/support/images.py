@@ -14,6 +14,16 @@ from shared.cog.server import free_port
 ROOT = Path(__file__).resolve().parents[2]
 CPU = "cog-triton-runner-cpu"
 BUILDER = "cog-triton-builder"
+NAMES = {
+    BUILDER,
+    CPU,
+    *(f"cog-triton-runner-{sm}" for sm in (80, 86, 90, "full")),
+    *(
+        f"cog-triton-runner-{vllm}-{sm}"
+        for vllm in ("vllm", "vllm-next")
+        for sm in (80, 86, 89, 90, 100, 120, "full")
+    ),
+}
 READY_SECONDS = 120
 # Works in virtual machines without systemd, too.
 PODMAN = ["podman", "--cgroup-manager=cgroupfs", "--events-backend=file", "--runtime=runc"]
