@@ -56,6 +56,13 @@ def test_what_only_other_programs_read_is_yaml_too():
         assert list(yaml.safe_load_all(path.read_text())), path
 
 
+def test_nginx_waits_for_the_longest_answer_as_the_gateway_does():
+    """One that is not streamed has its first byte at its end."""
+    nginx = re.findall(r"proxy_read_timeout (\w+);", (DEPLOY / "nginx/cog-triton.conf").read_text())
+    route = yaml.safe_load((DEPLOY / PICKER / "route.yaml").read_text())
+    assert nginx == [rule["timeouts"]["request"] for rule in route["spec"]["rules"]]
+
+
 def test_the_page_names_what_is_not_checked():
     page = (ROOT / "docs/deploying.md").read_text()
     assert [kind for kind in UNCHECKED if f"`{kind.split()[-1]}`" not in page] == []
