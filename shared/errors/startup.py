@@ -90,7 +90,10 @@ class LockedMemoryTooSmall(CogTritonError):
     code = "E4014"
     fixed_by = FixedBy.OPERATOR
     message = "At most {limit} MiB may be locked in memory; an engine on {ranks} GPUs needs {needed} MiB."
-    remedy = "Run the container with --ulimit memlock=-1."
+    remedy = (
+        "Run the container with --ulimit memlock=-1; in Kubernetes, set LimitMEMLOCK=infinity for the"
+        " service of the node's container runtime."
+    )
 
 
 class GpuNotOfImage(CogTritonError):

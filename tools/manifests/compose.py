@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::[-?]([^}]*))?\}")
 
 
 def findings(folder: Path) -> Iterator[str]:
-    """What is wrong in compose.yaml and prometheus.yaml in `folder`."""
+    """What is wrong in compose.yaml, compose.gpu.yaml and prometheus.yaml in `folder`."""
     services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         if is_ours(_VARIABLE.sub(r"\2", service["image"])):
@@ -36,6 +36,10 @@ def findings(folder: Path) -> Iterator[str]:
             source = volume.split(":")[0]
             if source.startswith(".") and not (folder / source).exists():
                 yield f"service {name}: there is no {source}"
+    with_gpus = yaml.safe_load((folder / "compose.gpu.yaml").read_text())["services"]
+    for name, service in with_gpus.items():
+        if service.get("ulimits", {}).get("memlock") != -1:
+            yield f"service {name}: it may not lock the memory that an engine on several GPUs needs"
     scraped = yaml.safe_load((folder / "prometheus.yaml").read_text())["scrape_configs"]
     for job in scraped:
         if not is_route(job["metrics_path"]):

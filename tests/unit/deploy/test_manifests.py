@@ -128,6 +128,7 @@ def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
         (COMPOSE, "/health/ready", "/ready", "healthcheck: that is not a path"),
         (COMPOSE, "period: 80s", "period: 79s", "DRAIN_SECONDS and its end take 80"),
         (COMPOSE, "../prometheus/", "../rules/", "there is no ../rules/"),
+        ("compose/compose.gpu.yaml", "memlock: -1", "memlock: 64", "may not lock the memory that an engine on several"),
         ("compose/prometheus.yaml", "runner:5000", "runner:8000", "runner:8000 is not the port of a service"),
         ("compose/prometheus.yaml", "/metrics", "/stats", "the front has no /stats"),
     ],
