@@ -25,6 +25,7 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -210,6 +211,8 @@ class HubModel:
                 return RevisionNotFound(model=self.name, revision=self.revision or "main")
             case LocalEntryNotFoundError() if constants.is_offline_mode():
                 reason = _NOT_CACHED
+            case OfflineModeIsEnabled():
+                reason = "HF_HUB_OFFLINE is set"
             case LocalEntryNotFoundError() if isinstance(error.__cause__, Exception):
                 return self._translated(error.__cause__)
             case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:

@@ -300,6 +300,12 @@ def test_offline_without_the_model(hub, state, monkeypatch):
         Download("someone/tiny").run(state, ignore)
 
 
+def test_offline_the_hub_is_not_asked_what_the_model_has(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadFailed, match=r"failed: HF_HUB_OFFLINE is set\."):
+        HubModel("someone/tiny", None, None).files()
+
+
 def test_offline_with_half_of_the_model(hub, state, monkeypatch):
     Download("someone/tiny", weights=()).run(state, ignore)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
