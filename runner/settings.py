@@ -212,7 +212,8 @@ class Settings(BaseModel):
         120,
         gt=0,
         alias="RESPONSE_TIMEOUT",
-        description="seconds without a token after which a prediction fails",
+        description="seconds without a token, those of waiting in the engine included, after which a"
+        " prediction fails (E2101)",
     )
     probe_timeout: _Seconds = Field(
         5,
