@@ -18,6 +18,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import proxy_bypass
 
 import yaml
 from rich.console import Console
@@ -37,6 +38,7 @@ HERE = Path(__file__).parent
 OWN_MODEL = HERE / "model"
 PROMPTS = HERE / "prompts.json"
 _READY_SECONDS = 600
+_HOST = "127.0.0.1"
 
 console = Console(highlight=False)
 
@@ -107,11 +109,11 @@ def file_server(directory: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=directory)) as server:
+    with ThreadingHTTPServer((_HOST, 0), partial(Quiet, directory=directory)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http://{_HOST}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()
@@ -205,6 +207,14 @@ def draw(path: Path, steps: Steps, prompt: str, text: str, table: Table) -> None
     path.write_text(re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
+def _pass_by_proxies() -> None:
+    """Have everybody reach the servers here directly: a proxy of the environment cannot."""
+    if not proxy_bypass(_HOST):
+        others = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        both = f"{others},{_HOST}" if others else _HOST
+        os.environ |= {"no_proxy": both, "NO_PROXY": both}
+
+
 def main() -> None:
     """Read the command line and run the demo."""
     parser = argparse.ArgumentParser(prog="demo", description="Build, serve and ask a model.")
@@ -219,6 +229,7 @@ def main() -> None:
         folder = local_folder(arguments.model, Path.cwd()) if arguments.model else OWN_MODEL
     except CogTritonError as error:
         raise SystemExit(str(error)) from None
+    _pass_by_proxies()
     demo(str(folder or arguments.model), prompt, own["text"] if is_own else None, arguments.picture)
 
 

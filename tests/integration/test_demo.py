@@ -43,6 +43,12 @@ def test_the_demo_prints_the_known_text_and_draws_it(tmp_path):
     assert "@font-face" not in picture
 
 
+@pytest.mark.parametrize("others", [{}, {"NO_PROXY": "example.com"}])
+def test_a_proxy_is_not_asked_for_this_machine(others):
+    done = run_demo(HTTP_PROXY="http://127.0.0.1:9", **others)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture
 def hub():
     with Hub() as hub:
