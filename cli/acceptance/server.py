@@ -82,7 +82,7 @@ class Server:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._http = httpx2.Client(base_url=self.url, timeout=_ANSWER_SECONDS)
+        self._http = httpx2.Client(base_url=self.url, timeout=_ANSWER_SECONDS, trust_env=False)
 
     @property
     def is_alive(self) -> bool:
