@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 import stat
 from contextlib import AbstractContextManager, contextmanager
@@ -14,13 +15,13 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from shared.http import Arriving, Unreachable, download, limits
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from shared.http import Progress
 
 _SCHEME = re.compile(r"(file|data|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
 _CHUNK = 1 << 20
+_FORBIDDEN = "this user has no permission to read it"
 
 
 class NotThere(Unreachable):
@@ -87,13 +88,16 @@ def opened(
 
 
 def found(path: Path) -> os.stat_result:
-    """What is at `path`. Raises `Unreachable`."""
+    """What is at `path`: if a directory, one whose entries can be reached. Raises `Unreachable`."""
     try:
-        return path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL is a ValueError
         raise NotThere("there is no such file") from None
     except OSError as error:
         raise Unreachable(_reason(error)) from None
+    if stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK | os.X_OK):
+        raise Unreachable(_FORBIDDEN)
+    return status
 
 
 @contextmanager
@@ -111,11 +115,7 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
 
 
 def _reason(error: OSError) -> str:
-    return (
-        "this user has no permission to read it"
-        if isinstance(error, PermissionError)
-        else str(error.strerror)
-    )
+    return _FORBIDDEN if isinstance(error, PermissionError) else str(error.strerror)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

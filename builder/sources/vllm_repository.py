@@ -95,7 +95,10 @@ def _models(path: Path) -> list[Path]:
 
 
 def _is_vllm(config: Path) -> bool:
-    return config.is_file() and _IS_VLLM.search(config.read_text(errors="replace")) is not None
+    try:
+        return config.is_file() and _IS_VLLM.search(config.read_text(errors="replace")) is not None
+    except PermissionError:
+        return False  # what needs it will say so
 
 
 def _model_json(model: Path) -> Path:

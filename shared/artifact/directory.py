@@ -9,7 +9,12 @@ from functools import cached_property
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
+from shared.errors import (
+    EngineArchiveMalformed,
+    ModelRepositoryNotServed,
+    WeightsNotFound,
+    WeightsUnreachable,
+)
 from shared.lora import ADAPTERS
 
 from .manifest import CONFIG, MANIFEST, Manifest
@@ -23,7 +28,7 @@ _BACKEND = re.compile(r'^\s*backend\s*:\s*"(\w+)"', re.MULTILINE)
 @dataclass(frozen=True)
 class EngineDirectory:
     """Where the parts of an unpacked engine are. Raises ModelRepositoryNotServed and WeightsNotFound when
-    there is no engine at `path`.
+    there is no engine at `path`, WeightsUnreachable when this user may not read it.
 
     Archives from before manifests are flat: all their files are in one directory.
     """
@@ -39,7 +44,7 @@ class EngineDirectory:
     @cached_property
     def manifest(self) -> Manifest | None:
         """What the builder said about it; None for one from before manifests. Raises
-        EngineArchiveMalformed, EngineArchiveVersion and EngineArchiveCorrupt.
+        EngineArchiveMalformed, EngineArchiveVersion, EngineArchiveCorrupt and WeightsUnreachable.
         """
         try:
             text = self._read(MANIFEST)
@@ -49,7 +54,9 @@ class EngineDirectory:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The object in config.json. Raises EngineArchiveMalformed when it is not one."""
+        """The object in config.json. Raises EngineArchiveMalformed when it is not one, and
+        WeightsUnreachable.
+        """
         try:
             config = json.loads(self._read(CONFIG))
         except (ValueError, RecursionError):
@@ -59,7 +66,9 @@ class EngineDirectory:
         return config
 
     def _read(self, name: str) -> bytes:
-        """Raises FileNotFoundError, and EngineArchiveMalformed for what is no file or not for this user."""
+        """Raises FileNotFoundError, EngineArchiveMalformed for what is no file, and WeightsUnreachable for
+        what is not for this user.
+        """
         path = self.path / name
         try:
             if not S_ISREG(path.stat().st_mode):  # reading a pipe would wait
@@ -67,6 +76,8 @@ class EngineDirectory:
             return path.read_bytes()
         except FileNotFoundError:
             raise
+        except PermissionError:
+            raise _forbidden(path) from None
         except OSError as error:
             raise EngineArchiveMalformed(reason=f"{name} in it: {error.strerror}") from None
 
@@ -83,10 +94,17 @@ class EngineDirectory:
         return folder if folder.is_dir() else self.path
 
 
+def _forbidden(file: Path | str) -> WeightsUnreachable:
+    return WeightsUnreachable(source=file, reason="this user has no permission to read it")
+
+
 def _refuse_model_repository(path: Path) -> None:
     """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours."""
     found = [config for config in path.glob("*/config.pbtxt") if config.is_file()]
-    configs = [config.read_text(errors="replace") for config in found]
+    try:
+        configs = [config.read_text(errors="replace") for config in found]
+    except PermissionError as error:
+        raise _forbidden(error.filename) from None
     backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
     if backends:
         inside = next(iter(sorted(path.glob(f"*/1/{CONFIG}"))), None)

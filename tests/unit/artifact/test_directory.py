@@ -1,9 +1,15 @@
 import os
+from pathlib import Path
 
 import pytest
 
 from shared.artifact import EngineDirectory
-from shared.errors import EngineArchiveMalformed, ModelRepositoryNotServed, WeightsNotFound
+from shared.errors import (
+    EngineArchiveMalformed,
+    ModelRepositoryNotServed,
+    WeightsNotFound,
+    WeightsUnreachable,
+)
 from tests.unit.artifact.archives import CONTENTS, extract, listing, made
 
 
@@ -78,3 +84,37 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
     file.mkdir()
     with pytest.raises(EngineArchiveMalformed, match=rf"{name}\.json in it is not a file"):
         getattr(directory, name)
+
+
+@pytest.fixture
+def forbid(monkeypatch):
+    """Have the system refuse a method of Path: root may read everything."""
+
+    def forbid(method):
+        def refused(path, **_):
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, method, refused)
+
+    return forbid
+
+
+@pytest.mark.parametrize("name", ["config", "manifest"])
+def test_a_file_of_another_user_is_no_damaged_archive(tmp_path, name, forbid):
+    extract(made(), tmp_path / "engine")
+    directory = EngineDirectory(tmp_path / "engine")
+    forbid("read_bytes")
+    with pytest.raises(
+        WeightsUnreachable, match=rf"/engine/{name}\.json cannot be read: this user has no perm"
+    ):
+        getattr(directory, name)
+
+
+def test_the_config_of_another_users_model_repository_is_named(tmp_path, forbid):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.pbtxt").touch()
+    forbid("read_text")
+    with pytest.raises(
+        WeightsUnreachable, match=r"/model/config\.pbtxt cannot be read: this user has no perm"
+    ):
+        EngineDirectory(tmp_path)

@@ -339,3 +339,12 @@ class TestAdaptersOfARepository:
         monkeypatch.setenv("LORA_FOLDER", str(tmp_path))
         with pytest.raises(VllmRepositoryInvalid, match="Unset LORA_FOLDER"):
             weights_of(str(with_adapters()))
+
+
+def test_a_repository_of_another_user_is_left_to_what_reads_it(repository, monkeypatch):
+    def refused(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    place = str(repository())
+    monkeypatch.setattr(Path, "read_text", refused)  # root may read everything
+    assert weights_of(place) == place

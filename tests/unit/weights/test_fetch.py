@@ -143,6 +143,13 @@ def test_a_file_that_cannot_be_read_is_named(archive, cache, monkeypatch):
         fetch(archive, cache)
 
 
+def test_a_directory_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
+    with pytest.raises(WeightsUnreachable, match="this user has no permission to read it"):
+        fetch(tmp_path, cache)
+
+
 def test_other_kinds_of_address_are_named_without_their_secrets(cache):
     with pytest.raises(WeightsUnreachable) as caught:
         fetch("s3://me:password@bucket/engine.tar?token=secret", cache)
