@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Self
 
 LOOPBACK = "127.0.0.1"
+_PORT = re.compile(r"[0-9]{1,5}")
 # What listens on all addresses also listens on this one.
 _HERE = {"0.0.0.0": LOOPBACK, "::": "::1", "": LOOPBACK}
 
@@ -19,7 +21,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Self:
         """From `host:port`, with an IPv6 host in brackets. Raises ValueError."""
         host, colon, port = text.rpartition(":")
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        if not (colon and host and _PORT.fullmatch(port) and 0 < int(port) < 1 << 16):
             raise ValueError("must be host:port, such as 127.0.0.1:8001")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 

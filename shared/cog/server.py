@@ -13,6 +13,7 @@ from shared.resolving import resolved
 
 BACKLOG = 4096
 """How many connections may wait to be accepted."""
+_PORT_DIGITS = 5  # of a text with thousands, Python makes no number
 # A runner's server is supervised, and drained before it ends.
 SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
@@ -45,7 +46,7 @@ def server_environment(port: int, concurrency: int | None = None) -> dict[str, s
 
 def port_number(text: str) -> int:
     """The port that a setting or an option names. Raises SettingInvalid."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+    if not (text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS and 1 <= int(text) <= 65535):
         raise SettingInvalid(setting="PORT", value=text, reason="a port must be a number from 1 to 65535")
     return int(text)
 

@@ -33,6 +33,7 @@ ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
             "it is not a valid template: a brace in it is neither doubled nor part of a field",
         ),
         ("TRITON_HTTP_ADDRESS", "x", "it must be host:port, such as 127.0.0.1:8001"),
+        ("TRITON_HTTP_ADDRESS", f"x:{'9' * 5000}", "it must be host:port, such as 127.0.0.1:8001"),
     ],
 )
 def test_a_setting(name, value, told):

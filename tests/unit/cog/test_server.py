@@ -6,7 +6,7 @@ import pytest
 
 from runner.cog.server import CogServer
 from runner.settings import COG_SLOTS
-from shared.cog.server import free_port, listen, refuse_used_port
+from shared.cog.server import free_port, listen, port_number, refuse_used_port
 from shared.errors import SettingInvalid
 from tools.docs.environment import page
 
@@ -34,3 +34,9 @@ def test_the_setting_that_has_the_host_is_blamed():
         SettingInvalid, match=r"The setting TRITON_HTTP_ADDRESS is '192\.0\.2\.1:8000', but nothing"
     ):
         refuse_used_port(8000, "192.0.2.1", "TRITON_HTTP_ADDRESS")
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "0", "65536", "\u00b2", "9" * 5000])
+def test_what_is_no_port_is_named(text):
+    with pytest.raises(SettingInvalid, match="a port must be a number from 1 to 65535"):
+        port_number(text)
