@@ -61,9 +61,9 @@ def _min_tokens(min_tokens: int | None, max_tokens: int) -> int | None:
     if min_tokens is None or min_tokens <= 0:  # -1 has always meant "no minimum"
         return None
     if min_tokens > max_tokens:
-        raise InvalidArgument(
-            argument="min_tokens", value=min_tokens, reason=f"max_tokens is only {max_tokens}"
-        )
+        # Not "max_tokens is": there may be less room than was asked for.
+        reason = f"the answer can have at most {max_tokens}"
+        raise InvalidArgument(argument="min_tokens", value=min_tokens, reason=reason)
     return min_tokens
 
 

@@ -69,7 +69,7 @@ TABLE = [
     (
         {"prompt": "x", "max_tokens": 1, "min_tokens": 2},
         "",
-        InvalidArgument(argument="min_tokens", value=2, reason="max_tokens is only 1"),
+        InvalidArgument(argument="min_tokens", value=2, reason="the answer can have at most 1"),
     ),
     (
         {"prompt": "x", "seed": -1},

@@ -89,7 +89,7 @@ def test_what_is_zero_to_engines_means_greedy(inputs):
 
 def test_max_tokens_is_what_the_prompt_leaves_room_for():
     assert prepared(limits=Limits(10, 9)).request.max_tokens == 7
-    with pytest.raises(InvalidArgument, match="max_tokens is only 7"):
+    with pytest.raises(InvalidArgument, match="min_tokens is 8, but the answer can have at most 7"):
         prepared(limits=Limits(10, 9), min_tokens=8)
 
 
