@@ -365,21 +365,20 @@ class Settings(BaseModel):
     def secret_of_hosts(self) -> bytes:
         """The secret with which the hosts of an engine recognise each other.
 
-        Raises SettingInvalid when it is short
-        or missing.
+        Raises SettingInvalid when it is short or missing.
         """
+        setting = "HOSTS_SECRET"
         secret = self.hosts_secret.get_secret_value() if self.hosts_secret else ""
+        shown = "***" if secret else None
         if self.hosts_secret_file is not None:
+            setting, shown = "HOSTS_SECRET_FILE", str(self.hosts_secret_file)
             try:
                 secret = self.hosts_secret_file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as problem:
-                reason = why_unread(problem)
-                raise SettingInvalid(
-                    setting="HOSTS_SECRET_FILE", value=str(self.hosts_secret_file), reason=reason
-                ) from None
+                raise SettingInvalid(setting=setting, value=shown, reason=why_unread(problem)) from None
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
-            raise SettingInvalid(setting="HOSTS_SECRET", value="***" if secret else None, reason=reason)
+            raise SettingInvalid(setting=setting, value=shown, reason=reason)
         try:
             return secret.encode()
         except UnicodeEncodeError:
@@ -422,7 +421,8 @@ class Settings(BaseModel):
             reason = problem.reason
         except ValidationError as invalid:
             first = invalid.errors()[0]
-            reason = f"instantiate.{'.'.join(map(str, first['loc']))} {wanted(first, mapping='a mapping')}"
+            place = ".".join(map(str, ("instantiate", *first["loc"])))
+            reason = f"{place} {wanted(first, mapping='a mapping')}"
         else:
             return section.model_dump(mode="json", exclude_unset=True)
         raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)

@@ -61,16 +61,18 @@ class Part(NamedTuple):
     environment: dict[str, str]
 
     def command(self, told: Sequence[str]) -> list[str]:
-        """The command for what the first host asks for. Raises HostNotJoined for anything else."""
+        """The command for what the first host asks for. Raises LookupError for anything else, with a reason
+        for that host, and PartNotInstalled.
+        """
         name, *arguments = told
         if self.kind == "tensorrt_llm" and name in DAEMONS:
             if (program := shutil.which(name, path=self.environment["PATH"])) is None:
-                raise HostNotJoined(address="the first host", reason=f"there is no {name} here")
+                raise LookupError(f"there is no {name} there")
             return [program, *arguments]
         if self.kind == "vllm" and name == "vllm-node":
             python = str(Layout.current().engine_python(self.kind))
             return [python, "-m", "runner.engines.vllm.node", str(self.engine_dir), *arguments]
-        raise HostNotJoined(address="the first host", reason=f"it asks for {name!r}, which is unknown here")
+        raise LookupError(f"{name!r} is unknown there")
 
 
 def part_of(settings: Settings, find: Find) -> Part:
@@ -140,7 +142,7 @@ def serve(link: Link, part: Part, address: str, directory: Path) -> None:
             raise HostNotJoined(address=address, reason=refused)
         try:
             command = part.command(message["run"])
-        except CogTritonError as problem:
+        except (LookupError, CogTritonError) as problem:
             link.send({"failed": str(problem)})
             continue
         try:

@@ -181,7 +181,7 @@ def test_a_host_without_mpis_daemon_says_so(cluster):
     nothing = cluster.log.parent / "empty"
     nothing.mkdir()
     with cluster.joining(PATH=str(nothing)), cluster.serving() as (_, driver):
-        assert "there is no orted here" in told(driver)
+        assert " could not do its part: there is no orted there. " in told(driver)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from runner.engines.hosts.link import LinkLost, Listener
 from runner.lifecycle.joining import Part
 from runner.settings import Settings
-from shared.errors import HostNotJoined, SettingInvalid
+from shared.errors import SettingInvalid
 from shared.layout import PROJECT_ROOT
 from tests.support.waiting import wait_for
 
@@ -33,11 +33,11 @@ def test_it_runs_mpis_daemon_and_nothing_else(tmp_path):
     here = part(tmp_path)
     assert here.command(["orted", "-x"]) == [str(tmp_path / "programs/orted"), "-x"]
     for told in (["other"], ["/bin/sh", "-c", "true"], ["vllm-node", "1"]):
-        with pytest.raises(HostNotJoined, match="which is unknown here"):
+        with pytest.raises(LookupError, match="is unknown there"):
             here.command(told)
-    with pytest.raises(HostNotJoined, match="there is no prted here"):
+    with pytest.raises(LookupError, match="there is no prted there"):
         here.command(["prted"])
-    with pytest.raises(HostNotJoined, match="which is unknown here"):
+    with pytest.raises(LookupError, match="is unknown there"):
         part(tmp_path, "vllm").command(["orted"])
 
 
@@ -105,7 +105,7 @@ def test_what_it_runs_and_how_that_ends_is_told(first, place, tmp_path):
         assert hello["gpus"] == 2
         assert hello["identity"]["engine"] == "tensorrt_llm"
         assert ended == {"failed": "orted ended with status 3"}
-        assert refused["failed"].startswith("E4016 HostNotJoined: ")
+        assert refused == {"failed": "'other' is unknown there"}
         assert absent == {"failed": "prted cannot be started there (No such file or directory)"}
 
 
@@ -152,6 +152,13 @@ def test_a_secret_that_is_none_is_refused(given, told):
     with pytest.raises(SettingInvalid, match=told) as raised:
         Settings.from_environment(given).secret_of_hosts()
     assert "hush" not in str(raised.value)
+
+
+def test_a_short_secret_in_a_file_is_the_files_fault(tmp_path):
+    (file := tmp_path / "secret").write_text("hush\n")
+    settings = Settings.from_environment({"HOSTS_SECRET": "x" * 20, "HOSTS_SECRET_FILE": str(file)})
+    with pytest.raises(SettingInvalid, match=rf"HOSTS_SECRET_FILE is '{file}', but it must have at least 16"):
+        settings.secret_of_hosts()
 
 
 def test_the_secret_of_a_file_comes_first(tmp_path):

@@ -53,6 +53,13 @@ def test_server_arguments_of_the_file_come_before_those_of_the_engine(
     assert settings.server_arguments(config(in_engine)) == effective
 
 
+def test_a_section_that_is_no_mapping_is_named(tmp_path):
+    (tmp_path / "config.yaml").write_text("instantiate: [x]")
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": str(tmp_path / "config.yaml")})
+    with pytest.raises(SettingInvalid, match="but instantiate must be a mapping"):
+        settings.instantiate({})
+
+
 def test_without_any_section_there_are_no_server_arguments():
     settings = Settings.from_environment({})
     for server in ({}, {"server": None}, {"server": {"tensorrt_llm": None}}):
