@@ -43,7 +43,9 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         """Return when the engine generates. Raises the coded error of a failed set-up."""
         self._settings = settings
-        self._admission = Admission(settings.admitted)
+        # By default the limit follows what Cog itself accepts.
+        setting = "COG_MAX_CONCURRENCY" if settings.max_predictions is None else "MAX_PREDICTIONS"
+        self._admission = Admission(settings.admitted, fix=f"raise {setting}")
         self._engine: LoadedEngine | None = None
         self._client: EngineClient | None = None
         self._metrics = Metrics(self._admission, lambda: self._client)
