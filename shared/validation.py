@@ -24,6 +24,7 @@ _WANTED = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
 }
+_LEAST_FLOAT = 2**63  # from here on, a reader of JSON gives a whole number as a float
 
 
 def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
@@ -36,6 +37,8 @@ def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
             return f"must be {mapping}"
         case "too_long":
             return f"may have at most {detail['ctx']['max_length']} entries"
+        case "int_type" if isinstance(detail["input"], float) and abs(detail["input"]) >= _LEAST_FLOAT:
+            return _WANTED["int_parsing_size"]
         case "value_error":
             return str(detail["ctx"]["error"])
         case "json_invalid":

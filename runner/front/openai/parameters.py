@@ -22,6 +22,7 @@ _MOST_KEYS = 256
 _MOST_BIASES = 1 << 16
 _MOST_DIGITS = 20
 _REASONING = "a model's reasoning is not separated from its text"
+_NO_TEXT = ("image_url", "input_audio", "file")
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of one of them"
 
@@ -69,13 +70,24 @@ def _content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if not all(map(_is_text_part, value)):
-        if all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in value):
+        if any(isinstance(part, dict) and part.get("type") in _NO_TEXT for part in value):
             raise PydanticCustomError(
                 "not_taken", "{why}", {"why": "images, sound and files are not supported"}
             )
         wanted = '{"type": "text", "text": "..."}'
         raise ValueError(f"may only have parts like {wanted}")
     return "\n".join(part["text"] for part in value)
+
+
+def _schema_or(kind: type, word: str) -> BeforeValidator:
+    """Before the union is tried: one problem, in the parameter itself, instead of one per member."""
+
+    def checked(value: Any) -> Any:
+        if not isinstance(value, dict | kind | None):
+            raise ValueError(f"must be a schema or {word}")  # noqa: TRY004  pydantic turns only ValueErrors into problems
+        return value
+
+    return BeforeValidator(checked)
 
 
 def _is_text_part(part: Any) -> bool:
@@ -153,7 +165,9 @@ class JsonSchema(Part):
 
     name: str | None = None
     description: str | None = None
-    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+    schema_: Annotated[dict[str, Any] | bool | None, _schema_or(bool, "true or false")] = Field(
+        None, alias="schema"
+    )
     strict: bool | None = None
 
 
@@ -192,7 +206,7 @@ class Parameters(Named):
     ignore_eos: bool | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: dict[str, Any] | None = None
-    guided_json: dict[str, Any] | str | None = None
+    guided_json: Annotated[dict[str, Any] | str | None, _schema_or(str, "its text")] = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
