@@ -15,11 +15,19 @@ from runner.prediction.predictor import Predictor
 from runner.prediction.preparation import Preparation
 from runner.protocol.engine import Request, SamplingParameters
 from runner.protocol.feed import EngineState
+from runner.settings import why_unread
 from runner.text.renderer import ChatRenderer
 from runner.text.tokenizer import Tokenizer
 from runner.triton.client import EngineClient
 from shared.artifact import EngineDirectory
-from shared.errors import CogTritonError, EngineGaveUp, EngineNotReady, GenericError, TritonTimeout
+from shared.errors import (
+    CogTritonError,
+    EngineGaveUp,
+    EngineNotReady,
+    GenericError,
+    SettingInvalid,
+    TritonTimeout,
+)
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -54,6 +62,15 @@ async def tell_supervisor(control: Connection, loading: Awaitable[object]) -> st
         return None
     control.send(SetupFailed(failed))
     return failed
+
+
+def _adapters(settings: Settings, engine: EngineDirectory) -> Adapters:
+    """The operator's adapters, or else the engine's own. Raises SettingInvalid."""
+    folder = settings.lora_folder or engine.adapters
+    try:
+        return Adapters(folder)
+    except OSError as problem:
+        raise SettingInvalid(setting="LORA_FOLDER", value=str(folder), reason=why_unread(problem)) from None
 
 
 class LoadedEngine:
@@ -127,8 +144,7 @@ class LoadedEngine:
             takes_salts="cache_salt" in declaration.honours,
             salts_keys=not settings.share_prefix_cache,
         )
-        folder = settings.lora_folder or engine.adapters
-        adapters = Adapters(folder if "lora" in declaration.honours else None)
+        adapters = _adapters(settings, engine) if "lora" in declaration.honours else Adapters(None)
         predictor = Predictor(preparation, client, admission, metrics, settings, chat, adapters)
         model = "model" if engine.manifest is None else engine.manifest.model
         return cls(client, predictor, probe, chat, model)

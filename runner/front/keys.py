@@ -53,9 +53,16 @@ def parse_keys(text: str, setting: str, before: int = 0) -> dict[bytes, str]:
 class Keys:
     """The accepted keys. Those in a file may change while the runner runs."""
 
-    def __init__(self, names: Mapping[bytes, str], file: Path | None = None) -> None:
+    def __init__(
+        self,
+        names: Mapping[bytes, str],
+        file: Path | None = None,
+        wanted: str = "one of the keys of this runner",
+    ) -> None:
+        """`wanted`: what to send, for those who sent something else."""
         self._fixed = dict(names)
         self._file = file
+        self._wanted = wanted
         self._of_file: dict[bytes, str] = {}
         self._version: tuple[int, int] | None = None
         self._looked_at = 0.0
@@ -82,18 +89,19 @@ class Keys:
     @classmethod
     def of_operator(cls, key: str) -> Self:
         """The operator's one key. Raises SettingInvalid."""
-        return cls(dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator"))
+        names = dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator")
+        return cls(names, wanted="the operator's key (OPERATOR_KEY)")
 
     def name_of(self, authorization: str | None) -> str:
         """The name of the key in a header `Authorization`. Raises ApiKeyInvalid."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != _SCHEME or not key:
-            raise ApiKeyInvalid(reason="No API key was sent")
+            raise ApiKeyInvalid(reason="No API key was sent", wanted=self._wanted)
         self._look()
         sent = _digest(key.strip())
         name = self._of_file.get(sent) or self._fixed.get(sent)
         if name is None:
-            raise ApiKeyInvalid(reason="This runner does not accept that API key")
+            raise ApiKeyInvalid(reason="That API key is not accepted here", wanted=self._wanted)
         return name
 
     def _look(self) -> None:

@@ -17,7 +17,7 @@ class Adapters:
     """All of them are below one folder; those directly in it are known from the start."""
 
     def __init__(self, folder: Path | None) -> None:
-        """None: there are none, and cannot be any."""
+        """None: there are none, and cannot be any. Raises OSError for one that cannot be read."""
         self._folder = folder
         self._places: dict[str, str] = {}
         if folder is not None and folder.is_dir():
@@ -40,7 +40,10 @@ class Adapters:
     def found(self, path: str) -> str:
         """The adapter at `path`, absolute or below the folder. Raises RequestInvalid."""
         if self._folder is None:
-            raise RequestInvalid(parameter="lora_path", reason="this runner has no adapters")
+            raise RequestInvalid(
+                parameter="lora_path",
+                reason="this runner has no adapters, which need LORA_FOLDER, and vLLM with enable_lora",
+            )
         folder = self._folder.resolve()
         try:
             place = (folder / path).resolve()
@@ -49,7 +52,7 @@ class Adapters:
             is_there = False
         if not is_there:
             raise RequestInvalid(
-                parameter="lora_path", reason=f"there is no adapter below LORA_FOLDER at {path}"
+                parameter="lora_path", reason=f"there is no adapter at {path} in the folder of adapters"
             )
         return str(place.relative_to(folder))
 

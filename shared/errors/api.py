@@ -37,7 +37,7 @@ class ApiKeyInvalid(CogTritonError):
     code = "E1304"
     fixed_by = FixedBy.USER
     message = "{reason}."
-    remedy = "Send one of the keys of this runner as `Authorization: Bearer KEY`."
+    remedy = "Send {wanted} as `Authorization: Bearer KEY`."
 
 
 class KeyLimitReached(CogTritonError):

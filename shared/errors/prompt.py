@@ -102,4 +102,4 @@ class AdapterUnknown(CogTritonError):
     code = "E1106"
     fixed_by = FixedBy.USER
     message = 'There is no adapter "{name}" here.'
-    remedy = "Send a name that /v1/models lists."
+    remedy = "Send the name of an adapter that /v1/models lists, if it lists any."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from shared.errors import (
     ModelNotServed,
     PathUnknown,
     RequestInvalid,
+    SettingInvalid,
     VllmAdapterInvalid,
     VllmAdaptersInUse,
 )
@@ -119,6 +121,7 @@ def test_the_operator_loads_and_removes_adapters(run, folder):
         for key in (None, {"authorization": "Bearer another"}):
             refused = await post(http, "load", law, key)
             assert (refused.status_code, ApiKeyInvalid.code in refused.text) == (401, True)
+            assert "Send the operator's key (OPERATOR_KEY) as" in refused.text
         answer = await post(http, "load", law)
         assert answer.json() == {"lora_name": "law", "lora_path": "team/law"}
         assert (asked(front).lora, asked(front).max_tokens) == ("team/law", 1)  # the engine has tried it
@@ -151,6 +154,29 @@ def test_nothing_outside_the_folder_can_be_loaded(run, folder, tmp_path, path):
         assert str(tmp_path) not in answer.text
 
     run(test)
+
+
+def test_what_adapters_need_is_told_to_those_who_have_no_folder(run):
+    async def test(front, http):
+        body = {"lora_name": "x", "lora_path": "x"}
+        answer = await http.post("/v1/load_lora_adapter", json=body, headers=OPERATOR)
+        assert "LORA_FOLDER" in answer.json()["error"]["message"]
+
+    run(test, LORA_FOLDER="")
+
+
+def test_a_folder_that_cannot_be_read_is_a_wrong_setting(run, folder, monkeypatch):
+    def refused(path, entries=Path.iterdir):
+        if path == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return entries(path)
+
+    async def test(front, http):
+        raise AssertionError("it serves")
+
+    monkeypatch.setattr(Path, "iterdir", refused)  # root may read everything
+    with pytest.raises(SettingInvalid, match=r"LORA_FOLDER is .* cannot be read: Permission denied"):
+        run(test)
 
 
 def test_without_a_key_of_the_operator_there_are_no_such_routes(run):

@@ -58,7 +58,10 @@ def test_how_the_runner_is_needs_the_key_of_metrics(engine_directory, answered):
         assert httpx2.get(front.url, headers=BROWSER).status_code == 200
         refused = httpx2.get(f"{front.url}/page/status")
         assert refused.status_code == 401
-        answered(refused.json()["error"], ApiKeyInvalid(reason="No API key was sent"))
+        answered(
+            refused.json()["error"],
+            ApiKeyInvalid(reason="No API key was sent", wanted="one of the keys of this runner"),
+        )
         told = httpx2.get(f"{front.url}/page/status", headers={"authorization": "Bearer secret"})
         assert told.json()["status"] == "READY"
         assert told.headers["cache-control"] == "no-store"

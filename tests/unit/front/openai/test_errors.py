@@ -193,7 +193,10 @@ def test_a_body_that_is_too_large(run):
 def test_the_whole_texts_of_errors(run, answered, sent, error):
     async def test(front, http):
         answer = await http.post("/v1/completions", json=sent)
-        answered(answer.json()["error"]["message"], ApiKeyInvalid(reason="No API key was sent"))
+        answered(
+            answer.json()["error"]["message"],
+            ApiKeyInvalid(reason="No API key was sent", wanted="one of the keys of this runner"),
+        )
         answer = await http.post("/v1/completions", json=sent, headers={"Authorization": "Bearer sk-1"})
         answered(answer.json()["error"]["message"], error)
 
