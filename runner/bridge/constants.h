@@ -34,7 +34,7 @@
 #define E2105_TRITON_UNAVAILABLE "E2105 TritonUnavailable: Triton is unavailable: %s. Try again in a few seconds; unless the runner is shutting down, it starts Triton again."
 #define E2106_OVERLOADED "E2106 Overloaded: %s %s already; no more are accepted. Try again in a few seconds; the operator can %s."
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; unless it has died too often, it is being restarted."
-#define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine process is starting. Try again in a few seconds."
+#define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine is not ready. Try again in a few seconds; if it persists, check /health-check and the log."
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and will not be restarted. Check the log for why it dies, then restart the runner."
 #define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request violates the tensor contract: %s. See docs/triton.md for the tensors of the models."
 #define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Make the directory of its socket (below TMPDIR) writable, write the model repository again with this version of cog-triton, or use the version of Triton that its images have."

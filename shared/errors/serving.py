@@ -88,8 +88,8 @@ class EngineProcessDied(CogTritonError):
 class EngineNotReady(CogTritonError):
     code = "E2401"
     fixed_by = FixedBy.ENGINE
-    message = "The engine process is starting."
-    remedy = "Try again in a few seconds."
+    message = "The engine is not ready."
+    remedy = "Try again in a few seconds; if it persists, check /health-check and the log."
 
 
 class EngineGaveUp(CogTritonError):

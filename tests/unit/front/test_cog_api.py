@@ -376,6 +376,7 @@ class TestHealth:
             server.front.health.failed("E4201 WeightsNotFound: x")
             health = client.get("/health-check").json()
             assert (health["status"], health["setup"]["logs"]) == ("SETUP_FAILED", "E4201 WeightsNotFound: x")
+            assert "is starting" not in predict(client).json()["error"]  # it never will
 
     def test_an_engine_that_died(self, engine_directory):
         with running(engine_directory) as server, httpx2.Client(base_url=server.url) as client:
