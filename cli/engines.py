@@ -43,7 +43,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
     try:
         is_folder = stat.S_ISDIR(found(path).st_mode)
     except NotThere:
-        if not _OF_THE_HUB.fullmatch(source) or source.endswith(_ARCHIVES):
+        if not _OF_THE_HUB.fullmatch(source) or source.endswith((*_ARCHIVES, *_CONFIGS)):
             return source
         model, _, revision = source.partition("@")
         return _served(_config(model, revision or None), settings, check)

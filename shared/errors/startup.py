@@ -146,7 +146,7 @@ class EngineArchiveVersion(CogTritonError):
 class EngineKindMismatch(CogTritonError):
     code = "E4103"
     fixed_by = FixedBy.OPERATOR
-    message = 'The archive holds a "{kind}" engine; this image serves: {available}.'
+    message = 'The engine "{kind}" is needed; this image serves: {available}.'
     remedy = "Use the runner image of that engine."
 
 
@@ -209,8 +209,8 @@ class WeightsNotSet(CogTritonError):
 class PortInUse(CogTritonError):
     code = "E4003"
     fixed_by = FixedBy.OPERATOR
-    message = "Port {port} is taken by another program."
-    remedy = "End that program, or choose another port."
+    message = "Port {port} is already in use."
+    remedy = "Choose another port, or end the program that uses it."
 
 
 class ServerNotReady(CogTritonError):

@@ -348,3 +348,9 @@ def test_a_repository_of_another_user_is_left_to_what_reads_it(repository, monke
     place = str(repository())
     monkeypatch.setattr(Path, "read_text", refused)  # root may read everything
     assert weights_of(place) == place
+
+
+@pytest.mark.parametrize("name", ["configs/llama.yaml", "engines/llama.tar.zst"])
+def test_a_file_that_is_missing_is_no_model_of_the_hub(hub, name):
+    assert weights_of(name) == name
+    assert hub.requests == []

@@ -28,7 +28,9 @@ def test_no_engine_is_named(tmp_path):
 
 
 def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, archive):
-    with pytest.raises(EngineKindMismatch, match='"mock" engine; this image serves: ctranslate2'):
+    with pytest.raises(
+        EngineKindMismatch, match='The engine "mock" is needed; this image serves: ctranslate2'
+    ):
         prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"], engine_of)
     assert not list((tmp_path / "cache").glob("*"))
 
