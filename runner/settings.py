@@ -387,8 +387,8 @@ class Settings(BaseModel):
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
 
-        Raises SettingInvalid for a file that cannot be read or is not valid, ConfigTooLarge and ConfigNotYaml
-        for one that is no YAML.
+        Raises SettingInvalid for a file that cannot be read or is not valid, ConfigNotYaml and
+        ConfigDuplicateKey for one that is no YAML.
         """
         section = dict(engine_config.get("instantiate") or {})
         return section | self._file_section()

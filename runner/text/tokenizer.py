@@ -148,6 +148,8 @@ class _JsonFile:
             return
         try:
             content = json.loads(path.read_bytes())
+        except OSError as error:
+            raise TritonTokenizerError(reason=f"{self._name} cannot be read: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
             raise TritonTokenizerError(reason=f"{self._name} is not JSON: {error}") from error
         if not isinstance(content, dict):

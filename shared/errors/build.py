@@ -208,7 +208,10 @@ class PackageFailed(CogTritonError):
     code = "E3300"
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive cannot be written to {path}: {reason}."
-    remedy = "Check the path, and that this user may write there."
+    remedy = (
+        "Check the path, and that this user may write there; if a file is named, that it can be read and does"
+        " not change."
+    )
 
 
 class OutputRefused(CogTritonError):

@@ -1,5 +1,6 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import tokenizers
@@ -121,6 +122,18 @@ def test_a_file_that_is_not_json_is_coded(write_model, content):
     directory = write_model()
     (directory / "generation_config.json").write_bytes(content)
     with pytest.raises(TritonTokenizerError, match=r"E2102 .*generation_config\.json is not JSON"):
+        Tokenizer.load(directory)
+
+
+def test_a_file_of_another_user_is_coded(write_model, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    directory = write_model(generation_config={})
+    monkeypatch.setattr(Path, "read_bytes", refused)  # root may read everything
+    with pytest.raises(
+        TritonTokenizerError, match=r"generation_config\.json cannot be read: Permission denied"
+    ):
         Tokenizer.load(directory)
 
 
