@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from shared.cog.server import refuse_used_port
-from shared.errors import PortInUse
+from shared.cog.server import port_number, refuse_used_port
+from shared.errors import PortInUse, SettingInvalid
 
 from .check import Check, Finding, ok, warning
 
@@ -18,11 +18,13 @@ _DEFAULT = "5000"
 
 def _look() -> Iterator[Finding]:
     port = os.environ.get("PORT") or _DEFAULT
-    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    try:
+        number = port_number(port)
+    except SettingInvalid:
         yield warning(f"PORT is {port!r}, which is not a port.", "Set PORT to a number from 1 to 65535.")
         return
     try:
-        refuse_used_port(int(port))
+        refuse_used_port(number)
         yield ok(f"Port {port} is free")
     except PortInUse:
         yield warning(

@@ -263,7 +263,7 @@ class TestPort:
             monkeypatch.setenv("PORT", str(listener.getsockname()[1]))
             assert found(port)[0] == {Severity.WARNING}
 
-    @pytest.mark.parametrize("value", ["none", "0", "65536"])
+    @pytest.mark.parametrize("value", ["none", "0", "65536", "9" * 5000])
     def test_none(self, monkeypatch, value):
         monkeypatch.setenv("PORT", value)
         assert "is not a port" in found(port)[1]
