@@ -47,8 +47,12 @@ def structured_output_of_text(text: str) -> StructuredOutput | None:
     """As `structured_output`, of a JSON object. Raises StructuredOutputInvalid."""
     try:
         asked = json.loads(text)
-    except (ValueError, RecursionError) as problem:
+    except json.JSONDecodeError as problem:
         raise _invalid(f"it is not JSON: {problem}") from None
+    except ValueError:  # Python has a limit
+        raise _invalid("a number in it has too many digits") from None
+    except RecursionError:
+        raise _invalid("it is nested too deeply") from None
     if not isinstance(asked, dict):
         raise _invalid("it is not a JSON object")
     return structured_output(asked)

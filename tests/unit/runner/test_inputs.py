@@ -21,6 +21,7 @@ from shared.errors import (
     PromptRequired,
     PromptTooLong,
     SettingInvalid,
+    StructuredOutputInvalid,
 )
 
 TOKENIZER = Tokenizer(counting_tokenizer(), end_ids=frozenset({1}))
@@ -229,3 +230,17 @@ def test_stop_sequences_that_are_sent_empty_are_none():
     defaults = Defaults.of(Settings.from_environment({}), {"stop_sequences": ["a,b", "c"]}, TOKENIZER)
     assert prepared(defaults).stop_sequences == ("a,b", "c")
     assert prepared(defaults, stop_sequences="").stop_sequences == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "it is not JSON: "),
+        ("[]", "it is not a JSON object"),
+        ('{"json":' + "[" * 100_000, "it is nested too deeply"),
+        ('{"json":' + "9" * 5000 + "}", "a number in it has too many digits"),
+    ],
+)
+def test_what_is_wrong_with_a_structure_is_told_without_pythons_words(text, told):
+    with pytest.raises(StructuredOutputInvalid, match=f"to that structure: {told}"):
+        Inputs(prompt="a", structured_output=text).ask()
