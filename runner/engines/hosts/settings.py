@@ -60,8 +60,8 @@ def identity(kind: str, engine_dir: Path) -> dict[str, str]:
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:
-    """How two hosts differ, in words."""
-    for name, here in ours.items():
-        if (there := theirs.get(name)) != here:
-            return f"{name} is {there} there and {here} here"
+    """How two hosts differ, in words for the other one, to which ours is "there"."""
+    for name, own in ours.items():
+        if (other := theirs.get(name)) != own:
+            return f"{name} is {own} there and {other} here"
     return None

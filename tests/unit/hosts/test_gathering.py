@@ -85,7 +85,8 @@ def test_a_host_that_left_is_not_asked(gathering):
 def test_a_host_with_something_else_is_refused(gathering):
     _, address = gathering
     link = join(address, identity={"engine": "vllm"})
-    assert link.receive() == {"refused": "engine is vllm there and tensorrt_llm here"}
+    # It says so itself: "here" is where it is read.
+    assert link.receive() == {"refused": "engine is tensorrt_llm there and vllm here"}
     link.close()
 
 
