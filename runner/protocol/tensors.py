@@ -53,6 +53,16 @@ class Range(NamedTuple):
     high: float
     unset_up_to: float = -math.inf
 
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int | float) and self.low <= number <= self.high and not math.isinf(number)
+
+    def __str__(self) -> str:
+        """What a number must be."""
+        low = "above 0" if self.low == math.ulp(0) else f"at least {self.low:g}"
+        parts = {low: self.low, f"at most {self.high:g}": self.high}
+        said = [part for part, end in parts.items() if not math.isinf(end)]
+        return " and ".join(said if len(said) == len(parts) else [*said, "finite"])
+
 
 class RawTensor(NamedTuple):
     """One input as Triton's protocols carry it."""
@@ -120,9 +130,8 @@ class InputTable:
         values: dict[str, Any] = {}
         for spec, (field, allowed) in self.sampling.items():
             for number in given.get(spec.name, ()):
-                if not allowed.low <= number <= allowed.high or math.isinf(number):
-                    reason = f"{spec.name} is {number:g}, outside {allowed.low:g} to {allowed.high:g}"
-                    raise MalformedRequest(reason=reason)
+                if number not in allowed:
+                    raise MalformedRequest(reason=f"{spec.name} is {number:g}, but must be {allowed}")
                 if number > allowed.unset_up_to:
                     values[field] = number
         return SamplingParameters(**values)

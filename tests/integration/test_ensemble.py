@@ -127,7 +127,10 @@ class TestHttp:
         ("inputs", "error"),
         [
             ({"max_tokens": 0}, MalformedRequest(reason="max_tokens is 0, but must be at least 1")),
-            ({"temperature": -1.0}, MalformedRequest(reason="temperature is -1, outside 0 to inf")),
+            (
+                {"temperature": -1.0},
+                MalformedRequest(reason="temperature is -1, but must be at least 0 and finite"),
+            ),
             ({"beam_width": 4}, TensorNotSupported(tensor="beam_width")),
             ({"exclude_input_in_output": False}, TensorNotSupported(tensor="exclude_input_in_output")),
             ({"guided_decoding_guide": "{}"}, TensorNotSupported(tensor="guided_decoding_guide")),
