@@ -71,7 +71,7 @@ def kind_of(url: SplitResult) -> TargetName:
     for name, path in _SIGNS:
         try:
             with client(_SECONDS) as asking:
-                if asking.get(_at(url, path), headers=key_headers()).status_code == 200:
+                if asking.get(_at(url, path), headers=key_headers(url)).status_code == 200:
                     return name
         except httpx2.HTTPError as error:
             reason = why(error)
@@ -83,7 +83,7 @@ def model_of(url: SplitResult) -> str:
     root = url.path.split("/v1")[0]
     try:
         with client(_SECONDS) as asking:
-            answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers())
+            answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers(url))
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except httpx2.HTTPStatusError as refused:
         reason = f"/v1/models answered with {refused.response.status_code}"

@@ -6,11 +6,13 @@ import json
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from cli.perf.answers import Answer, CogAnswer, Document, OpenAIAnswer, ReplicateAnswer, TritonAnswer
 from cli.perf.http import Connections, Message, why
 from cli.perf.request import NOT_CONNECTED, Request
+from shared.errors import ServerNotMeasured
+from shared.secrets import public_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,7 +239,10 @@ def _replicate(path: str, model: str) -> Callable[[str, Ask], Message]:
 
 
 def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> Iterator[Target]:
-    """The ways to ask a server of this kind, best first: a request shows which one it accepts."""
+    """The ways to ask a server of this kind, best first: a request shows which one it accepts.
+
+    Raises ServerNotMeasured for a key that cannot be sent.
+    """
     path = url.path.rstrip("/")
     if name == "triton" and url.scheme == "grpc":
         from cli.perf.triton_grpc import GrpcTarget
@@ -249,11 +254,11 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
         match name:
             case "cog-triton":
                 yield HttpTarget(
-                    "Cog's API", url, exact, _cog(path or "/predictions"), CogAnswer, key_headers()
+                    "Cog's API", url, exact, _cog(path or "/predictions"), CogAnswer, key_headers(url)
                 )
             case "mock":
                 yield HttpTarget(
-                    "the mock", url, exact, _mock(path or "/predictions"), CogAnswer, key_headers()
+                    "the mock", url, exact, _mock(path or "/predictions"), CogAnswer, key_headers(url)
                 )
                 return
             case "openai":
@@ -261,21 +266,28 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
                 root = path if path.endswith("/v1") else f"{path}/v1"
                 for one in paths or [f"{root}/chat/completions", f"{root}/completions"]:
                     api = "OpenAI's API, " + ("chats" if "/chat/" in one else "completions")
-                    yield HttpTarget(api, url, exact, _openai(one, model or ""), OpenAIAnswer, key_headers())
+                    yield HttpTarget(
+                        api, url, exact, _openai(one, model or ""), OpenAIAnswer, key_headers(url)
+                    )
             case "triton":
                 served = path or f"/v2/models/{model or 'ensemble'}"
                 verb = "generate_stream" if exact.stream else "generate"
                 whole = served if "/generate" in served else f"{served}/{verb}"
-                yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, key_headers())
+                yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, key_headers(url))
             case "replicate":
-                key = {"Authorization": f"Bearer {os.environ.get('REPLICATE_API_TOKEN', '')}"}
+                key = key_headers(url, "REPLICATE_API_TOKEN")
                 place = path or "/v1/predictions"
                 yield ReplicateTarget(
                     "Replicate", url, exact, _replicate(place, model or ""), ReplicateAnswer, key
                 )
 
 
-def key_headers() -> dict[str, str]:
-    """The key in OPENAI_API_KEY, for servers that need one."""
-    key = os.environ.get("OPENAI_API_KEY")
-    return {"Authorization": f"Bearer {key}"} if key else {}
+def key_headers(url: SplitResult, variable: str = "OPENAI_API_KEY") -> dict[str, str]:
+    """The key in a variable, for servers that need one. Raises ServerNotMeasured."""
+    key = os.environ.get(variable)
+    if not key:
+        return {}
+    if not (key.isascii() and key.isprintable()):  # a header cannot hold it, and who sends it would quote it
+        reason = f"the key in {variable} has characters that no key has, such as a line end"
+        raise ServerNotMeasured(url=public_address(urlunsplit(url)), reason=reason)
+    return {"Authorization": f"Bearer {key}"}

@@ -33,6 +33,23 @@ def test_an_address_of_metrics_that_is_none_is_refused_before_the_load():
     assert "http://host:abc/metrics cannot be measured: its port is not a number" in str(refused)
 
 
+@pytest.mark.parametrize("key", ["secret-value\n", "secret-valué"])
+@pytest.mark.parametrize(
+    ("target", "variable"),
+    [
+        ((), "OPENAI_API_KEY"),
+        (("--target", "openai"), "OPENAI_API_KEY"),
+        (("--target", "mock"), "OPENAI_API_KEY"),
+        (("--target", "replicate"), "REPLICATE_API_TOKEN"),
+    ],
+)
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(target, variable, key):
+    refused = CliRunner().invoke(app, ["perf", "http://127.0.0.1:1", *target], env={variable: key}).exception
+    assert isinstance(refused, ServerNotMeasured)
+    assert f"the key in {variable} has characters that no key has" in str(refused)
+    assert "secret" not in str(refused)
+
+
 def test_a_certificate_of_another_host_is_told_in_one_sentence():
     refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] ... (_ssl.c:1006)")
     refused.verify_message = "Hostname mismatch, certificate is not valid for 'a'."
