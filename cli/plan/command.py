@@ -77,6 +77,8 @@ def read(measurement: str) -> Curve:
         reason = "it is not JSON, or nested too deeply"
     except json.JSONDecodeError as problem:
         reason = f"it is not JSON: {problem}"
+    except ValueError:  # what Python refuses to read
+        reason = "a number in it has too many digits"
     raise MeasurementInvalid(measurement=measurement, reason=reason)
 
 

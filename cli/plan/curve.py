@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,12 @@ class Curve:
         """From the JSON of `cog-triton perf --concurrency 1,8,64 --json`. Raises MeasurementInvalid."""
         try:
             steps = [step for step in result["steps"] if step["concurrency"] is not None]
-            points = [_point(step) for step in steps if step["requests"]["succeeded"]]
-            tokens = int(result["asked"]["output_tokens"])
+            answered = [step for step in steps if step["requests"]["succeeded"]]
+            if any(step["time_to_first_token"] is None for step in answered):
+                reason = "its answers came whole, as with --output_method wait, so no first token was seen"
+                raise MeasurementInvalid(measurement=name, reason=reason)
+            points = [_point(step) for step in answered]
+            tokens = _count(result["asked"]["output_tokens"])
             interrupted = bool(result.get("interrupted"))
         except (AttributeError, KeyError, TypeError, ValueError):
             reason = "it is not what `cog-triton perf --json` writes"
@@ -95,13 +100,25 @@ class Curve:
 
 
 def _point(step: Mapping[str, Any]) -> Point:
-    first = [value / 1000 for value in _percentiles(step["time_to_first_token"])]
+    first = [_seconds(value) for value in _percentiles(step["time_to_first_token"])]
     pace = step["inter_token_latency"]
-    return Point(int(step["concurrency"]), 0.0 if pace is None else pace["avg"] / 1000, tuple(first))
+    return Point(_count(step["concurrency"]), 0.0 if pace is None else _seconds(pace["avg"]), tuple(first))
 
 
 def _percentiles(distribution: Mapping[str, Any]) -> Sequence[float]:
     found: Sequence[float] = distribution["percentiles"]
-    if len(found) != 101:
-        raise ValueError("percentiles must be p0 to p100")
+    if len(found) != 101 or not found[-1]:
+        raise ValueError("percentiles must be p0 to p100, and nothing comes in no time at all")
     return found
+
+
+def _count(value: int) -> int:
+    if not (isinstance(value, int) and value >= 1):
+        raise ValueError("it must be a number of things")
+    return value
+
+
+def _seconds(milliseconds: float) -> float:
+    if not 0 <= milliseconds < math.inf:
+        raise ValueError("it must be a time")
+    return milliseconds / 1000

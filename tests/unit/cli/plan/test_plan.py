@@ -27,6 +27,10 @@ def step(streams, first_ms, between_ms):
     }
 
 
+def measured(*steps, tokens=101):
+    return {"asked": {"output_tokens": tokens}, "steps": list(steps)}
+
+
 MEASURED = {"asked": {"output_tokens": 101}, "steps": [step(1, 20, 5), step(16, 40, 6), step(64, 100, 10)]}
 CURVE = Curve.of(MEASURED)
 
@@ -171,6 +175,14 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
         (json.dumps({**MEASURED, "interrupted": True}), "Ctrl-C interrupted it, so that loads are missing or cut short"),
         (json.dumps({**MEASURED, "steps": []}), "no load in it that had a number of streams"),
         (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "no load in it that had a number of streams"),
+        (json.dumps(measured({**step(1, 1, 1), "time_to_first_token": None})), "its answers came whole, as with --output_method wait, so no first token was seen"),
+        ("1" * 5000, "a number in it has too many digits"),
+        (json.dumps(measured(step(0, 1, 1))), "it is not what `cog-triton perf --json` writes"),
+        (json.dumps(measured(step(1, 0, 1))), "it is not what `cog-triton perf --json` writes"),
+        (json.dumps(measured(step(1, -1, 1))), "it is not what `cog-triton perf --json` writes"),
+        (json.dumps(measured(step(1, math.nan, 1))), "it is not what `cog-triton perf --json` writes"),
+        (json.dumps(measured(step(1, 1, math.inf))), "it is not what `cog-triton perf --json` writes"),
+        (json.dumps(measured(step(1, 1, 1), tokens=math.inf)), "it is not what `cog-triton perf --json` writes"),
     ],
 )  # fmt: skip
 def test_what_is_no_measurement_is_refused(tmp_path, content, reason):
