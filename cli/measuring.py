@@ -81,7 +81,8 @@ def perf(
     slo: Annotated[
         str | None,
         typer.Option(
-            help="Objectives that a request must meet to count as goodput: ttft=500ms,itl=50ms,latency=5s."
+            help="Objectives (of ttft, itl and latency) that a request must meet to count as goodput:"
+            " ttft=500ms,itl=50ms."
         ),
     ] = None,
     stall: Annotated[
@@ -138,7 +139,10 @@ def plan(
         list[float], typer.Option(min=0.001, max=_MOST, help="Requests per second; may be repeated.")
     ],
     slo: Annotated[
-        str, typer.Option(help="Objectives that a request must meet: ttft=500ms,itl=50ms,latency=5s.")
+        str,
+        typer.Option(
+            help="Objectives (of ttft, itl and latency) that a request must meet: ttft=500ms,itl=50ms."
+        ),
     ],
     share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of the requests that must meet the objectives.")

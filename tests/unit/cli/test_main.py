@@ -123,10 +123,11 @@ def test_a_first_host_without_a_port_is_refused(address):
 
 
 @pytest.mark.parametrize("command", COMMANDS.commands)
-def test_every_command_says_what_it_takes(command):
-    told = CliRunner().invoke(app, [command, "--help"])
-    assert told.exit_code == 0, told.exception
-    assert "Usage: " in told.output
+def test_every_command_says_what_it_takes_and_a_narrow_terminal_cuts_nothing_off(command):
+    told = run(command, "--help", TERMINAL_WIDTH="80", COLUMNS="80")
+    assert told.returncode == 0, told.stderr
+    assert "Usage: " in told.stdout
+    assert "…" not in told.stdout
 
 
 @pytest.mark.parametrize(
