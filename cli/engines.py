@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.artifact import CONFIG, MANIFEST, EngineFacts
+from shared.errors import WeightsUnreachable
 from shared.http import Unreachable
 from shared.logs import get_logger, register_secret
-from shared.source import NotThere, found, scheme
+from shared.source import NotThere, found, reason_of, scheme
 
 # The builder is imported late: an engine.tar starts without it.
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
     The name of a model on the hub, a folder with a model, a config of vLLM, and a model repository of
     Triton's vLLM backend become a folder of links that a runner serves; `check` gets its facts before
     anything is fetched. Everything else is left as it is. Raises VllmRepositoryInvalid, WeightsNotStored,
-    the builder's errors (E3xxx), and what `check` raises.
+    WeightsUnreachable, the builder's errors (E3xxx), and what `check` raises.
     """
     if scheme(source):
         return source
@@ -50,7 +51,10 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
     except Unreachable:
         return source
     if is_folder:
-        return _of_folder(path.resolve(), settings, check) or source
+        try:
+            return _of_folder(path.resolve(), settings, check) or source
+        except OSError as error:  # something in it that this user may not read
+            raise WeightsUnreachable(source=error.filename or source, reason=reason_of(error)) from None
     if path.suffix in _CONFIGS:
         return _of_config(path, settings, check)
     return source

@@ -361,9 +361,18 @@ def inspect(
 
 def _absolute(engine: str) -> str:
     """An existing path, as it is from every working directory; everything else is left as it is."""
-    # Path raises for too long a name; what reads the engine says what is wrong with it.
-    exists = "://" not in engine and os.path.exists(engine)  # noqa: PTH110
-    return str(Path(engine).resolve()) if exists else engine
+    from shared.http import Unreachable
+    from shared.source import NotThere, found, scheme
+
+    try:
+        if scheme(engine):
+            return engine
+        found(Path(engine))
+    except NotThere:
+        return engine
+    except Unreachable:
+        pass  # what reads the engine says what is wrong with it
+    return str(Path(engine).resolve())
 
 
 def _end(number: int, _frame: object) -> None:

@@ -88,13 +88,13 @@ def opened(
 
 
 def found(path: Path) -> os.stat_result:
-    """What is at `path`: if a directory, one whose entries can be reached. Raises `Unreachable`."""
+    """What is at `path`. Raises `Unreachable`, also for a directory that this user may not look into."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL is a ValueError
         raise NotThere("there is no such file") from None
     except OSError as error:
-        raise Unreachable(_reason(error)) from None
+        raise Unreachable(reason_of(error)) from None
     if stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK | os.X_OK):
         raise Unreachable(_FORBIDDEN)
     return status
@@ -109,12 +109,13 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise Unreachable(_reason(error)) from None
+        raise Unreachable(reason_of(error)) from None
     with file:
         yield Arriving(_chunks(file), status.st_size, progress)
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be read, for a sentence."""
     return _FORBIDDEN if isinstance(error, PermissionError) else str(error.strerror)
 
 

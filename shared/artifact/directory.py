@@ -16,6 +16,7 @@ from shared.errors import (
     WeightsUnreachable,
 )
 from shared.lora import ADAPTERS
+from shared.source import reason_of
 
 from .manifest import CONFIG, MANIFEST, Manifest
 
@@ -28,7 +29,7 @@ _BACKEND = re.compile(r'^\s*backend\s*:\s*"(\w+)"', re.MULTILINE)
 @dataclass(frozen=True)
 class EngineDirectory:
     """Where the parts of an unpacked engine are. Raises ModelRepositoryNotServed and WeightsNotFound when
-    there is no engine at `path`, WeightsUnreachable when this user may not read it.
+    there is no engine at `path`, and WeightsUnreachable for what this user may not read.
 
     Archives from before manifests are flat: all their files are in one directory.
     """
@@ -36,15 +37,19 @@ class EngineDirectory:
     path: Path
 
     def __post_init__(self) -> None:
-        if not (self.path / CONFIG).is_file():
+        try:
+            if (self.path / CONFIG).is_file():
+                return
             whole = self.path.resolve()  # "." is no name for it in a sentence
             _refuse_model_repository(whole)
-            raise WeightsNotFound(source=whole)
+        except OSError as error:
+            raise WeightsUnreachable(source=error.filename or self.path, reason=reason_of(error)) from None
+        raise WeightsNotFound(source=whole)
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """What the builder said about it; None for one from before manifests. Raises
-        EngineArchiveMalformed, EngineArchiveVersion, EngineArchiveCorrupt and WeightsUnreachable.
+        """What the builder said about it; None for one from before manifests. Raises WeightsUnreachable,
+        EngineArchiveMalformed, EngineArchiveVersion and EngineArchiveCorrupt.
         """
         try:
             text = self._read(MANIFEST)
@@ -54,9 +59,7 @@ class EngineDirectory:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The object in config.json. Raises EngineArchiveMalformed when it is not one, and
-        WeightsUnreachable.
-        """
+        """The object in config.json. Raises EngineArchiveMalformed when it is not one, WeightsUnreachable."""
         try:
             config = json.loads(self._read(CONFIG))
         except (ValueError, RecursionError):
@@ -66,9 +69,7 @@ class EngineDirectory:
         return config
 
     def _read(self, name: str) -> bytes:
-        """Raises FileNotFoundError, EngineArchiveMalformed for what is no file, and WeightsUnreachable for
-        what is not for this user.
-        """
+        """Raises FileNotFoundError, EngineArchiveMalformed for what is no file, and WeightsUnreachable."""
         path = self.path / name
         try:
             if not S_ISREG(path.stat().st_mode):  # reading a pipe would wait
@@ -76,10 +77,8 @@ class EngineDirectory:
             return path.read_bytes()
         except FileNotFoundError:
             raise
-        except PermissionError:
-            raise _forbidden(path) from None
         except OSError as error:
-            raise EngineArchiveMalformed(reason=f"{name} in it: {error.strerror}") from None
+            raise WeightsUnreachable(source=path, reason=reason_of(error)) from None
 
     @property
     def adapters(self) -> Path | None:
@@ -94,17 +93,10 @@ class EngineDirectory:
         return folder if folder.is_dir() else self.path
 
 
-def _forbidden(file: Path | str) -> WeightsUnreachable:
-    return WeightsUnreachable(source=file, reason="this user has no permission to read it")
-
-
 def _refuse_model_repository(path: Path) -> None:
     """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours."""
     found = [config for config in path.glob("*/config.pbtxt") if config.is_file()]
-    try:
-        configs = [config.read_text(errors="replace") for config in found]
-    except PermissionError as error:
-        raise _forbidden(error.filename) from None
+    configs = [config.read_text(errors="replace") for config in found]
     backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
     if backends:
         inside = next(iter(sorted(path.glob(f"*/1/{CONFIG}"))), None)

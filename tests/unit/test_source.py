@@ -62,6 +62,14 @@ def test_a_file_of_another_user_is_named_as_such(reader, tmp_path, monkeypatch):
         read(str(path), tmp_path)
 
 
+@pytest.mark.parametrize("reader", ["weights", "inspect"])
+def test_a_directory_of_another_user_is_named_as_such(reader, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    read, error = READERS[reader]
+    with pytest.raises(error, match=r"engine .* cannot be read: this user has no permission to read it\. "):
+        read(str(tmp_path), tmp_path)
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_a_pipe_is_not_waited_for(reader, tmp_path):
     pipe = tmp_path / "pipe"

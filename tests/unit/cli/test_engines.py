@@ -21,6 +21,7 @@ from shared.errors import (
     ModelNotFound,
     VllmRepositoryInvalid,
     WeightsTooLargeForGpu,
+    WeightsUnreachable,
 )
 from shared.logs import configure_logging
 from shared.lora import CONFIG, WEIGHTS
@@ -281,6 +282,19 @@ class TestRepositoriesOfTriton:
         made = repository()
         (made / "llama3-70b/1/model.json").write_text(text)
         with pytest.raises(VllmRepositoryInvalid, match=r"model\.json"):
+            weights_of(str(made))
+
+    def test_what_this_user_may_not_read_is_named(self, repository, monkeypatch):
+        made = repository()
+        own = Path.iterdir
+
+        def refused(path):
+            if path.name == "llama3-70b":
+                raise PermissionError(13, "Permission denied", str(path))
+            return own(path)
+
+        monkeypatch.setattr(Path, "iterdir", refused)
+        with pytest.raises(WeightsUnreachable, match=r"llama3-70b cannot be read: this user has no permission to read it\."):
             weights_of(str(made))
 
     def test_a_model_without_one(self, repository):
