@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import signal
 import tempfile
 import threading
 import time
@@ -29,7 +30,7 @@ from rich.text import Text
 from builder.sources.model import local_folder
 from demo.cog_client import PredictionClient
 from demo.cog_server import CogServer
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, OutputRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,7 @@ class Steps:
                 while not finished.wait(0.2):
                     bar.update(task, note=output.last_progress if output else "")
 
-            watcher = threading.Thread(target=refresh)
+            watcher = threading.Thread(target=refresh, daemon=True)
             watcher.start()
             try:
                 yield
@@ -110,7 +111,7 @@ def file_server(directory: Path) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer((_HOST, 0), partial(Quiet, directory=directory)) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             yield f"http://{_HOST}:{server.server_port}"
@@ -141,7 +142,7 @@ def stream_answer(runner: CogServer, prompt: str) -> tuple[str, Table]:
     first_token = None
     metrics: dict[str, float] = {}
     text = ""
-    console.print(f"\n[bold]{prompt}[/bold]", end="")
+    console.print(Text(f"\n{prompt}", style="bold"), end="")
     for event in PredictionClient(runner.url).events(inputs):
         if event.kind == "output":
             first_token = first_token or time.monotonic()
@@ -163,28 +164,28 @@ def stream_answer(runner: CogServer, prompt: str) -> tuple[str, Table]:
 
 
 def demo(model: str, prompt: str, known_text: str | None, picture: Path | None) -> None:
-    """Run the whole path for `model`, and draw it. Exits with status 1 if the answer is not `known_text`."""
+    """Run the whole path for `model`, and draw it. Exits with status 1 if the answer is not `known_text`.
+
+    Raises CogTritonError for what goes wrong on the way.
+    """
     steps = Steps()
     with tempfile.TemporaryDirectory(prefix="cog-triton-demo-") as temporary, ExitStack() as stack:
         directory = Path(temporary)
         config = {"engine": "ctranslate2", "model": model, "quantization": "float32"}
         (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         files = stack.enter_context(file_server(directory))
-        try:
-            build_engine(f"{files}/config.yaml", directory, steps)
-            output = ServerOutput(directory / "runner.log")
-            with steps.step("start the runner", output):
-                environment = {
-                    "COG_WEIGHTS": f"{files}/engine.tar",
-                    "WEIGHTS_CACHE": str(directory / "weights"),
-                }
-                runner = stack.enter_context(
-                    CogServer("runner", concurrency=8, environment=environment, output=output.descriptor)
-                )
-                os.close(output.descriptor)
-                runner.wait_ready(_READY_SECONDS)
-        except CogTritonError as error:
-            raise SystemExit(str(error)) from None
+        build_engine(f"{files}/config.yaml", directory, steps)
+        output = ServerOutput(directory / "runner.log")
+        with steps.step("start the runner", output):
+            environment = {
+                "COG_WEIGHTS": f"{files}/engine.tar",
+                "WEIGHTS_CACHE": str(directory / "weights"),
+            }
+            runner = stack.enter_context(
+                CogServer("runner", concurrency=8, environment=environment, output=output.descriptor)
+            )
+            os.close(output.descriptor)
+            runner.wait_ready(_READY_SECONDS)
         text, table = stream_answer(runner, prompt)
     for name, seconds in steps.seconds.items():
         table.add_row(name, f"{seconds:.2f} s")
@@ -196,7 +197,7 @@ def demo(model: str, prompt: str, known_text: str | None, picture: Path | None) 
 
 
 def draw(path: Path, steps: Steps, prompt: str, text: str, table: Table) -> None:
-    """Write what was printed as an SVG that takes nothing from elsewhere."""
+    """Write what was printed as an SVG that takes nothing from elsewhere. Raises OutputRefused."""
     page = Console(record=True, width=100, file=io.StringIO(), highlight=False)
     page.print("[green]$[/green] make demo")
     for name, seconds in steps.seconds.items():
@@ -204,7 +205,10 @@ def draw(path: Path, steps: Steps, prompt: str, text: str, table: Table) -> None
     page.print(Text.assemble("\n", (prompt, "bold"), text, "\n"))
     page.print(table)
     svg = page.export_svg(title="cog-triton")
-    path.write_text(re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL), encoding="utf-8")
+    try:
+        path.write_text(re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL), encoding="utf-8")
+    except OSError as error:
+        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
 
 
 def _pass_by_proxies() -> None:
@@ -227,10 +231,12 @@ def main() -> None:
     is_own = arguments.model is None and prompt == own["prompt"]
     try:
         folder = local_folder(arguments.model, Path.cwd()) if arguments.model else OWN_MODEL
+        _pass_by_proxies()
+        demo(str(folder or arguments.model), prompt, own["text"] if is_own else None, arguments.picture)
     except CogTritonError as error:
         raise SystemExit(str(error)) from None
-    _pass_by_proxies()
-    demo(str(folder or arguments.model), prompt, own["text"] if is_own else None, arguments.picture)
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 if __name__ == "__main__":

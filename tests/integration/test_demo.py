@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,34 @@ def test_the_demo_prints_the_known_text_and_draws_it(tmp_path):
 def test_a_proxy_is_not_asked_for_this_machine(others):
     done = run_demo(HTTP_PROXY="http://127.0.0.1:9", **others)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_is_wrong_with_the_options_is_no_traceback(tmp_path):
+    place = tmp_path / "none/demo.svg"
+    done = run_demo("--prompt", "a [/bold] mark", "--picture", str(place))
+    assert done.returncode == 1
+    assert "a [/bold] mark" in done.stdout
+    refused = f"E3302 OutputRefused: The output cannot be written to {place}: No such file or directory."
+    assert done.stderr == f"{refused} Choose another file.\n"
+
+
+def test_ctrl_c_ends_the_demo_quietly():
+    mark = os.urandom(8).hex()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "demo"],
+        cwd=ROOT,
+        env={**os.environ, MARK: mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while process.stdout.readline() != "build the engine ...\n":
+        pass
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (128 + signal.SIGINT, "")
+    assert wait_gone(mark) == {}
 
 
 @pytest.fixture
