@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("COG_TRITON_HOME") or ROOT / ".build")
-MINIMUM = (3, 11)
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
 class SetupFailed(Exception):
@@ -92,10 +93,20 @@ def pip_install(part: Part, python: Path, lock: Path, *options: str) -> None:
     )
 
 
+def make_environment(place: Path) -> None:
+    """An empty virtual environment, with pip."""
+    try:
+        venv.create(place, clear=True, with_pip=True, symlinks=True)
+    except subprocess.CalledProcessError as error:  # Debian's python3 lacks what installs pip
+        raise SetupFailed(
+            "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv)"
+        ) from error
+
+
 def environment(part: Part) -> None:
     """A virtual environment; the one of the command line also gets the project itself."""
     python = part.place / "bin/python"
-    venv.create(part.place, clear=True, with_pip=True, symlinks=True)
+    make_environment(part.place)
     # A lock is complete, and leaves out on purpose what some packages say they need.
     pip_install(part, python, part.lock, "--no-deps")
     if part.place.name == ".venv":
@@ -108,7 +119,7 @@ def unpacked(part: Part) -> None:
     shutil.rmtree(part.place, ignore_errors=True)
     # Debian's own Python has no pip, but makes environments that have one.
     installer = HOME / f"{part.name}-installer"
-    venv.create(installer, clear=True, with_pip=True, symlinks=True)
+    make_environment(installer)
     into = ["--no-deps", "--no-compile", "--target", str(part.place)]
     pip_install(part, installer / "bin/python", part.lock, *into)
     shutil.rmtree(installer)
@@ -225,13 +236,19 @@ def bar(part: Part) -> str:
 
 
 def main() -> int:
-    if sys.version_info < MINIMUM:
-        sys.stderr.write("cog-triton needs Python 3.11 or newer; run `make setup PYTHON=python3.12`\n")
+    if sys.version_info[:2] not in SUPPORTED:
+        first, *_, last = (".".join(map(str, version)) for version in SUPPORTED)
+        sys.stderr.write(
+            f"cog-triton needs a Python from {first} to {last}; run `make setup PYTHON=python3.12`\n"
+        )
         return 1
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another one may be making the same
-        return set_up(sys.argv[1:])
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another one may be making the same
+            return set_up(sys.argv[1:])
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
 
 
 def set_up(options: Sequence[str]) -> int:

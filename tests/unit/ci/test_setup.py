@@ -1,30 +1,83 @@
-"""`make` makes its environments once, however many of it run."""
+"""`make` makes its environments once, however many of it run; and says what it lacks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import pytest
+
 from shared.layout import PROJECT_ROOT
 
-SET_UP = """
-import importlib.util, sys, time
+LOADED = """
+import importlib.util, subprocess, sys, time
 from pathlib import Path
 
 spec = importlib.util.spec_from_file_location("setup", "ci/setup.py")
 setup = sys.modules["setup"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(setup)
 home = setup.HOME
-
+sys.argv = ["setup"]
+"""
+SET_UP = f"""{LOADED}
 def make(part):
     part.place.mkdir()
     time.sleep(1)
 
 (home / "lock.txt").touch()
 setup.parts = lambda dev: [setup.Part("it", home / "it", home / "lock.txt", make)]
-sys.argv = ["setup"]
 sys.exit(setup.main())
 """
+WITHOUT_PIP = f"""{LOADED}
+def create(*_, **options):
+    raise subprocess.CalledProcessError(1, ["python", "-m", "ensurepip"])
+
+setup.venv.create = create
+(home / "lock.txt").touch()
+setup.parts = lambda dev: [setup.Part("it", home / "it", home / "lock.txt", setup.environment)]
+sys.exit(setup.main())
+"""
+INTERRUPTED = f"""{LOADED}
+def interrupted(_):
+    raise KeyboardInterrupt
+
+setup.set_up = interrupted
+sys.exit(setup.main())
+"""
+OF_VERSION = f"""{LOADED}
+setup.set_up = lambda _: 0
+sys.version_info = (3, VERSION, 0)
+sys.exit(setup.main())
+"""
+
+
+def set_up(script, home):
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PROJECT_ROOT,
+        env={"COG_TRITON_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_python_without_what_installs_pip_is_told_with_the_package_that_has_it(tmp_path):
+    failed = set_up(WITHOUT_PIP, tmp_path)
+    told = "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv)"
+    assert (failed.returncode, failed.stderr) == (1, f"Setting up (once):\nSet-up failed:\n{told}\n")
+
+
+def test_ctrl_c_ends_it_quietly(tmp_path):
+    ended = set_up(INTERRUPTED, tmp_path)
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("minor", [10, 14])
+def test_a_python_that_the_locks_are_not_for_is_refused(minor, tmp_path):
+    refused = set_up(OF_VERSION.replace("VERSION", str(minor)), tmp_path)
+    told = "cog-triton needs a Python from 3.11 to 3.13; run `make setup PYTHON=python3.12`\n"
+    assert (refused.returncode, refused.stderr) == (1, told)
 
 
 def test_two_at_once_make_everything_once(tmp_path):
