@@ -33,7 +33,9 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     found = list(_compiled(cache, directory.path, directory.manifest))
     if not found or directory.manifest is None:
         fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"
-        if directory.manifest is not None and directory.manifest.engine != "vllm":
+        if directory.manifest is None:
+            fix = "It has no manifest, so it is not an engine for vLLM; only vLLM compiles at its start"
+        elif directory.manifest.engine != "vllm":
             fix = (
                 f'It is an engine of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
             )

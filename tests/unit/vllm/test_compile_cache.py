@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -204,4 +205,10 @@ def test_nothing_was_compiled_for_it(tmp_path):
         NothingCompiled, match='It is an engine of the kind "mock"; only vLLM compiles at its start'
     ):
         add_compiled(str(tmp_path / "mock.tar"), tmp_path / "out.tar")
+    with tarfile.open(tmp_path / "old.tar", "w") as old:
+        old.addfile(tarfile.TarInfo("config.json"))
+    with pytest.raises(
+        NothingCompiled, match="It has no manifest, so it is not an engine for vLLM; only vLLM"
+    ):
+        add_compiled(str(tmp_path / "old.tar"), tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()
