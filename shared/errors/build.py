@@ -95,8 +95,9 @@ class NotEnoughSpace(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
     remedy = (
-        "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME (models) or"
-        " the archive's place (-o; BUILDER_OUTPUT_DIR in the builder's API)."
+        "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME (models),"
+        " WEIGHTS_CACHE (for what is served) or the archive's place (-o; BUILDER_OUTPUT_DIR in the builder's"
+        " API)."
     )
 
 
