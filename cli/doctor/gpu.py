@@ -35,7 +35,8 @@ def _look() -> Iterator[Finding]:
             )
         return
     for index, gpu in enumerate(machine.gpus):
-        yield ok(f"GPU {index}: {gpu.name}, SM {gpu.sm}: images whose name ends in -{gpu.sm} or -full")
+        images = f"images whose name ends in -full, or in -{gpu.sm} if there are any"
+        yield ok(f"GPU {index}: {gpu.name}, SM {gpu.sm}: {images}")
     if not machine.gpus:
         yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or list the GPUs to use.")
     for kind in ENGINES.values():

@@ -26,7 +26,8 @@ def _look() -> Iterator[Finding]:
     if total < _LITTLE:
         yield warning(
             f"{where} {readable(total)} of memory: enough for small models only.",
-            "A build takes about twice the size of the model: `cog-triton check` estimates it.",
+            "A build for TensorRT-LLM takes about twice the size of the model: `cog-triton check` estimates"
+            " it.",
         )
     else:
         yield ok(f"{where} {readable(total)} of memory")

@@ -165,7 +165,7 @@ class TestGpu:
         severities, text = found(gpu)
         assert severities == {Severity.OK}
         assert "NVIDIA H200" in text
-        assert "-90 or -full" in text
+        assert "SM 90: images whose name ends in -full, or in -90 if there are any" in text
 
     def test_an_old_driver(self, machine):
         machine(cuda=(12, 4))
