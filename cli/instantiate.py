@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
-from shared.errors import ConfigInvalid, ModelImageFailed
+from shared.errors import ConfigInvalid, ModelImageFailed, OutputRefused
 from shared.server_arguments import parse_parameters
 from shared.source import data_url
 
@@ -67,7 +67,7 @@ def instantiate(
     `base` and `dest` are image references (host/repository:tag); the config's `base_model` and `staging_dest`
     are their defaults. `environment` takes precedence over the config, which is not needed when `environment`
     says everything. Raises what `load_instantiate` raises and ServerParameterInvalid for the config, and
-    ModelImageFailed when the image cannot be made.
+    ModelImageFailed or OutputRefused when the image cannot be made.
     """
     section = None if source is None else load_instantiate(read_config(source), shown(source))
     if section and section.server and section.server.tensorrt_llm:
@@ -101,7 +101,9 @@ def model_environment(section: Instantiate) -> dict[str, str]:
 
 
 def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
-    """Push `base` with other environment variables to `dest`; return the digest. Raises ModelImageFailed."""
+    """Push `base` with other environment variables to `dest`; return the digest. Raises ModelImageFailed
+    and OutputRefused.
+    """
     told = _skopeo(["inspect", "--raw"], [base], dest)
     base_digest = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
     described_by = _read(_Manifest, told, base, dest)
@@ -122,7 +124,7 @@ def push_model(base: str, dest: str, environment: Mapping[str, str]) -> str:
     manifest["config"].update(digest=f"sha256:{digest}", size=len(content))
     described = json.dumps(manifest).encode()
     files = {"version": _DIRECTORY_VERSION.encode(), "manifest.json": described, digest: content}
-    with _directory_of(files, dest) as directory:
+    with _directory_of(files) as directory:
         copy = ["copy", "--preserve-digests", "--retry-times", "3"]
         try:
             _skopeo(copy, [directory, dest], dest)
@@ -157,16 +159,17 @@ def _no_image(base: str, dest: str) -> ModelImageFailed:
 
 
 @contextmanager
-def _directory_of(files: Mapping[str, bytes], dest: str) -> Iterator[Path]:
-    """A temporary directory with these files. Raises ModelImageFailed when it cannot be made."""
+def _directory_of(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A temporary directory with these files. Raises OutputRefused when it cannot be made."""
     with ExitStack() as stack:
         try:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="model-image-"))
             for name, content in files.items():
                 Path(scratch, name).write_bytes(content)
         except OSError as error:
-            reason = f"its description cannot be written below TMPDIR ({error.strerror})"
-            raise ModelImageFailed(dest=dest, reason=reason) from None
+            place = error.filename or "a temporary directory"
+            fix = "Set TMPDIR to a writable directory with room in it"
+            raise OutputRefused(path=place, reason=error.strerror, fix=fix) from None
         yield Path(scratch)
 
 
@@ -189,13 +192,14 @@ def _skopeo(command: Sequence[str], places: Sequence[str | Path], dest: str) -> 
         done = subprocess.run(
             ["skopeo", "--insecure-policy", verb, *options, *named],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
         )
     except FileNotFoundError:
         raise ModelImageFailed(dest=dest, reason="skopeo is not installed") from None
     if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
+        last = done.stderr.strip().rpartition("\n")[2] or f"skopeo ended with status {done.returncode}"
         message = _MESSAGE.search(last)
         raise ModelImageFailed(dest=dest, reason=message[1].replace('\\"', '"') if message else last)
     return done.stdout

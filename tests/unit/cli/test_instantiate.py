@@ -1,6 +1,7 @@
 """What `cog-triton instantiate` makes of a config; tests/images pushes the result."""
 
 import errno
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +10,7 @@ from cli.instantiate import instantiate, model_environment, push_model, with_env
 from cli.main import app
 from runner.settings import Settings
 from shared.config import Instantiate
-from shared.errors import ConfigInvalid, ModelImageFailed, ServerParameterInvalid
+from shared.errors import ConfigInvalid, ModelImageFailed, OutputRefused, ServerParameterInvalid
 
 CONFIG = """\
 engine: ctranslate2
@@ -159,7 +160,28 @@ def test_a_place_for_temporary_files_that_is_missing_is_named(registry, monkeypa
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.TemporaryDirectory", no_place)
-    with pytest.raises(ModelImageFailed, match=r"below TMPDIR \(No usable temporary"):
+    with pytest.raises(
+        OutputRefused, match=r"No usable temporary directory found\. Set TMPDIR to a writable"
+    ):
+        push_model("localhost:1/a", "localhost:1/b", {})
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_registry_that_answers_in_no_text_is_no_image(status, tmp_path, monkeypatch):
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text(f"#!/bin/sh\nprintf '\\377'\nprintf '\\377' >&2\nexit {status}\n")
+    skopeo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ModelImageFailed, match="cannot be pushed to localhost:1/b: "):
+        push_model("localhost:1/a", "localhost:1/b", {})
+
+
+def test_a_skopeo_that_says_nothing_is_told_with_its_status(tmp_path, monkeypatch):
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text("#!/bin/sh\nexit 3\n")
+    skopeo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ModelImageFailed, match=r"localhost:1/b: skopeo ended with status 3\. Install"):
         push_model("localhost:1/a", "localhost:1/b", {})
 
 
