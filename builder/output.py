@@ -11,6 +11,7 @@ from shared.errors import CogTritonError, OutputRefused
 if TYPE_CHECKING:
     from pathlib import Path
 
+_IN_THE_API = "(in the builder's API: with BUILDER_OUTPUT_DIR)"
 LOG_MARK = "== "
 """How a line of the log that names a step begins; the log begins the same way."""
 
@@ -29,7 +30,9 @@ def check_output(output: Path) -> None:
         _check(output)
     except OSError as error:
         path = error.filename or output
-        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
+        raise OutputRefused(
+            path=path, reason=error.strerror, fix=f"Choose another file {_IN_THE_API}"
+        ) from None
 
 
 def _check(output: Path) -> None:
@@ -42,20 +45,20 @@ def _check(output: Path) -> None:
         raise OutputRefused(
             path=output,
             reason=f"there is no directory {output.parent}",
-            fix="Create it, or choose another file",
+            fix=f"Create it, or choose another file {_IN_THE_API}",
         )
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise OutputRefused(
             path=output,
             reason=f"this user may not write to {output.parent}",
-            fix="Choose a file in another directory, or change the permissions of that one",
+            fix=f"Change its permissions, or choose a file in another directory {_IN_THE_API}",
         )
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
         if path.exists() and not is_ours(path):
             raise OutputRefused(
                 path=path,
                 reason="what is there was not written by a build, and would be lost",
-                fix="Choose another file, or remove that one",
+                fix=f"Remove that file, or choose another one {_IN_THE_API}",
             )
 
 

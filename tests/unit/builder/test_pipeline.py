@@ -102,7 +102,10 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("missing/engine.tar", r"there is no directory .*missing\. Create it, or choose another file\.$"),
+        (
+            "missing/engine.tar",
+            r"there is no directory .*missing\. Create it, or choose another file \(in the builder's API: with BUILDER_OUTPUT_DIR\)\.$",
+        ),
         ("published", r"it is a directory\. Choose a file, such as .*/published/engine\.tar\.$"),
         ("config.yaml", "not written by a build"),
         ("published/model.safetensors", "not written by a build"),
