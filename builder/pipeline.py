@@ -56,7 +56,7 @@ def build(
     for one in report.diagnostics:
         _log.warning("config", found=str(one))
     _check_engine(plan.engine)
-    with _work_folder(work_dir) as directory:
+    with work_folder(work_dir) as directory:
         state = Build(Path(directory), output, hf_token)
         state.log.unlink(missing_ok=True)
         run_steps(plan.steps, state, progress)
@@ -64,9 +64,10 @@ def build(
     return state.manifest
 
 
-def _work_folder(place: Path | None) -> TemporaryDirectory[str]:
+def work_folder(place: Path | None = None, what: str = "build") -> TemporaryDirectory[str]:
+    """A temporary folder in `place` (default: the machine's own). Raises WorkFolderUnusable."""
     try:
-        return TemporaryDirectory(prefix="cog-triton-build-", dir=place)
+        return TemporaryDirectory(prefix=f"cog-triton-{what}-", dir=place)
     except OSError as error:
         # Without a file name, it is that no place was found, and the text lists those that Python tried.
         why = f" ({error.strerror})" if error.filename else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from builder.check.source import check_source
+from builder.pipeline import work_folder
 from builder.sources.download import Download
 from builder.step import Build
 from shared.config import VLLMConfig
@@ -46,8 +46,9 @@ def run(
 ) -> int:
     """Run the checks of an engine; return the exit status.
 
-    Raises PartNotInstalled where it is not installed, what `load_config` raises for a wrong config, and
-    DownloadFailed or its like (E31xx) for a model that cannot be fetched.
+    Raises PartNotInstalled where it is not installed, what `load_config` raises for a wrong config,
+    DownloadFailed or its like (E31xx) for a model that cannot be fetched, WorkFolderUnusable and
+    OutputRefused.
     """
     layout = Layout.current()
     model = model or str(PROJECT_ROOT / "demo/model")
@@ -62,6 +63,8 @@ def run(
         if name not in names:
             raise typer.BadParameter(f"there is no check {name!r}; there are {', '.join(names)}")
     other = _other_run(against)
+    if archive is not None and not os.path.isfile(archive):  # noqa: PTH113 - Path raises for too long a name
+        raise typer.BadParameter(f"there is no file {archive}", param_hint="--archive")
     if kind is None:
         part = f"environment of the engine {' or '.join(CHECKS)}"
         raise PartNotInstalled(part=part, place=layout.home / "engines")
@@ -71,7 +74,7 @@ def run(
     checks = [check for check in CHECKS[kind] if not only or check.name in only]
     with ExitStack() as stack:
         if work_dir is None:
-            work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cog-triton-acceptance-")))
+            work_dir = Path(stack.enter_context(work_folder(what="acceptance")))
         _make_folder(work_dir)
         if report is not None:
             _make_file(report)

@@ -17,7 +17,7 @@ from cli.acceptance.tensorrt_llm.bench import TensorRTLLMBench
 from cli.acceptance.vllm.bench import VLLMBench
 from cli.main import app
 from shared.config import VLLMConfig
-from shared.errors import OutputRefused, PartNotInstalled
+from shared.errors import OutputRefused, PartNotInstalled, WorkFolderUnusable
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
@@ -118,6 +118,27 @@ def test_what_another_image_printed_is_read_before_anything_is_served(content, t
     assert (
         "No such file" if content is None else "is not what `cog-triton acceptance --json`"
     ) in ended.output
+
+
+def test_an_archive_that_is_not_there_is_not_built_in_its_place(tmp_path):
+    archive = tmp_path / "engine.tar"
+    ended = CliRunner().invoke(app, ["acceptance", "--archive", str(archive)], env={"COLUMNS": "300"})
+    assert ended.exit_code == 2
+    assert f"Invalid value for --archive: there is no file {archive}" in ended.output
+
+
+def test_a_machine_without_a_place_for_temporary_files_is_told_so(monkeypatch, tmp_path):
+    python = tmp_path / "engines/vllm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+
+    def no_place(**_: object) -> None:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("builder.pipeline.TemporaryDirectory", no_place)
+    refused = CliRunner().invoke(app, ["acceptance"]).exception
+    assert isinstance(refused, WorkFolderUnusable)
 
 
 @pytest.mark.parametrize("option", ["--work-dir", "--report"])
