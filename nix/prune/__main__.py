@@ -19,9 +19,12 @@ def main(arguments: list[str]) -> int:
     """Status 0 when every FILE could be handled, 1 when one was refused, 2 for bad usage."""
     try:
         return _list(arguments[1:]) if arguments[:1] == ["list"] else _prune(arguments)
-    except (OSError, Refused) as problem:
-        print(f"prune: {problem}", file=sys.stderr)
-        return 1
+    except Refused as refused:
+        problem = str(refused)
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    print(f"prune: {problem}", file=sys.stderr)
+    return 1
 
 
 def _list(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .library import is_library, prune_library, replace_file
 from .report import Outcome, TreeReport
@@ -70,11 +70,16 @@ def prune_wheel_tree(
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(root):
+    for folder, _, names in os.walk(root, onerror=_refuse):
         for name in names:
             path = Path(folder, name)
             if not path.is_symlink() and path.is_file():
                 yield path
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """A folder that cannot be read is not passed over."""
+    raise error
 
 
 def _link_copies(files: Mapping[str, Path], *, dry_run: bool) -> list[str]:

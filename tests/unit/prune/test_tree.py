@@ -225,3 +225,12 @@ def test_copies_of_a_library_become_links(tmp_path):
     assert rows == [f"{name},{digest(content)},{len(content)}" for name in codec]
     assert content != LIBRARY
     assert prune_wheel_tree(tmp_path, 90).linked == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("none", "No such file or directory"), ("file", "Not a directory")]
+)
+def test_what_is_no_folder_is_refused(tmp_path, capsys, place, told):
+    (tmp_path / "file").touch()
+    assert main(["--sm", "86", "--tree", str(tmp_path / place)]) == 1
+    assert capsys.readouterr().err == f"prune: {tmp_path / place}: {told}\n"
