@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
+_OLDEST_SM = 80  # of the images, in nix/default.nix
 _DISPLAY = "0x03"  # the PCI class of a GPU begins with it
 
 
@@ -35,8 +36,14 @@ def _look() -> Iterator[Finding]:
             )
         return
     for index, gpu in enumerate(machine.gpus):
-        images = f"images whose name ends in -full, or in -{gpu.sm} if there are any"
-        yield ok(f"GPU {index}: {gpu.name}, SM {gpu.sm}: {images}")
+        what = f"GPU {index}: {gpu.name}, SM {gpu.sm}"
+        if gpu.sm < _OLDEST_SM:
+            yield warning(
+                f"{what}: too old; the images of tensorrt_llm and vllm are for SM {_OLDEST_SM} and newer.",
+                "Use a newer GPU; ctranslate2 and mock need none.",
+            )
+        else:
+            yield ok(f"{what}: images whose name ends in -full, or in -{gpu.sm} if there are any")
     if not machine.gpus:
         yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or list the GPUs to use.")
     for kind in ENGINES.values():

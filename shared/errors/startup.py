@@ -100,7 +100,7 @@ class GpuNotOfImage(CogTritonError):
     code = "E4015"
     fixed_by = FixedBy.OPERATOR
     message = "This image holds the device code for SM {image_sm} only; GPU {index} ({gpu}) has SM {gpu_sm}."
-    remedy = "Run the image for that GPU, or the one whose name ends in -full, which is for all GPUs."
+    remedy = "Run the image for that GPU, or the one whose name ends in -full, which is for SM 80 and newer."
 
 
 class WeightsTooLargeForGpu(CogTritonError):

@@ -167,6 +167,13 @@ class TestGpu:
         assert "NVIDIA H200" in text
         assert "SM 90: images whose name ends in -full, or in -90 if there are any" in text
 
+    def test_one_that_no_image_is_for(self, machine):
+        machine(gpus=(H200._replace(name="Tesla T4", sm=75),))
+        severities, text = found(gpu)
+        assert severities == {Severity.OK, Severity.WARNING}  # its driver is as it should be
+        assert "SM 75: too old" in text
+        assert "-full" not in text
+
     def test_an_old_driver(self, machine):
         machine(cuda=(12, 4))
         severities, text = found(gpu)
