@@ -22,6 +22,7 @@ _SEQUENCES = 1024  # of max_num_seqs; on others 256
 _LARGE_GPU = 70 << 30
 _OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB; assumed, not measured
 _BLOCK = 16  # tokens
+_MOST = 1e18
 _CLEARLY = 1.15  # an estimate is not more exact than that
 _TO_EIGHT_BITS = {
     "experts_int8",
@@ -55,11 +56,11 @@ class Memory:
     def __str__(self) -> str:
         """One line for people."""
         weights = f"roughly {readable(self.weights)} of weights on each GPU"
-        cache = f"{readable(self.cache_per_token)} of KV cache for each token"
-        if self.gpu is None:
-            return f"{weights}, {cache}; set `gpu`, or pass --gpu H100, to see what fits"
-        if self.feasible is None:
+        if not self.cache_per_token:
             return f"{weights}; what the KV cache needs for each token is not known"
+        cache = f"{readable(self.cache_per_token)} of KV cache for each token"
+        if self.feasible is None:
+            return f"{weights}, {cache}; set `gpu`, or pass --gpu H100, to see what fits"
         room = f"{self.gpu} has room for {self.feasible} tokens beside them"
         count = self.feasible // self.wanted if self.wanted else 0
         longest = f", {count} sequence{'' if count == 1 else 's'} of {self.wanted}" if count else ""
@@ -85,7 +86,7 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
         sum(parameters.values()),
         weights,
         int(per_token),
-        wanted if isinstance(wanted, int) else None,
+        int(_number(wanted, 0)) or None,
         config.gpu,
         usable,
         feasible,
@@ -190,4 +191,7 @@ def _beside(config: VLLMConfig, text: Mapping[str, Any], *, large: bool) -> int:
 
 
 def _number(value: object, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+    """`value` if it can be a size of something: a config.json may hold anything, even NaN."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return otherwise
+    return float(value) if 0 <= value < _MOST else otherwise

@@ -1,6 +1,7 @@
 """What vLLM takes of a GPU, against models and GPUs that people have."""
 
 import json
+import math
 import re
 import struct
 
@@ -171,7 +172,18 @@ def test_a_model_that_does_not_tell_its_layers_is_not_refused():
     model = {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024}
     assert found(text, {"F32": 137_022_720}, model) == []
     assert str(memory_of(config(text), {"F32": 137_022_720}, model)).endswith("is not known")
+    assert str(memory_of(config(), {"F32": 137_022_720}, model)).endswith("is not known")
     assert [code for _, code, _ in found(text, {"F32": 10**11}, model)] == ["E3035"]
+
+
+@pytest.mark.parametrize("size", [math.inf, math.nan, -3, 10**400, 1e308, True, "x", [], None])
+@pytest.mark.parametrize("name", [*LLAMA_8B, "head_dim", "kv_lora_rank", "sliding_window", "layer_types"])
+def test_a_config_that_no_model_has_is_no_reason_to_fail(name, size):
+    model = LLAMA_8B | {"layer_types": ["sliding_attention"]} | {name: size}
+    memory = memory_of(config("gpu: H100"), {"BF16": 10**9}, model)
+    check_memory(config("gpu: H100"), memory, Findings())
+    check_division(config("gpu: H100"), model, Findings())
+    assert "-" not in str(memory)
 
 
 def test_without_a_gpu_nothing_is_said_of_what_fits():
