@@ -12,7 +12,8 @@ from shared.artifact import CONFIG, MANIFEST, EngineFacts
 from shared.errors import WeightsUnreachable
 from shared.http import Unreachable
 from shared.logs import get_logger, register_secret
-from shared.source import NotThere, found, reason_of, scheme
+from shared.source import NotThere, found, scheme
+from shared.unreadable import reason_of
 
 # The builder is imported late: an engine.tar starts without it.
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from shared.http import Arriving, Unreachable, download, limits
+from shared.unreadable import FORBIDDEN, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"(file|data|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
 _CHUNK = 1 << 20
-_FORBIDDEN = "this user has no permission to read it"
 
 
 class NotThere(Unreachable):
@@ -96,7 +96,7 @@ def found(path: Path) -> os.stat_result:
     except OSError as error:
         raise Unreachable(reason_of(error)) from None
     if stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK | os.X_OK):
-        raise Unreachable(_FORBIDDEN)
+        raise Unreachable(FORBIDDEN)
     return status
 
 
@@ -112,11 +112,6 @@ def opened_file(path: Path, progress: Progress) -> Iterator[Arriving]:
         raise Unreachable(reason_of(error)) from None
     with file:
         yield Arriving(_chunks(file), status.st_size, progress)
-
-
-def reason_of(error: OSError) -> str:
-    """Why a file cannot be read, for a sentence."""
-    return _FORBIDDEN if isinstance(error, PermissionError) else str(error.strerror)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

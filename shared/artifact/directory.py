@@ -16,7 +16,7 @@ from shared.errors import (
     WeightsUnreachable,
 )
 from shared.lora import ADAPTERS
-from shared.source import reason_of
+from shared.unreadable import reason_of
 
 from .manifest import CONFIG, MANIFEST, Manifest
 
