@@ -76,7 +76,7 @@ def read(measurement: str) -> Curve:
     except RecursionError:
         reason = "it is not JSON, or nested too deeply"
     except json.JSONDecodeError as problem:
-        reason = f"it is not JSON: {problem}"
+        reason = f"it is not JSON, as line {problem.lineno} shows"
     except ValueError:  # what Python refuses to read
         reason = "a number in it has too many digits"
     raise MeasurementInvalid(measurement=measurement, reason=reason)

@@ -43,7 +43,7 @@ class Curve:
             points = [_point(step) for step in answered]
             tokens = _count(result["asked"]["output_tokens"])
             interrupted = bool(result.get("interrupted"))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             reason = "it is not what `cog-triton perf --json` writes"
             raise MeasurementInvalid(measurement=name, reason=reason) from None
         if interrupted:
@@ -101,6 +101,8 @@ class Curve:
 
 def _point(step: Mapping[str, Any]) -> Point:
     first = [_seconds(value) for value in _percentiles(step["time_to_first_token"])]
+    if not any(first):
+        raise ValueError("no answer takes no time")
     pace = step["inter_token_latency"]
     return Point(_count(step["concurrency"]), 0.0 if pace is None else _seconds(pace["avg"]), tuple(first))
 

@@ -173,6 +173,12 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
         ("{}", "it is not what `cog-triton perf --json` writes[.]"),
         ("[]", "it is not what `cog-triton perf --json` writes[.]"),
         (json.dumps({**MEASURED, "interrupted": True}), "Ctrl-C interrupted it, so that loads are missing or cut short"),
+        *[
+            (json.dumps(MEASURED | wrong), "it is not what `cog-triton perf --json` writes[.]")
+            for number in (math.inf, math.nan, -1, 0, "1", None)
+            for wrong in ({"asked": {"output_tokens": number}}, {"steps": [step(number or 0, 20, 5)]}, {"steps": [step(1, 20, number or -1)]})
+        ],
+        (json.dumps(MEASURED | {"steps": [step(1, 0, 5)]}), "it is not what `cog-triton perf --json` writes[.]"),
         (json.dumps({**MEASURED, "steps": []}), "no load in it that had a number of streams"),
         (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "no load in it that had a number of streams"),
         (json.dumps(measured({**step(1, 1, 1), "time_to_first_token": None})), "its answers came whole, as with --output_method wait, so no first token was seen"),
