@@ -10,6 +10,9 @@ import typer
 from cli.output import AS_JSON
 
 _MOST = 1e9  # of numbers with a fraction: far beyond what can be meant, and not infinite
+_MOST_REQUESTS = 1e6  # in a second: far beyond what a client can send
+_MOST_TOKENS = 10_000_000  # of a prompt, and of an answer: far beyond what a model can take
+_MOST_GPUS = 1_000_000
 
 
 def perf(
@@ -36,7 +39,9 @@ def perf(
     rate: Annotated[
         float | None,
         typer.Option(
-            min=0.001, max=_MOST, help="Requests per second; with --unit batch, requests per batch."
+            min=0.001,
+            max=_MOST_REQUESTS,
+            help="Requests per second; with --unit batch, requests per batch.",
         ),
     ] = None,
     unit: Annotated[
@@ -54,12 +59,21 @@ def perf(
         int | None, typer.Option(min=1, help="The most requests to send in each load.")
     ] = None,
     input_tokens: Annotated[
-        int, typer.Option("--n_input_tokens", min=1, help="Approximate length of the prompt: its words.")
+        int,
+        typer.Option(
+            "--n_input_tokens",
+            min=1,
+            max=_MOST_TOKENS,
+            help="Approximate length of the prompt: its words.",
+        ),
     ] = 100,
     output_tokens: Annotated[
         int,
         typer.Option(
-            "--n_output_tokens", min=1, help="Length of each answer; exact if the server can do that."
+            "--n_output_tokens",
+            min=1,
+            max=_MOST_TOKENS,
+            help="Length of each answer; exact if the server can do that.",
         ),
     ] = 100,
     tps: Annotated[
@@ -151,7 +165,7 @@ def plan(
         Literal["least_conn", "round_robin", "random"],
         typer.Option(help="How the load balancer chooses a runner."),
     ] = "least_conn",
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of one runner.")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, max=_MOST_GPUS, help="GPUs of one runner.")] = 1,
     reserve: Annotated[
         float,
         typer.Option(min=0, max=_MOST, help="Runners kept beyond what the load needs, as a share of those."),

@@ -23,6 +23,7 @@ from cli.perf.reach import kind_of, metrics_address, model_of, parsed, reach
 from cli.perf.server_view import ServerView
 from cli.perf.terminal import Live, print_report
 from shared import VERSION
+from shared.errors import OutputRefused
 from shared.secrets import public_address, public_text
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
     try:
         write_page(result, report)
     except OSError as error:  # the figures have been printed: they are not lost
-        say(f"{report} cannot be written: {error.strerror}", "red", err=True)
+        say(
+            str(OutputRefused(path=report, reason=error.strerror, fix="Choose another file")), "red", err=True
+        )
         return False
     if not quiet:
         say(f"{report}: the same report, for a browser")
@@ -93,7 +96,7 @@ async def measured(plan: Plan) -> dict[str, Any]:
     Raises ServerNotMeasured.
     """
     url = parsed(plan.url)
-    metrics = urlunsplit(parsed(plan.metrics_url)) if plan.metrics_url else metrics_address(url)
+    metrics = metrics_address(url) if plan.metrics_url is None else urlunsplit(parsed(plan.metrics_url))
     name = plan.target or kind_of(url)
     model = plan.model
     if name == "openai" and model is None:

@@ -54,7 +54,7 @@ def plan_of(
             raise typer.BadParameter("for a batch it must be at least 1", param_hint="--rate")
         steps = [Step(duration, batch=int(rate), most=requests)]
     else:
-        numbers = _numbers(concurrency or _SWEEP)
+        numbers = _numbers(_SWEEP if concurrency is None else concurrency)
         steps = [Step(duration, concurrency=number, most=requests) for number in numbers]
     return Plan(
         url=url,

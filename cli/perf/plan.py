@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
+from shared.sizes import readable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -21,8 +23,9 @@ _OBJECTIVES = {
     "itl": "inter_token_latency",
     "latency": "request_latency",
 }
-_OBJECTIVE = re.compile(r"(\w+)=(\d+(?:\.\d+)?)(ms|s)")
+_OBJECTIVE = re.compile(r"(\w+)=(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 _SEED = 0  # the same load each time
+_MOST_BYTES = 256_000_000  # of prompts: they stay in memory
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Step:
         """Requests that are sent if all is well; None: as many as the server allows."""
         if self.rate is None:
             return self.most
-        return len(list(self.offsets()))
+        return sum(1 for _ in self.offsets())
 
     def offsets(self) -> Iterator[float]:
         """When requests are to be sent, in seconds from the start, at a rate."""
@@ -110,7 +113,11 @@ class Prompts:
         ValueError.
         """
         texts = []
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"it has more than {readable(_MOST_BYTES)}")
+        for number, line in enumerate(content.decode().splitlines(), 1):
             text = line
             if line.startswith("{"):
                 try:

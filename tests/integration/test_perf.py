@@ -145,7 +145,7 @@ class TestFaults:
         assert json.loads(written.stdout)["sentence"].split()[0] in page.read_text()
         assert lost.returncode == 1
         assert json.loads(lost.stdout)["steps"][0]["requests"]["succeeded"] == 2
-        assert lost.stderr.startswith(b"/proc/x cannot be written: ")
+        assert lost.stderr.startswith(b"E3302 OutputRefused: The output cannot be written to /proc/x: ")
 
     @pytest.mark.parametrize("form", ["json", "text"])
     def test_after_ctrl_c_the_figures_until_then_are_reported(self, tmp_path, form):
