@@ -12,6 +12,7 @@ from shared.artifact import CONFIG, MANIFEST, EngineFacts
 from shared.errors import WeightsUnreachable
 from shared.http import Unreachable
 from shared.logs import get_logger, register_secret
+from shared.secrets import public_address
 from shared.source import NotThere, found, scheme
 from shared.unreadable import reason_of
 
@@ -48,7 +49,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
         if not _OF_THE_HUB.fullmatch(source) or source.endswith((*_ARCHIVES, *_CONFIGS)):
             return source
         model, _, revision = source.partition("@")
-        return _served(_config(model, revision or None), settings, check)
+        return _served(vllm_config(model, revision or None), settings, check)
     except Unreachable:
         return source
     if is_folder:
@@ -70,7 +71,7 @@ def _of_folder(path: Path, settings: Settings, check: Check) -> str | None:
         repository = read_repository(path)
         return _served(repository.config, settings, check, repository.folder, repository.adapters)
     if _is_checkpoint(path):
-        return _served(_config(str(path), None), settings, check)
+        return _served(vllm_config(str(path)), settings, check)
     return None
 
 
@@ -100,10 +101,20 @@ def _of_config(path: Path, settings: Settings, check: Check) -> str:
     return _served(config, settings, check, report.folder)
 
 
-def _config(model: str, revision: str | None) -> VLLMConfig:
-    from shared.config import VLLMConfig
+def vllm_config(model: str, revision: str | None = None) -> VLLMConfig:
+    """The config of vLLM for a model without one. Raises ConfigInvalid when nothing can have such a name."""
+    from pydantic import ValidationError
 
-    return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
+    from shared.config import VLLMConfig
+    from shared.errors import ConfigInvalid
+    from shared.validation import wanted
+
+    try:
+        return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
+    except ValidationError as error:
+        [detail, *_] = error.errors()
+        reason = f"its {detail['loc'][0]} {wanted(detail)}"
+        raise ConfigInvalid(source=public_address(model), reason=reason) from None
 
 
 def _served(

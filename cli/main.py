@@ -27,6 +27,7 @@ _SERVED = (
     " vLLM backend."
 )
 _ENGINE = typer.Argument(help=_SERVED)
+_MOST = 1_000_000  # of GPUs, or of predictions at the same time: far beyond what there can be
 
 
 class _Commands(TyperGroup):
@@ -130,7 +131,9 @@ def build(
 def check(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
     as_json: Annotated[bool, AS_JSON] = False,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of the machine that builds.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, max=_MOST, help="GPUs of the machine that builds.")
+    ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(help="For vLLM: the GPU that it must fit on, such as H100; overrides the key `gpu`."),
@@ -154,7 +157,9 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Predictions that may run or wait at the same time; more are refused."),
+        typer.Option(
+            min=1, max=_MOST, help="Predictions that may run or wait at the same time; more are refused."
+        ),
     ] = None,
 ) -> None:
     """Serve an engine: `cog-triton serve engine.tar`.

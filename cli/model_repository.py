@@ -51,7 +51,8 @@ def model_repository(engine: str, out: Path) -> str:
     )
     command = [
         str(layout.tritonserver),
-        f"--model-repository={out.resolve()}",
+        # Path raises for a link to itself.
+        f"--model-repository={os.path.realpath(out)}",
         f"--backend-directory={layout.backend_directory}",
         "--http-address=127.0.0.1",
         "--grpc-address=127.0.0.1",

@@ -28,7 +28,8 @@ class Layout:
     @classmethod
     def current(cls) -> Layout:
         """The installation that this process belongs to."""
-        return cls(Path(os.environ.get("COG_TRITON_HOME") or PROJECT_ROOT / ".build").resolve())
+        # Path raises for a link to itself.
+        return cls(Path(os.path.realpath(os.environ.get("COG_TRITON_HOME") or PROJECT_ROOT / ".build")))
 
     @property
     def tritonserver(self) -> Path:

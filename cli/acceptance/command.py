@@ -14,6 +14,7 @@ from builder.check.source import check_source
 from builder.pipeline import work_folder
 from builder.sources.download import Download
 from builder.step import Build
+from cli.engines import vllm_config
 from shared.config import VLLMConfig
 from shared.errors import OutputRefused, PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .bench import Bench
 
 _CONFIGS = (".yaml", ".yml")
+_MOST_CHARACTERS = 1 << 24  # a run prints some ten thousand
 
 
 def run(
@@ -51,9 +53,9 @@ def run(
     OutputRefused.
     """
     layout = Layout.current()
-    model = model or str(PROJECT_ROOT / "demo/model")
+    model = str(PROJECT_ROOT / "demo/model") if model is None else model
     config, folder = _config(model)
-    kind = engine or (config and config.engine) or _installed(layout)
+    kind = (config.engine if config else _installed(layout)) if engine is None else engine
     if kind is not None and kind not in CHECKS:
         raise typer.BadParameter(f"there are no checks of an engine {kind!r}, only of {' and '.join(CHECKS)}")
     names = list(
@@ -84,7 +86,7 @@ def run(
             model = str(Path(model).resolve())
         bench: Bench
         if kind == VLLMBench.kind:
-            config = config or VLLMConfig.model_validate({"engine": kind, "model": model})
+            config = config or vllm_config(model)
             bench = VLLMBench(config, work_dir, other, folder)
         else:
             bench = TensorRTLLMBench(_fetched(model, work_dir), work_dir, other, archive)
@@ -134,10 +136,11 @@ def _other_run(against: Path | None) -> dict[str, Any] | None:
     if against is None:
         return None
     try:
-        found = json.loads(against.read_text(encoding="utf-8"))
+        with against.open(encoding="utf-8") as file:
+            found = json.loads(file.read(_MOST_CHARACTERS))
     except OSError as error:
         raise typer.BadParameter(f"{against}: {error.strerror}", param_hint="--against") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not {"model", "texts"} <= found.keys():
         wanted = "what `cog-triton acceptance --json` printed"

@@ -12,6 +12,7 @@ import typer
 
 from cli.output import say, say_json
 from shared import VERSION
+from shared.errors import OutputRefused
 
 from .check import Result, Status, made
 
@@ -51,10 +52,13 @@ def acceptance(checks: Sequence[Check], bench: Bench, *, as_json: bool, report: 
 
 
 def _keep(report: Path, results: Sequence[Result], bench: Bench) -> None:
-    """The results so far: a run that is broken off leaves them."""
+    """The results so far: a run that is broken off leaves them. Raises OutputRefused."""
     is_json = report.suffix == ".json"
     text = json.dumps(document(results, bench), indent=2) if is_json else page(results, bench)
-    report.write_text(text, encoding="utf-8")
+    try:
+        report.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputRefused(path=report, reason=error.strerror, fix="Choose another file") from None
 
 
 def _say(result: Result) -> None:
