@@ -407,15 +407,19 @@ class Settings(BaseModel):
         from shared.config import Instantiate
         from shared.config.document import parse
         from shared.http import Unreachable
-        from shared.source import data_content, scheme
+        from shared.source import data_content, opened_file, scheme
 
         inline = scheme(source) == "data"
         shown = "(data: URL)" if inline else source
         try:
-            content = data_content(source) if inline else Path(source).read_bytes()
+            if inline:
+                content = data_content(source)
+            else:
+                with opened_file(Path(source), lambda _done, _total: None) as stream:
+                    content = b"".join(iter(lambda: bytes(stream.read(1 << 20)), b""))
             data = parse(content.decode(), shown).data
             section = Instantiate.model_validate(data.get("instantiate") or {})
-        except (OSError, UnicodeDecodeError) as problem:
+        except UnicodeDecodeError as problem:
             reason = why_unread(problem)
         except Unreachable as problem:
             reason = problem.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from hashlib import sha256
@@ -80,7 +81,7 @@ def _unpacked(
         except WeightsNotStored:
             # Directories appear here only when complete: another process has unpacked the same engine
             # meanwhile.
-            if not destination.is_dir():
+            if not os.path.isdir(destination):  # noqa: PTH112 - Path raises for too long a name
                 raise
     directory = EngineDirectory(destination)
     check(directory.manifest)

@@ -24,6 +24,7 @@ from typer.main import get_command
 
 from builder.pipeline import build
 from cli.main import app
+from runner.settings import Settings
 from shared.cog.server import free_port
 from shared.errors import GenericError, from_text
 from shared.layout import PROJECT_ROOT
@@ -308,6 +309,18 @@ def arguments(place, words, command, parameter, value, named):
     return [*words, *options, "--", *places]
 
 
+def surroundings(home, temporary):
+    """The environment of a command."""
+    kept = {"PATH", "LANG", "LD_LIBRARY_PATH"}
+    return {name: text for name, text in os.environ.items() if name in kept} | {
+        "COG_TRITON_HOME": str(home),
+        "COLUMNS": "1000",
+        "HOME": str(temporary),
+        "HOSTS_SECRET": "0" * 16,
+        "TMPDIR": str(temporary),
+    }
+
+
 @pytest.mark.parametrize(("words", "command", "parameter"), [*parameters(get_command(app))])
 def test_a_wrong_value_is_told_in_our_words(words, command, parameter, servers, engine, home, tmp_path):
     folders = SimpleQueue()
@@ -328,15 +341,7 @@ def test_a_wrong_value_is_told_in_our_words(words, command, parameter, servers, 
         named = servers | {"PORT": str(free_port())}
         for name, address in named.items():
             value = value.replace(name, address)
-        kept = {"PATH", "LANG", "LD_LIBRARY_PATH"}
-        environment = {name: text for name, text in os.environ.items() if name in kept} | {
-            "COG_TRITON_HOME": str(home),
-            "COLUMNS": "1000",
-            "HF_ENDPOINT": servers["PAGE"],
-            "HOME": str(tmp_path),
-            "HOSTS_SECRET": "0" * 16,
-            "TMPDIR": str(tmp_path),
-        }
+        environment = surroundings(home, tmp_path) | {"HF_ENDPOINT": servers["PAGE"]}
         done = run(
             arguments(place, words, command, parameter, value, named), folder, output, environment, SECONDS
         )
@@ -349,4 +354,34 @@ def test_a_wrong_value_is_told_in_our_words(words, command, parameter, servers, 
 
     with ThreadPoolExecutor(4) as pool:
         found = [fault for faults in pool.map(told, wrong_values(place, parameter)) for fault in faults]
+    assert not found, "\n".join(found)
+
+
+# What else than the settings a preparation reads, and what only a server reads of them.
+VARIABLES = {"COG_TRITON_HOME": str, "LOG_LEVEL": str} | {
+    field.alias: field.annotation for field in Settings.model_fields.values()
+}
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_a_wrong_setting_is_told_in_our_words(variable, engine, home, tmp_path):
+    """Many are right here, where no server is started that would read the file or use the address."""
+    furnish(tmp_path / "here", engine)
+    kind = str(VARIABLES[variable])
+    is_number = bool(re.search(r"\b(int|float)\b", kind))
+    values = NUMBERS[::2] if is_number else [*PLACES[1::4], *ADDRESSES[::6], *TEXTS[::3]]
+    if variable in ("COG_TRITON_CONFIG", "COG_TRITON_HOME", "WEIGHTS_CACHE"):
+        values = PLACES
+
+    def told(number):
+        environment = surroundings(home, tmp_path) | {variable: values[number]}
+        command = ["model-repository", "--engine=mock.tar", f"--out=new{number}"]
+        done = run(command, tmp_path / "here", tmp_path / f"{number}.txt", environment, SECONDS)
+        if done.status == 0:
+            return []
+        place = f"{variable}={values[number][:60]!r}"
+        return [f"{place}: {fault}: {done.text[-1000:]}" for fault in faults(place, "", done)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [fault for faults in pool.map(told, range(len(values))) for fault in faults]
     assert not found, "\n".join(found)

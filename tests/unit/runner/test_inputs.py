@@ -194,7 +194,7 @@ def test_precedence(key, first, tmp_path):
             "instantiate: {prompt_template: Hello}",
             "prompt_template is not a valid template: it lacks {prompt}",
         ),
-        (None, "it cannot be read: No such file or directory"),
+        (None, "there is no such file"),
     ],
 )
 def test_a_config_file_that_is_not_valid(tmp_path, content, reason):
@@ -204,6 +204,11 @@ def test_a_config_file_that_is_not_valid(tmp_path, content, reason):
     settings = Settings.from_environment({"COG_TRITON_CONFIG": str(path)})
     with pytest.raises(SettingInvalid, match=f"COG_TRITON_CONFIG.*{reason}"):
         settings.instantiate({})
+
+
+def test_a_config_that_never_ends_is_not_read():
+    with pytest.raises(SettingInvalid, match="'/dev/zero', but it is not a file"):
+        Settings.from_environment({"COG_TRITON_CONFIG": "/dev/zero"}).instantiate({})
 
 
 @pytest.mark.parametrize(
