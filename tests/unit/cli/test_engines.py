@@ -294,7 +294,9 @@ class TestRepositoriesOfTriton:
             return own(path)
 
         monkeypatch.setattr(Path, "iterdir", refused)
-        with pytest.raises(WeightsUnreachable, match=r"llama3-70b cannot be read: this user has no permission to read it\."):
+        with pytest.raises(
+            WeightsUnreachable, match=r"llama3-70b cannot be read: this user has no permission to read it\."
+        ):
             weights_of(str(made))
 
     def test_a_model_without_one(self, repository):
