@@ -28,7 +28,7 @@ from tests.gpu.image.container import description
 from tests.gpu.image.machine import Assembled, compiled
 from tests.gpu.serving.load import Report, bursts
 from tests.gpu.serving.machine import MULTICAST_OFF, below, compute_processes
-from tests.gpu.serving.model import MODEL_NAME
+from tests.gpu.serving.model import MODEL_NAME, Burst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def main() -> int:
         _texts(report, json.loads((ROOT / "demo/prompts.json").read_text()))
     for start in ("first", "second"):
         with report.step(f"the 8B shape, {start} start"), _container(options, image, report, "8b") as pid:
-            bursts(report, client, _PORT, pid, options.streams)
+            bursts(report, client, _PORT, pid, map(Burst, options.streams))
     report.add("after the end", gpu_processes=compute_processes())
     client.unlink()
     return 0

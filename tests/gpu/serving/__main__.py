@@ -46,7 +46,9 @@ from tests.gpu.serving.model import (
     ENGINE_ARGUMENTS,
     MODEL_NAME,
     OUTPUT_TOKENS,
+    PROMPT_TOKENS,
     REHEARSAL_ARGUMENTS,
+    Burst,
     write_engine,
     write_model,
 )
@@ -116,7 +118,7 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
         holders = [f"{line} {names.get(int(line.split(',')[0]), '')[:80]}" for line in compute_processes()]
         report.add("gpu processes", told=holders)
         with report.step("bursts"):
-            bursts(report, client, port, pid, options.streams * options.repeat)
+            bursts(report, client, port, pid, options.bursts)
         if options.profile:
             streams = max(options.streams)
             with report.step("profile"), watched(options, report, "runner", streams, pid):
@@ -153,15 +155,14 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
         else write_model(scratch / "direct", options.weights, rehearsal=options.rehearse)
     )
     expected = scratch / "greedy.json"
-    streams = options.streams * options.repeat
-    last = max(options.streams)
+    wanted = [*options.bursts, *([Burst(max(options.streams))] if options.profile else [])]
     done = subprocess.Popen(
         [
             str(options.target / "home/engines/vllm/bin/python"),
             "-m",
             "tests.gpu.serving.direct",
             *("--model", str(model), "--arguments", json.dumps(engine_arguments(options))),
-            *("--streams", *map(str, [*streams, *([last] if options.profile else [])])),
+            *("--bursts", json.dumps(wanted)),
             *(["--greedy"] if expected.exists() else []),
         ],
         cwd=ROOT,
@@ -183,12 +184,12 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
                 report.add("greedy", **compared(json.loads(expected.read_text()), tokens))
                 continue
             before, used = used, cpu_seconds(done.pid)
-            if before is not None and runs <= len(streams):
+            if before is not None and runs <= len(options.bursts):
                 made = told["streams"] * OUTPUT_TOKENS
                 report.add("async_llm", **told, cpu_us_per_token=cpu_per_token(before, used, made))
             watching.close()
-            if options.profile and runs == len(streams):
-                watching.enter_context(watched(options, report, "async_llm", last, done.pid))
+            if options.profile and runs == len(options.bursts):
+                watching.enter_context(watched(options, report, "async_llm", wanted[-1].streams, done.pid))
             runs += 1
     try:
         done.wait(60)
@@ -218,11 +219,15 @@ def run_serve(
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_USE_RUST_FRONTEND": str(int(rust)),
     }
-    body = openai_body() | {"ignore_eos": True}
+
+    def body(prompt_tokens: int = PROMPT_TOKENS) -> dict[str, Any]:
+        return openai_body(prompt_tokens) | {"ignore_eos": True}
+
     with server(command, environment, options.log / f"{side}.log", f"http://127.0.0.1:{port}/health") as pid:
-        measure(client, port, "/v1/completions", body, 8, pid)
-        for streams in options.streams * options.repeat:
-            report.add(side, **measure(client, port, "/v1/completions", body, streams, pid))
+        measure(client, port, "/v1/completions", body(), 8, pid)
+        for streams, prompt_tokens in options.bursts:
+            figures = measure(client, port, "/v1/completions", body(prompt_tokens), streams, pid)
+            report.add(side, **figures, prompt_tokens=prompt_tokens)
 
 
 def main() -> int:
@@ -231,6 +236,14 @@ def main() -> int:
     parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
     parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
     parser.add_argument("--repeat", type=int, default=2, help="how often each number of streams is run")
+    parser.add_argument(
+        "--prompts",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="TOKENS",
+        help="also the most streams with such prompts",
+    )
     parser.add_argument("--gpus", type=int, default=1, choices=[1, 2], help="that every side uses")
     parser.add_argument(
         "--weights", type=Path, metavar="DIR", help="what weights.py wrote; default: made-up ones"
@@ -252,6 +265,11 @@ def main() -> int:
     )
     parser.add_argument("--log", type=Path, default=Path("/tmp/serving"))
     options = parser.parse_args()
+    most = max(options.streams)
+    options.bursts = [
+        *map(Burst, options.streams * options.repeat),
+        *(Burst(most, tokens) for tokens in options.prompts * options.repeat),
+    ]
     options.without_gpu = options.rehearse or options.simulate
     prepare_several(options)
     options.log = options.log.resolve()

@@ -1,4 +1,4 @@
-"""vLLM's own engine without a server: prints a JSON object for each number of streams, and its greedy tokens.
+"""vLLM's own engine without a server: prints a JSON object for each burst of streams, and its greedy tokens.
 
 The first object is of the run that warms it up.
 """
@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 from tests.gpu.serving.greedy import GREEDY_TOKENS, greedy_prompts
-from tests.gpu.serving.model import OUTPUT_TOKENS, prompt_ids, summary
+from tests.gpu.serving.model import OUTPUT_TOKENS, Burst, prompt_ids, summary
 
 
-async def _one(llm: Any, number: str, gaps: list[float]) -> float:
+async def _one(llm: Any, number: str, prompt: list[int], gaps: list[float]) -> float:
     """Seconds until the first token; those between the outputs after it go to `gaps`."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -30,7 +30,7 @@ async def _one(llm: Any, number: str, gaps: list[float]) -> float:
     )
     sent = time.monotonic()
     first, last, count = 0.0, 0.0, 0
-    async for output in llm.generate({"prompt_token_ids": prompt_ids()}, parameters, number):
+    async for output in llm.generate({"prompt_token_ids": prompt}, parameters, number):
         now = time.monotonic()
         if count == 0:
             first = now
@@ -66,13 +66,16 @@ async def _main(options: argparse.Namespace) -> None:
     )
     llm = AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.OPENAI_API_SERVER)
     freeze_gc_heap()  # as vLLM's server does
-    for run, count in enumerate([8, *options.streams]):  # the first is to warm up
+    bursts = [Burst(*one) for one in json.loads(options.bursts)]
+    for run, (count, prompt_tokens) in enumerate([Burst(8), *bursts]):  # the first is to warm up
         started = time.monotonic()
         gaps: list[float] = []
-        first = await asyncio.gather(*(_one(llm, f"{run}-{number}", gaps) for number in range(count)))
+        prompt = prompt_ids(prompt_tokens)
+        first = await asyncio.gather(*(_one(llm, f"{run}-{number}", prompt, gaps) for number in range(count)))
         seconds = time.monotonic() - started
         told = {
             "streams": count,
+            "prompt_tokens": prompt_tokens,
             "tokens_per_second": count * OUTPUT_TOKENS / seconds,
             "time_to_first_token": summary(first),
             "gap": summary(gaps),
@@ -95,6 +98,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="tests.gpu.serving.direct")
     parser.add_argument("--model", required=True)
     parser.add_argument("--arguments", required=True, help="of the engine, as JSON")
-    parser.add_argument("--streams", nargs="*", type=int, default=[])
+    parser.add_argument("--bursts", default="[]", help="streams and prompt tokens of each, as JSON")
     parser.add_argument("--greedy", action="store_true", help="also what it writes after fifty prompts")
     asyncio.run(_main(parser.parse_args()))

@@ -25,6 +25,7 @@ from tests.gpu.serving.machine import (
     processes_of,
     transports,
 )
+from tests.gpu.serving.model import Burst
 from tests.hosts.namespaces import Namespace, two_namespaces
 from tests.support.under_load import gpu_memory, lose
 
@@ -141,7 +142,7 @@ def run_hosts(options: argparse.Namespace, report: Report, client: Path, runner:
                 report.add("multicast is off", processes=multicast_is_off(below(pid) | joined.processes()))
                 report.add("nccl", **transports(options.log))
                 with report.step("bursts"):
-                    bursts(report, client, port, pid, options.streams * options.repeat)
+                    bursts(report, client, port, pid, map(Burst, options.streams * options.repeat))
                 with report.step("greedy"):
                     if told := against(options.expected, greedy_tokens(port)):
                         report.add("greedy", **told)

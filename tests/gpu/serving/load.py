@@ -17,10 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.gpu.serving.machine import below, cpu_per_token, cpu_seconds
-from tests.gpu.serving.model import MODEL_NAME, OUTPUT_TOKENS, prompt_ids, prompt_text, summary
+from tests.gpu.serving.model import (
+    MODEL_NAME,
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    Burst,
+    prompt_ids,
+    prompt_text,
+    summary,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 _START_SECONDS = 300
@@ -73,10 +81,10 @@ def free_port() -> int:
         return port
 
 
-def cog_body() -> dict[str, Any]:
+def cog_body(prompt_tokens: int = PROMPT_TOKENS) -> dict[str, Any]:
     return {
         "input": {
-            "prompt": prompt_text(),
+            "prompt": prompt_text(prompt_tokens),
             "max_tokens": OUTPUT_TOKENS,
             "temperature": 1.0,
             "top_p": 1.0,
@@ -84,10 +92,10 @@ def cog_body() -> dict[str, Any]:
     }
 
 
-def openai_body() -> dict[str, Any]:
+def openai_body(prompt_tokens: int = PROMPT_TOKENS) -> dict[str, Any]:
     return {
         "model": MODEL_NAME,
-        "prompt": prompt_ids(),
+        "prompt": prompt_ids(prompt_tokens),
         "max_tokens": OUTPUT_TOKENS,
         "temperature": 1.0,
         "top_p": 1.0,
@@ -167,11 +175,12 @@ def measure(
     }
 
 
-def bursts(report: Report, client: Path, port: int, pid: int, counts: list[int]) -> None:
-    """So many streams through both APIs of our front, after some that warm it up."""
-    apis = {"cog": ("/predictions", cog_body()), "openai": ("/v1/completions", openai_body())}
+def bursts(report: Report, client: Path, port: int, pid: int, wanted: Iterable[Burst]) -> None:
+    """These through both APIs of our front, after some streams that warm it up."""
+    apis = {"cog": ("/predictions", cog_body), "openai": ("/v1/completions", openai_body)}
     for path, body in apis.values():
-        measure(client, port, path, body, 8, pid)
-    for streams in counts:
+        measure(client, port, path, body(), 8, pid)
+    for streams, prompt_tokens in wanted:
         for name, (path, body) in apis.items():
-            report.add(f"runner, {name}", **measure(client, port, path, body, streams, pid))
+            figures = measure(client, port, path, body(prompt_tokens), streams, pid)
+            report.add(f"runner, {name}", **figures, prompt_tokens=prompt_tokens)

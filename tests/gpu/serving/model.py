@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,14 +59,21 @@ _SHAPE = {
 }
 
 
-def prompt_ids() -> list[int]:
+class Burst(NamedTuple):
+    """So many streams at once, each with a prompt of so many tokens."""
+
+    streams: int
+    prompt_tokens: int = PROMPT_TOKENS
+
+
+def prompt_ids(tokens: int = PROMPT_TOKENS) -> list[int]:
     """Of the prompt that every stream sends."""
-    return [1000 + 17 * number for number in range(PROMPT_TOKENS)]
+    return [1000 + 17 * number for number in range(tokens)]
 
 
-def prompt_text() -> str:
+def prompt_text(tokens: int = PROMPT_TOKENS) -> str:
     """The same, as text."""
-    return "".join(f" t{token}" for token in prompt_ids())
+    return "".join(f" t{token}" for token in prompt_ids(tokens))
 
 
 def summary(seconds: Iterable[float]) -> dict[str, float]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tests.gpu.serving.model import PROMPT_TOKENS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -78,6 +80,12 @@ faster network; what that costs is seen here, not what a fast network gives.
 _ROUNDING = """
 Sums are taken in another order on two GPUs. Where two tokens are nearly as likely, another one may follow, and from
 there on the texts differ.
+
+"""
+_PROMPTS = """
+## With prompts of other lengths
+
+{streams} streams, the rest as at the top.
 
 """
 _PROFILE = """
@@ -162,7 +170,7 @@ def page(reports: list[list[Figure]]) -> str:
     # By the arguments that a call gave to every side.
     runs: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
     for figure in figures:
-        if figure["side"] in SIDES:
+        if figure["side"] in SIDES and prompt_of(figure) == PROMPT_TOKENS:
             arguments = json.dumps(figure.get("engine_args", {}))
             runs[arguments][figure["side"], figure["streams"]].append(figure)
     counts = sorted({len(found) for by_side in runs.values() for found in by_side.values()})
@@ -183,6 +191,7 @@ def page(reports: list[list[Figure]]) -> str:
         "| what else has to hold | |\n|---|---|\n",
         *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
         *(part for arguments, found in runs.items() for part in others(arguments, found)),
+        *prompts(figures),
         *several([figure for figure in all_figures if "weights" in figure]),
     ]
     return "".join(parts)
@@ -206,6 +215,26 @@ def others(arguments: str, runs: Runs) -> Iterator[str]:
     told = ", ".join(f"{name} {value}" for name, value in json.loads(arguments).items())
     yield f"\n## With {told}\n\n"
     yield from latencies(runs)
+
+
+def prompt_of(figure: Figure) -> int:
+    """The tokens of every prompt of a burst."""
+    return int(figure.get("prompt_tokens", PROMPT_TOKENS))
+
+
+def prompts(figures: list[Figure]) -> Iterator[str]:
+    """The section on prompts of other lengths, from the calls that measured some; it needs one number of streams."""
+    calls = {figure["call"] for figure in figures if prompt_of(figure) != PROMPT_TOKENS}
+    counts = {figure["streams"] for figure in figures if prompt_of(figure) != PROMPT_TOKENS}
+    runs: Runs = defaultdict(list)
+    for figure in figures:
+        if figure["call"] in calls and figure["side"] in SIDES and figure["streams"] in counts:
+            runs[figure["side"], prompt_of(figure)].append(figure)
+    if runs:
+        (streams,) = counts
+        yield _PROMPTS.format(streams=streams)
+        yield times("first token, p50 / p99, ms; prompt tokens:", runs, "time_to_first_token", 0)
+        yield "\n" + times("gap, p50 / p99, ms; prompt tokens:", runs, "gap", 1)
 
 
 def facts_of(machines: list[Figure]) -> dict[str, str]:
