@@ -13,6 +13,7 @@
 
 #define BUSY_CHECK (10 * MILLISECOND)  // how soon a cancelled request is noticed
 #define IDLE_CHECK SECOND              // how soon the end of a process that left its socket open is noticed
+#define STATISTICS_PAUSE SECOND        // how soon the number of requests is told again
 #define HOLD_CHECK (2 * MILLISECOND)   // how soon held output is sent
 #define WRITE_PATIENCE (30 * SECOND)   // an engine that accepts nothing for this long is as good as dead
 
@@ -28,6 +29,11 @@ static void drop_full_stop(char *text) {
 }
 
 static bool is_error(const char *text, const char *error) { return strncmp(text, error, CODE_LENGTH) == 0; }
+
+static void tell_statistics(struct engine *engine) {
+  feeds_tell_statistics(&engine->delivery.feeds, engine->delivery.requests.count, engine->statistics,
+                        sizeof engine->statistics);
+}
 
 // Acts on one frame; returns why the process must end, or NULL.
 static const char *take_frame(struct engine *engine, int type, const uint8_t *body, size_t size) {
@@ -54,6 +60,7 @@ static const char *take_frame(struct engine *engine, int type, const uint8_t *bo
     case FRAME_STATISTICS:
       if (size != sizeof engine->statistics) return unreadable;
       memcpy(engine->statistics, body, size);
+      tell_statistics(engine);  // at once: the process has a pace of its own
       return NULL;
     case FRAME_STEP:
       return delivery_take_step(&engine->delivery, body, size) ? NULL : unreadable;
@@ -185,8 +192,7 @@ static void check(struct engine *engine) {
   if (now - engine->checked < check_interval(engine)) return;
   engine->checked = now;
   delivery_check_cancelled(&engine->delivery);
-  feeds_tell_statistics(&engine->delivery.feeds, engine->delivery.requests.count, engine->statistics,
-                        sizeof engine->statistics);
+  if (now - engine->delivery.feeds.statistics_at >= STATISTICS_PAUSE) tell_statistics(engine);
   if (engine->delivery.holds) delivery_send(&engine->delivery, false);
   if (engine->process.pid != 0 && engine_process_has_ended(&engine->process)) {
     read_process(engine);

@@ -14,7 +14,6 @@
 #include "triton.h"
 
 #define CLOSE_PATIENCE (200 * MILLISECOND)  // for what has not been sent yet
-#define STATISTICS_PAUSE SECOND
 
 enum {
   HEAD_SIZE = 5,                // length and type of a frame
@@ -138,9 +137,7 @@ void feeds_tell_engine(struct feeds *feeds, int state, uint32_t restarts, const 
 }
 
 void feeds_tell_statistics(struct feeds *feeds, uint32_t in_flight, const uint8_t *statistics, size_t size) {
-  uint64_t now = now_ns();
-  if (feeds->statistics.length > 0 && now - feeds->statistics_at < STATISTICS_PAUSE) return;
-  feeds->statistics_at = now;
+  feeds->statistics_at = now_ns();
   struct buffer frame = {0};
   buffer_append_u32(&frame, (uint32_t)(1 + sizeof in_flight + size));
   buffer_append_u8(&frame, FEED_STATISTICS);

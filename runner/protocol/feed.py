@@ -73,7 +73,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatistics:
-    """What the engine is doing, at most once a second; `in_flight` counts all requests of the bridge."""
+    """What the engine reported last; `in_flight` counts all requests of the bridge."""
 
     in_flight: int
     statistics: Statistics

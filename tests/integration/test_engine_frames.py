@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from runner.protocol.engine import Declaration, FinishReason, Limits, LogProbs, Output, Request
+from runner.protocol.engine import Declaration, FinishReason, Limits, LogProbs, Output, Request, Statistics
 from runner.protocol.feed import EngineState
-from runner.protocol.frames import FrameType, ReadyFrame, encode, encode_step
+from runner.protocol.frames import FrameType, ReadyFrame, StatisticsFrame, encode, encode_step
 from runner.protocol.outputs import TextOutput
 from tests.support.feed import feed
 from tests.support.triton import triton
@@ -97,6 +97,13 @@ def test_why_a_loaded_engine_ends_is_told_to_its_requests(serve):
         it.wait_ends([1])
         assert "in the middle of this request: E2409 HostLost: of a test." in str(it.ends[1][0].error)
         server.wait_engine(EngineState.GIVEN_UP)
+
+
+def test_what_an_engine_reports_is_told_to_clients_at_once(serve):
+    reports = [Statistics(active_requests=count) for count in (5, 6, 7)]
+    with serve(b"".join(encode(StatisticsFrame(one)) for one in reports)) as server, feed(server) as it:
+        it.submit({1: Request(0, [1], 5)})
+        assert it.wait_statistics(7) == [0, 5, 6, 7]
 
 
 def test_everything_that_an_output_can_hold_arrives(serve):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from runner.protocol.engine import FinishReason
-from runner.protocol.feed import EngineStatus, FeedReader, Opened, encode_cancel, encode_request
+from runner.protocol.feed import EngineStatus, FeedReader, FeedStatistics, Opened, encode_cancel, encode_request
 from runner.protocol.tokens import request_tensors
 
 if TYPE_CHECKING:
@@ -62,6 +62,16 @@ class Feed:
                 self.statuses.append(it)
                 if condition(it):
                     return
+        raise EOFError
+
+    def wait_statistics(self, active_requests: int) -> list[int]:
+        """The active requests that the engine reported one after the other, up to this number of them."""
+        told = []
+        for it in self._messages:
+            if isinstance(it, FeedStatistics) and it.statistics.active_requests not in told[-1:]:
+                told.append(it.statistics.active_requests)
+            if told[-1:] == [active_requests]:
+                return told
         raise EOFError
 
     def _take(self, step: list[Output]) -> None:
