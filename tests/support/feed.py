@@ -8,7 +8,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from runner.protocol.engine import FinishReason
-from runner.protocol.feed import EngineStatus, FeedReader, FeedStatistics, Opened, encode_cancel, encode_request
+from runner.protocol.feed import (
+    EngineStatus,
+    FeedReader,
+    FeedStatistics,
+    Opened,
+    encode_cancel,
+    encode_request,
+)
 from runner.protocol.tokens import request_tensors
 
 if TYPE_CHECKING:

@@ -54,15 +54,24 @@ _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. While they last, 1.4% of all gaps
 between chunks hold one of them, so that the p99 at 512 is the length of one, even without a front: of a full one, or
 at times of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
-shorter steps: its p99 is lower, and its first tokens come later. The median of 512 streams has its first token after the
-fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come when the first step
-begins decides which, and moves the p50 by up to a step from run to run.
+shorter steps: its p99 is lower, and its first tokens come later. The Rust front does that in its first bursts after a
+start; it takes many runs to compare p99s ([below](#512-streams-call-by-call)). The median of 512 streams has its first
+token after the fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come
+when the first step begins decides which, and moves the p50 by up to a step from run to run. With 1,024 streams, the pace
+is that of the engine core's one busy thread: 17,200 to 20,300 tokens/s from run to run.
 
 With steps of half as many tokens (`max_num_batched_tokens`, [below](#with-max_num_batched_tokens-4096)) the longest gaps
 are half as long at the same number of tokens per second, and the last of 512 first tokens comes some 5% later. Twice as
 many gaps hold a step with prompts: at 256 streams they are now more than 1%, too.
 
 """
+_CALLS = """
+## 512 streams, call by call
+
+Each call was on another machine of this kind. The table at the top has those that had every side.
+
+"""
+_MANY = 512
 _CPU = """
 The CPU's time is first that of all processes but the engine core: for us front, Triton and engine process.
 
@@ -173,13 +182,19 @@ def page(reports: list[list[Figure]]) -> str:
         if figure["side"] in SIDES and prompt_of(figure) == PROMPT_TOKENS:
             arguments = json.dumps(figure.get("engine_args", {}))
             runs[arguments][figure["side"], figure["streams"]].append(figure)
-    counts = sorted({len(found) for by_side in runs.values() for found in by_side.values()})
-    plain = runs.pop("{}")
+    every = runs.pop("{}")
+    plain = comparable(every)
+    counts = sorted({len(found) for by_side in (plain, *runs.values()) for found in by_side.values()})
     machines = [figure for figure in figures if figure["side"] == "machine"]
     facts = facts_of(machines)
     lost = sum(run["streams"] - run["whole"] for run in figures if "whole" in run)
     parts = [
-        _INTRO.format(calls=len(machines), runs=" or ".join(map(str, counts)), lost=lost, **facts),
+        _INTRO.format(
+            calls=len(machines),
+            runs=" to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))),
+            lost=lost,
+            **facts,
+        ),
         *latencies(plain),
         _BURST,
         _CPU.lstrip(),
@@ -191,6 +206,7 @@ def page(reports: list[list[Figure]]) -> str:
         "| what else has to hold | |\n|---|---|\n",
         *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
         *(part for arguments, found in runs.items() for part in others(arguments, found)),
+        *call_by_call(every),
         *prompts(figures),
         *several([figure for figure in all_figures if "weights" in figure]),
     ]
@@ -203,11 +219,46 @@ def whole_page() -> str:
     return page(reports) + "\n" + (REPORTS / "earlier.txt").read_text()
 
 
+def comparable(runs: Runs) -> Runs:
+    """Machines differ: of each number of streams only the calls that had the most sides."""
+    sides: dict[int, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for (side, count), found in runs.items():
+        for run in found:
+            sides[count][run["call"]].add(side)
+
+    def is_kept(run: Figure) -> bool:
+        calls = sides[run["streams"]]
+        return len(calls[run["call"]]) == max(map(len, calls.values()))
+
+    kept = {place: list(filter(is_kept, found)) for place, found in runs.items()}
+    return {place: found for place, found in kept.items() if found}
+
+
 def latencies(runs: Runs) -> Iterator[str]:
     """The tables of how fast tokens come."""
     yield rates("output tokens/s (of the engine directly in the same call)", runs)
     yield "\n" + times("time to first token, p50 / p99, ms", runs, "time_to_first_token", 0)
     yield "\n" + times("gap between chunks, p50 / p99, ms", runs, "gap", 1)
+
+
+def call_by_call(runs: Runs) -> Iterator[str]:
+    """The section on the p99s of the calls that had the Rust front, too."""
+    calls = sorted({run["call"] for run in runs.get(("serve_rust", _MANY), [])})
+    if not calls:
+        return
+    yield _CALLS
+    yield f"| p99 of gap / of first token, ms (runs) |{' |' * len(calls)}\n{'|---' * (len(calls) + 1)}|\n"
+    for side, name in SIDES.items():
+        cells = []
+        for call in calls:
+            found = [run for run in runs.get((side, _MANY), []) if run["call"] == call]
+            gap, first = (
+                1e3 * median(run[key]["p99"] for run in found) if found else 0.0
+                for key in ("gap", "time_to_first_token")
+            )
+            cells.append(f"{gap:.1f} / {first:.0f} ({len(found)})" if found else "")
+        if any(cells):
+            yield f"| {name} | {' | '.join(cells)} |\n"
 
 
 def others(arguments: str, runs: Runs) -> Iterator[str]:
