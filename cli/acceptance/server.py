@@ -24,7 +24,7 @@ from .check import Unable
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-COMMAND = (sys.executable, "-c", "from cli.main import main; main()")
+COMMAND = (sys.executable, "-m", "cli")
 """The command line, run by the current interpreter."""
 _READY_SECONDS = 900
 _ANSWER_SECONDS = 300

@@ -125,7 +125,7 @@ def test_a_port_that_is_none(start):
 
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`cog-triton serve`, which must end by itself."""
-    command = [sys.executable, "-c", "from cli.main import main; main()", "serve", *arguments]
+    command = [sys.executable, "-m", "cli", "serve", *arguments]
     return subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -158,7 +158,7 @@ def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path)
     port = free_port()
     near, far = os.openpty()
     environment = {**os.environ, "WEIGHTS_CACHE": str(tmp_path), "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from cli.main import main; main()", "serve", str(mock_archive())]
+    command = [sys.executable, "-m", "cli", "serve", str(mock_archive())]
     with subprocess.Popen(
         [*command, "--port", str(port)], cwd=PROJECT_ROOT, env=environment, stdin=far, stdout=far, stderr=far
     ) as process:

@@ -183,8 +183,8 @@ def _engines(directory: Path) -> None:
     config = directory / "demo.yaml"
     config.write_text(json.dumps({"engine": "vllm", "model": str(ROOT / "demo/model")}))
     build = [
-        "-c",
-        "from cli.main import main; main()",
+        "-m",
+        "cli",
         "build",
         str(config),
         "-o",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.gpu.serving.load import Report
 
 _PORT = 5700
-_COG_TRITON = [sys.executable, "-c", "from cli.main import main; main()"]
+_COG_TRITON = [sys.executable, "-m", "cli"]
 _END_SECONDS = 20
 
 

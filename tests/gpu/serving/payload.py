@@ -9,7 +9,7 @@ programs that make namespaces and this checkout, all in DIR/payload. The machine
 the files are: TARGET/python is an environment of its `python3` with all of it. With that, in TARGET/code, it runs
 `-m tests.gpu.serving`, or holds vLLM against what was assumed of it:
 
-    COG_TRITON_HOME=TARGET/home TARGET/python/bin/python -c "from cli.main import main; main()" \\
+    COG_TRITON_HOME=TARGET/home TARGET/python/bin/python -m cli \\
         acceptance demo/model --work-dir DIR
 
 `--only-code` writes just this checkout, the bridge and those programs anew.
