@@ -47,9 +47,7 @@ def fetch_weights(
             return _unpacked(source, download(source, progress), cache_dir, check, max_bytes)
         status = found(path)
         if stat.S_ISDIR(status.st_mode):
-            directory = EngineDirectory(path)
-            check(directory.manifest)
-            return directory
+            return _engine_in(path, check)
         key = f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
         return _unpacked(key, opened_file(path, progress), cache_dir, check, max_bytes)
     except NotThere:
@@ -83,8 +81,14 @@ def _unpacked(
             # meanwhile.
             if not os.path.isdir(destination):  # noqa: PTH112 - Path raises for too long a name
                 raise
-    directory = EngineDirectory(destination)
+    return _engine_in(destination, check)
+
+
+def _engine_in(path: Path, check: Check) -> EngineDirectory:
+    """The engine that was unpacked there by whomever."""
+    directory = EngineDirectory(path)
     check(directory.manifest)
+    directory.refuse_unreadable()
     return directory
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shared.errors import (
     EngineArchiveMalformed,
@@ -16,13 +18,11 @@ from shared.errors import (
     WeightsUnreachable,
 )
 from shared.lora import ADAPTERS
-from shared.unreadable import reason_of
+from shared.unreadable import FORBIDDEN, reason_of
 
 from .manifest import CONFIG, MANIFEST, Manifest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+_FOLDERS = ("engine", "draft", "tokenizer", ADAPTERS, "compiled")
 _BACKEND = re.compile(r'^\s*backend\s*:\s*"(\w+)"', re.MULTILINE)
 
 
@@ -80,6 +80,18 @@ class EngineDirectory:
         except OSError as error:
             raise WeightsUnreachable(source=path, reason=reason_of(error)) from None
 
+    def refuse_unreadable(self) -> None:
+        """Raises WeightsUnreachable for a part that this user may not read: engines and libraries would say
+        so in words of their own, or take it for damaged.
+        """
+        flat = not (self.path / "engine").is_dir()
+        for top in [self.path] if flat else [self.path / name for name in _FOLDERS]:
+            for folder, below, names in os.walk(top, onerror=_refuse_forbidden):
+                if flat:
+                    below.clear()  # what is there belongs to others
+                for name in names:
+                    _refuse_unless_readable(Path(folder, name))
+
     @property
     def adapters(self) -> Path | None:
         """The folder of the LoRA adapters that belong to it."""
@@ -91,6 +103,22 @@ class EngineDirectory:
         """The directory of the tokenizer's files; those of an old engine are beside its own."""
         folder = self.path / "tokenizer"
         return folder if folder.is_dir() else self.path
+
+
+def _refuse_unless_readable(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return  # a link that leads nowhere
+    except OSError as error:
+        raise WeightsUnreachable(source=path, reason=reason_of(error)) from None
+    if not os.access(path, os.R_OK):
+        raise WeightsUnreachable(source=path, reason=FORBIDDEN)
+
+
+def _refuse_forbidden(error: OSError) -> None:
+    if isinstance(error, PermissionError):
+        raise WeightsUnreachable(source=error.filename, reason=reason_of(error))
 
 
 def _refuse_model_repository(path: Path) -> None:

@@ -1,4 +1,5 @@
 import gzip
+import os
 import shutil
 from pathlib import Path
 
@@ -148,6 +149,51 @@ def test_a_directory_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
     with pytest.raises(WeightsUnreachable, match="this user has no permission to read it"):
         fetch(tmp_path, cache)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(made, "tokenizer/tokenizer.json"), (made, "engine/model"), (old, "rank0.engine")]
+)
+def test_a_part_of_another_users_engine_is_named(archive, cache, monkeypatch, make, name):
+    """root may read everything, so that the system's answer is played."""
+    archive.write_bytes(make())
+    engine = fetch(archive, cache).path
+    (engine / name).parent.mkdir(exist_ok=True)
+    (engine / name).touch()
+
+    def access(path, mode, real=os.access):
+        return Path(path) != engine / name and real(path, mode)
+
+    monkeypatch.setattr(os, "access", access)
+    with pytest.raises(WeightsUnreachable, match=rf"{name} cannot be read: this user has no permission to"):
+        fetch(engine, cache)
+
+
+def test_a_folder_of_another_users_engine_is_named(archive, cache, monkeypatch):
+    engine = fetch(archive, cache).path
+    (engine / "engine").mkdir(exist_ok=True)
+
+    def scandir(path, real=os.scandir):
+        if Path(path) == engine / "tokenizer":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(WeightsUnreachable, match=r"/tokenizer cannot be read: this user has no permission"):
+        fetch(engine, cache)
+
+
+def test_what_is_no_part_of_an_engine_may_be_anybodys(archive, cache, monkeypatch):
+    engine = fetch(archive, cache).path
+    (engine / "lost+found").mkdir()
+
+    def scandir(path, real=os.scandir):
+        if Path(path).name == "lost+found":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert fetch(engine, cache).path == engine
 
 
 def test_other_kinds_of_address_are_named_without_their_secrets(cache):
