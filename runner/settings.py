@@ -24,9 +24,24 @@ COG_SLOTS = 80
 """The value of COG_MAX_CONCURRENCY with SERVER=cog, unless it is set."""
 
 
-def why_unread(problem: OSError | UnicodeDecodeError) -> str:
-    """Why a file that should hold text could not be read."""
-    return f"it cannot be read: {problem.strerror}" if isinstance(problem, OSError) else "it is not UTF-8"
+def content_of(file: Path, setting: str) -> bytes:
+    """What the file in a setting holds; a pipe or a device might never end. Raises SettingInvalid."""
+    from shared.http import Unreachable
+    from shared.source import opened_file
+
+    try:
+        with opened_file(file, lambda _done, _total: None) as stream:
+            return b"".join(iter(lambda: bytes(stream.read(1 << 20)), b""))
+    except Unreachable as problem:
+        raise SettingInvalid(setting=setting, value=str(file), reason=problem.reason) from None
+
+
+def text_of(file: Path, setting: str) -> str:
+    """The text of the file in a setting. Raises SettingInvalid."""
+    try:
+        return content_of(file, setting).decode()
+    except UnicodeDecodeError:
+        raise SettingInvalid(setting=setting, value=str(file), reason="it is not UTF-8") from None
 
 
 class Settings(BaseModel):
@@ -372,10 +387,7 @@ class Settings(BaseModel):
         shown = "***" if secret else None
         if self.hosts_secret_file is not None:
             setting, shown = "HOSTS_SECRET_FILE", str(self.hosts_secret_file)
-            try:
-                secret = self.hosts_secret_file.read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as problem:
-                raise SettingInvalid(setting=setting, value=shown, reason=why_unread(problem)) from None
+            secret = text_of(self.hosts_secret_file, setting).strip()
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
             raise SettingInvalid(setting=setting, value=shown, reason=reason)
@@ -407,20 +419,16 @@ class Settings(BaseModel):
         from shared.config import Instantiate
         from shared.config.document import parse
         from shared.http import Unreachable
-        from shared.source import data_content, opened_file, scheme
+        from shared.source import data_content, scheme
 
         inline = scheme(source) == "data"
         shown = "(data: URL)" if inline else source
         try:
-            if inline:
-                content = data_content(source)
-            else:
-                with opened_file(Path(source), lambda _done, _total: None) as stream:
-                    content = b"".join(iter(lambda: bytes(stream.read(1 << 20)), b""))
-            data = parse(content.decode(), shown).data
+            text = data_content(source).decode() if inline else text_of(Path(source), "COG_TRITON_CONFIG")
+            data = parse(text, shown).data
             section = Instantiate.model_validate(data.get("instantiate") or {})
-        except UnicodeDecodeError as problem:
-            reason = why_unread(problem)
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8"
         except Unreachable as problem:
             reason = problem.reason
         except ValidationError as invalid:

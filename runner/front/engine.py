@@ -15,7 +15,6 @@ from runner.prediction.predictor import Predictor
 from runner.prediction.preparation import Preparation
 from runner.protocol.engine import Request, SamplingParameters
 from runner.protocol.feed import EngineState
-from runner.settings import why_unread
 from runner.text.renderer import ChatRenderer
 from runner.text.tokenizer import Tokenizer
 from runner.triton.client import EngineClient
@@ -29,6 +28,7 @@ from shared.errors import (
     TritonTimeout,
 )
 from shared.logs import get_logger
+from shared.unreadable import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -70,7 +70,7 @@ def _adapters(settings: Settings, engine: EngineDirectory) -> Adapters:
     try:
         return Adapters(folder)
     except OSError as problem:
-        raise SettingInvalid(setting="LORA_FOLDER", value=str(folder), reason=why_unread(problem)) from None
+        raise SettingInvalid(setting="LORA_FOLDER", value=str(folder), reason=reason_of(problem)) from None
 
 
 class LoadedEngine:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Self
 
-from runner.settings import why_unread
+from runner.settings import text_of
 from shared.errors import ApiKeyInvalid, SettingInvalid
 from shared.logs import bind_contextvars, get_logger, register_secret
 
@@ -114,17 +114,12 @@ class Keys:
             if _version(self._file) != self._version:
                 self._of_file = self._read(self._file)
                 log.info("the API keys were read again", count=len(self._of_file))
-        except (OSError, SettingInvalid) as problem:
+        except SettingInvalid as problem:
             log.warning("the API keys cannot be read: the previous ones are kept", error=str(problem))
 
     def _read(self, file: Path) -> dict[bytes, str]:
-        try:
-            self._version = _version(file)
-            return parse_keys(file.read_text(encoding="utf-8"), "API_KEYS_FILE", len(self._fixed))
-        except (OSError, UnicodeDecodeError) as problem:
-            raise SettingInvalid(
-                setting="API_KEYS_FILE", value=str(file), reason=why_unread(problem)
-            ) from None
+        self._version = _version(file)
+        return parse_keys(text_of(file, "API_KEYS_FILE"), "API_KEYS_FILE", len(self._fixed))
 
 
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:
@@ -143,8 +138,11 @@ def needs_key(handler: Handler, keys: Keys | None) -> Handler:
     return handle
 
 
-def _version(file: Path) -> tuple[int, int]:
-    state = file.stat()
+def _version(file: Path) -> tuple[int, int] | None:
+    try:
+        state = file.stat()
+    except OSError:  # reading it says why
+        return None
     return state.st_mtime_ns, state.st_ino
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from runner.front.protocol import Bounds, bounded, raise_descriptor_limit
+from runner.settings import content_of
 from shared.cog.server import BACKLOG
 from shared.errors import SettingInvalid
 
@@ -32,6 +33,8 @@ def tls_files(settings: Settings) -> tuple[Path, Path] | None:
             missing, other = names if certificate is None else reversed(names)
             raise SettingInvalid(setting=missing, value=None, reason=f"{other} needs it")
         return None
+    content_of(certificate, "TLS_CERTIFICATE")
+    content_of(key, "TLS_KEY")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as problem:

@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_read_is_a_wrong_setting(run, folder, monkeypatc
         raise AssertionError("it serves")
 
     monkeypatch.setattr(Path, "iterdir", refused)  # root may read everything
-    with pytest.raises(SettingInvalid, match=r"LORA_FOLDER is .* cannot be read: Permission denied"):
+    with pytest.raises(SettingInvalid, match=r"LORA_FOLDER is .* this user has no permission to read it"):
         run(test)
 
 

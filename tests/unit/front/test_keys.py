@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import timeit
@@ -103,9 +104,14 @@ def test_what_is_no_key_is_refused_and_not_told(text):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(
-        SettingInvalid, match=r"API_KEYS_FILE is .* cannot be read: No such file or directory"
-    ):
+    with pytest.raises(SettingInvalid, match=r"API_KEYS_FILE is .*, but there is no such file\."):
+        keys(API_KEYS_FILE=str(tmp_path / "keys"))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_device_is_not_read(tmp_path, make):
+    make(tmp_path / "keys")
+    with pytest.raises(SettingInvalid, match=r"API_KEYS_FILE is .*, but it is not a file\."):
         keys(API_KEYS_FILE=str(tmp_path / "keys"))
 
 

@@ -145,7 +145,8 @@ def test_one_that_is_refused_or_has_another_secret_ends(first, tmp_path):
     [
         ({}, "at least 16 characters"),
         ({"HOSTS_SECRET": "hush"}, "at least 16 characters"),
-        ({"HOSTS_SECRET_FILE": "/nowhere/at/all"}, "cannot be read: No such file or directory"),
+        ({"HOSTS_SECRET_FILE": "/nowhere/at/all"}, "but there is no such file"),
+        ({"HOSTS_SECRET_FILE": "/dev/zero"}, "but it is not a file"),
     ],
 )
 def test_a_secret_that_is_none_is_refused(given, told):

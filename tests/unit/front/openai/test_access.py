@@ -88,7 +88,11 @@ def test_https(run, monkeypatch):
         ({"TLS_KEY": str(CERTIFICATE)}, "TLS_CERTIFICATE is not set, but TLS_KEY needs it. "),
         (
             {"TLS_CERTIFICATE": "nowhere.pem", "TLS_KEY": str(CERTIFICATE)},
-            f"TLS_CERTIFICATE is 'nowhere.pem', but it cannot be used with TLS_KEY={CERTIFICATE}: No such file",
+            "TLS_CERTIFICATE is 'nowhere.pem', but there is no such file.",
+        ),
+        (
+            {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": "/dev/zero"},
+            "TLS_KEY is '/dev/zero', but it is not a file.",
         ),
         (
             {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": __file__},
