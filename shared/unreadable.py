@@ -1,6 +1,8 @@
-"""Why a file cannot be read, in our words."""
+"""Why a file or a text cannot be read, in our words. Standard library only: engine processes import it."""
 
 from __future__ import annotations
+
+from json import JSONDecodeError
 
 FORBIDDEN = "this user has no permission to read it"
 
@@ -8,3 +10,19 @@ FORBIDDEN = "this user has no permission to read it"
 def reason_of(error: OSError) -> str:
     """The end of a sentence about a file."""
     return FORBIDDEN if isinstance(error, PermissionError) else str(error.strerror)
+
+
+def why_no_json(error: ValueError | RecursionError) -> str:
+    """What is wrong with a text that `json.loads` refuses, to follow its name or "it".
+
+    For what is more than it takes, Python would name its own limits and functions.
+    """
+    match error:
+        case JSONDecodeError():
+            return f"is not JSON: {error}"
+        case UnicodeDecodeError():
+            return "is not UTF-8"
+        case RecursionError():
+            return "is nested too deeply"
+        case _:
+            return "has a number with too many digits"

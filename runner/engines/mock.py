@@ -128,7 +128,7 @@ class MockEngine:
             self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
             self._most = int(config.get("max_batch_size") or sys.maxsize)
             sequence = int(config.get("max_seq_len") or MAX_TOKENS)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, RecursionError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not valid") from error
         self.limits = Limits(sequence, sequence - 1)
         once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)

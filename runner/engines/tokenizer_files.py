@@ -13,7 +13,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty when there is none: what needs the tokenizer reports the fault."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.protocol.engine import StructuredOutput
 from shared.errors import StructuredOutputInvalid
+from shared.unreadable import why_no_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,12 +48,8 @@ def structured_output_of_text(text: str) -> StructuredOutput | None:
     """As `structured_output`, of a JSON object. Raises StructuredOutputInvalid."""
     try:
         asked = json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise _invalid(f"it is not JSON: {problem}") from None
-    except ValueError:  # Python has a limit
-        raise _invalid("a number in it has too many digits") from None
-    except RecursionError:
-        raise _invalid("it is nested too deeply") from None
+    except (ValueError, RecursionError) as problem:
+        raise _invalid(f"it {why_no_json(problem)}") from None
     if not isinstance(asked, dict):
         raise _invalid("it is not a JSON object")
     return structured_output(asked)

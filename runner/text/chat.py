@@ -15,6 +15,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from shared.errors import MessagesInvalid, TritonTokenizerError
+from shared.unreadable import reason_of, why_no_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,8 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except TemplateSyntaxError as invalid:
             raise TritonTokenizerError(reason=f"its chat template is not valid: {invalid}") from None
+        except RecursionError:
+            raise TritonTokenizerError(reason="its chat template is nested too deeply") from None
         self._special_tokens = special_tokens
 
     @classmethod
@@ -59,7 +62,7 @@ class ChatTemplate:
             if source is None:
                 return None
             return cls(source, {name: _text(config[name]) for name in _SPECIAL_TOKENS if config.get(name)})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as problem:
             raise TritonTokenizerError(reason=f"its chat template cannot be read: {_why(problem)}") from None
 
     def render(
@@ -108,10 +111,10 @@ def _why(problem: Exception) -> str:
     """Why the files of a template could not be read."""
     match problem:
         case OSError():
-            return problem.strerror or "unknown reason"
+            return reason_of(problem)
         case UnicodeDecodeError():
             return "it is not UTF-8"
-        case ValueError():
-            return f"{_TOKENIZER_CONFIG} is not JSON: {problem}"
+        case ValueError() | RecursionError():
+            return f"{_TOKENIZER_CONFIG} {why_no_json(problem)}"
         case _:
             return f"{_TOKENIZER_CONFIG} does not have it as text, or as a list of named texts"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import tokenizers
 
 from shared.errors import TritonTokenizerError
+from shared.unreadable import reason_of, why_no_json
 
 from .pieces import BYTE_TOKEN, Pieces
 
@@ -149,9 +150,9 @@ class _JsonFile:
         try:
             content = json.loads(path.read_bytes())
         except OSError as error:
-            raise TritonTokenizerError(reason=f"{self._name} cannot be read: {error.strerror}") from error
+            raise TritonTokenizerError(reason=f"{self._name} cannot be read: {reason_of(error)}") from error
         except (ValueError, RecursionError) as error:
-            raise TritonTokenizerError(reason=f"{self._name} is not JSON: {error}") from error
+            raise TritonTokenizerError(reason=f"{self._name} {why_no_json(error)}") from error
         if not isinstance(content, dict):
             raise TritonTokenizerError(reason=f"{self._name} is not a JSON object")
         self._content = content

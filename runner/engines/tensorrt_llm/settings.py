@@ -142,7 +142,7 @@ def _server_arguments(config: dict[str, Any]) -> dict[str, Any]:
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
     if not isinstance(content, dict):
         raise EngineStartFailed(reason=f"{path.name} of the engine is not a JSON object")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import AdapterUnknown, VllmAdapterInvalid, VllmAdaptersInUse
 from shared.lora import CONFIG, WEIGHTS
+from shared.unreadable import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,9 @@ def _check(path: Path) -> None:
     """What is not an adapter at all need not reach the core."""
     try:
         config = json.loads((path / CONFIG).read_bytes())
-    except (OSError, ValueError):
+    except OSError as error:
+        raise VllmAdapterInvalid(name=path.name, reason=f"{CONFIG}: {reason_of(error)}") from None
+    except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
         raise VllmAdapterInvalid(name=path.name, reason=f"{CONFIG} is not a JSON object")

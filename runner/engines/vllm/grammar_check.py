@@ -16,6 +16,8 @@ from pathlib import Path
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.gbnf_to_lark import any_to_lark
 
+from shared.unreadable import why_no_json
+
 _BYTES = 1 << 30  # in addition to what the tokenizer takes
 # On one line: if any white space were allowed, small models would write nothing else.
 _JSON_FORM = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
@@ -28,7 +30,7 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
     """
     match kind:
         case "json_schema":
-            schema = json.loads(text)
+            schema = _read(text)
             if schema is True:
                 schema = {}
             if not isinstance(schema, dict):
@@ -39,7 +41,7 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
         case "regex":
             return "regex", text, LLMatcher.grammar_from_regex(text)
         case "choice":
-            choices = json.loads(text)
+            choices = _read(text)
             if not isinstance(choices, list) or not choices or not all(map(_is_text, choices)):
                 raise ValueError("choices must be a list of texts")
             text = "start: " + " | ".join(map(json.dumps, choices))
@@ -47,6 +49,13 @@ def translated(kind: str, text: str) -> tuple[str, str, str]:
             text = any_to_lark(text)
     # Marked as Lark, so that vLLM does not take it for another kind of grammar.
     return "grammar", text, LLMatcher.grammar_from_lark(text)
+
+
+def _read(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"it {why_no_json(problem)}") from None
 
 
 def _is_text(value: object) -> bool:

@@ -106,7 +106,7 @@ def _invalid(wrong: Wrong) -> VllmArgumentInvalid:
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise VllmModelIncomplete(reason="config.json of the engine cannot be read")

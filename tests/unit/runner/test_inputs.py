@@ -243,7 +243,7 @@ def test_stop_sequences_that_are_sent_empty_are_none():
         ("{", "it is not JSON: "),
         ("[]", "it is not a JSON object"),
         ('{"json":' + "[" * 100_000, "it is nested too deeply"),
-        ('{"json":' + "9" * 5000 + "}", "a number in it has too many digits"),
+        ('{"json":' + "9" * 5000 + "}", "it has a number with too many digits"),
     ],
 )
 def test_what_is_wrong_with_a_structure_is_told_without_pythons_words(text, told):

@@ -118,11 +118,18 @@ def test_further_keys_reach_the_template():
     assert parse_messages(json.dumps([message])) == [message]
 
 
+def test_a_template_that_is_nested_too_deeply_is_not_valid():
+    with pytest.raises(TritonTokenizerError, match="its chat template is nested too deeply"):
+        ChatTemplate("{{ " + "(" * 10_000 + ")" * 10_000 + " }}", {})
+
+
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
         ("chat_template.jinja", b"\xff", "it is not UTF-8"),
         ("tokenizer_config.json", b"{", "tokenizer_config.json is not JSON: Expecting property name"),
+        ("tokenizer_config.json", b"[" * 100_000, "tokenizer_config.json is nested too deeply"),
+        ("tokenizer_config.json", b"9" * 5000, "tokenizer_config.json has a number with too many digits"),
         (
             "tokenizer_config.json",
             b'{"chat_template": [1]}',

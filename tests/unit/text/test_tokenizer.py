@@ -117,12 +117,22 @@ def test_a_wrong_value_is_coded_with_its_file(write_model, file, content):
         Tokenizer.load(write_model(**{file: content}))
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_file_that_is_not_json_is_coded(write_model, content):
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b"\xff\xfe", "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b'{"\xff"', "is not UTF-8"),
+        (b"[" * 100_000, "is nested too deeply"),
+        (b"9" * 5000, "has a number with too many digits"),
+    ],
+)
+def test_why_a_file_is_no_json_is_told_in_words(write_model, content, told):
     directory = write_model()
     (directory / "generation_config.json").write_bytes(content)
-    with pytest.raises(TritonTokenizerError, match=r"E2102 .*generation_config\.json is not JSON"):
+    with pytest.raises(TritonTokenizerError) as refused:
         Tokenizer.load(directory)
+    assert refused.value.details["reason"] == f"generation_config.json {told}"
 
 
 def test_a_file_of_another_user_is_coded(write_model, monkeypatch):
@@ -132,7 +142,8 @@ def test_a_file_of_another_user_is_coded(write_model, monkeypatch):
     directory = write_model(generation_config={})
     monkeypatch.setattr(Path, "read_bytes", refused)  # root may read everything
     with pytest.raises(
-        TritonTokenizerError, match=r"generation_config\.json cannot be read: Permission denied"
+        TritonTokenizerError,
+        match=r"generation_config\.json cannot be read: this user has no permission to read it\.",
     ):
         Tokenizer.load(directory)
 

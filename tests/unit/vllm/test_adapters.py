@@ -97,6 +97,9 @@ def test_one_that_cannot_be_read_takes_no_place_and_names_no_path(adapters, core
     assert "/srv" not in str(raised.value)
     core.broken = False
     adapters.use("a", "1")
+    (tmp_path / "b/adapter_config.json").write_text("[" * 100_000)
+    with pytest.raises(VllmAdapterInvalid):
+        adapters.use("b", "2")
     (tmp_path / "b/adapter_config.json").write_text("[]")
     with pytest.raises(VllmAdapterInvalid):
         adapters.use("b", "2")
