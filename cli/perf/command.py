@@ -12,7 +12,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlunsplit
 
 from cli.output import say, say_json
 from cli.perf import findings
@@ -96,7 +95,7 @@ async def measured(plan: Plan) -> dict[str, Any]:
     Raises ServerNotMeasured.
     """
     url = parsed(plan.url)
-    metrics = metrics_address(url) if plan.metrics_url is None else urlunsplit(parsed(plan.metrics_url))
+    metrics = metrics_address(url, plan.metrics_url)
     name = plan.target or kind_of(url)
     model = plan.model
     if name == "openai" and model is None:

@@ -114,9 +114,17 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
     raise ServerNotMeasured(url=_shown(url), reason=f"{reason} ({refused.said})" if refused.said else reason)
 
 
-def metrics_address(url: SplitResult) -> str | None:
-    """Where the server reports its metrics; gRPC has no such place."""
-    return None if url.scheme == "grpc" else _at(url, "/metrics")
+def metrics_address(url: SplitResult, given: str | None) -> str | None:
+    """Where the server reports its metrics: as `given`, else at its /metrics, which gRPC does not have.
+
+    Raises ServerNotMeasured.
+    """
+    if given is None:
+        return None if url.scheme == "grpc" else _at(url, "/metrics")
+    address = parsed(given)
+    if address.scheme == "grpc":
+        raise ServerNotMeasured(url=_shown(address), reason="metrics are read over http:// or https://")
+    return urlunsplit(address)
 
 
 def _at(url: SplitResult, path: str) -> str:

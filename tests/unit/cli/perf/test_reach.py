@@ -33,6 +33,15 @@ def test_an_address_of_metrics_that_is_none_is_refused_before_the_load():
     assert "http://host:abc/metrics cannot be measured: its port is not a number" in str(refused)
 
 
+def test_metrics_are_not_read_over_grpc():
+    asked = ["perf", "http://127.0.0.1:1", "--metrics", "grpc://127.0.0.1:8001"]
+    refused = CliRunner().invoke(app, asked).exception
+    assert isinstance(refused, ServerNotMeasured)
+    assert "grpc://127.0.0.1:8001 cannot be measured: metrics are read over http:// or https://. " in str(
+        refused
+    )
+
+
 @pytest.mark.parametrize("key", ["secret-value\n", "secret-valué"])
 @pytest.mark.parametrize(
     ("target", "variable"),
