@@ -82,7 +82,7 @@ def _estimate(report: Report, token: str | None, findings: Findings) -> Estimate
         return needed
     memory = memory_of(config, parameters, described)
     check_division(config, described, findings)
-    check_memory(config, memory, findings)
+    check_memory(config, memory, described, findings)
     return memory
 
 

@@ -22,6 +22,8 @@ _SEQUENCES = 1024  # of max_num_seqs; on others 256
 _LARGE_GPU = 70 << 30
 _OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB; assumed, not measured
 _BLOCK = 16  # tokens
+# The arguments that decide what is left for weights and cache, and how each leaves more.
+_MAKE_ROOM = {"gpu_memory_utilization": "raise", "max_num_seqs": "lower", "max_num_batched_tokens": "lower"}
 _MOST = 1e18
 _CLEARLY = 1.15  # an estimate is not more exact than that
 _TO_EIGHT_BITS = {
@@ -75,9 +77,7 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
     per_token, bounded = _cache(config, text)
     usable = feasible = None
     if config.gpu is not None:
-        total = GPUS[config.gpu].memory
-        share = _number(config.engine_args.get("gpu_memory_utilization"), _UTILIZATION)
-        usable = int(total * share) - _beside(config, text, large=total >= _LARGE_GPU)
+        usable = _usable(config, text, config.engine_args)
         room = int(_number(config.engine_args.get("kv_cache_memory_bytes"), usable - weights))
         if per_token:
             feasible = max(0, int((room - bounded) / per_token)) // _BLOCK * _BLOCK
@@ -101,14 +101,19 @@ def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
     return min(published, sum(parameters.values()))
 
 
-def check_memory(config: VLLMConfig, memory: Memory, findings: Findings) -> None:
+def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], findings: Findings) -> None:
     """Report what does not fit: as an error if the estimate leaves no doubt, else as a warning."""
     wanted, feasible = memory.wanted, memory.feasible
     if memory.usable is None:
         return
     if memory.weights > memory.usable:
+        own = _in_the_way(config, _text_config(model), memory)
         error = ModelTooLargeForGpu(
-            weights=readable(memory.weights), gpu=memory.gpu, usable=readable(max(0, memory.usable))
+            weights=readable(memory.weights),
+            gpu=memory.gpu,
+            usable=readable(max(0, memory.usable)),
+            fix=" and ".join(f"{_MAKE_ROOM[name]} {name}" for name in own).capitalize()
+            or "Raise tensor_parallel_size",
         )
         findings.error((), error)
     elif wanted is not None and feasible is not None and wanted > feasible:
@@ -179,9 +184,27 @@ def _kv_bits(config: VLLMConfig, text: Mapping[str, Any]) -> float:
     return known or next((bits for start, bits in _KV_BITS.items() if kind.startswith(start)), 16)
 
 
-def _beside(config: VLLMConfig, text: Mapping[str, Any], *, large: bool) -> int:
+def _usable(config: VLLMConfig, text: Mapping[str, Any], arguments: Mapping[str, Any]) -> int:
+    """What vLLM with these arguments leaves of the config's GPU for weights and cache."""
+    assert config.gpu is not None
+    total = GPUS[config.gpu].memory
+    share = _number(arguments.get("gpu_memory_utilization"), _UTILIZATION)
+    return int(total * share) - _beside(config, text, arguments, large=total >= _LARGE_GPU)
+
+
+def _in_the_way(config: VLLMConfig, text: Mapping[str, Any], memory: Memory) -> list[str]:
+    """The arguments without which the weights would fit: each leaves less than vLLM's own value."""
+
+    def without(*names: str) -> int:
+        rest = {name: value for name, value in config.engine_args.items() if name not in names}
+        return _usable(config, text, rest)
+
+    names = [name for name in _MAKE_ROOM if without(name) > without()]
+    return names if without(*names) >= memory.weights else []
+
+
+def _beside(config: VLLMConfig, text: Mapping[str, Any], arguments: Mapping[str, Any], *, large: bool) -> int:
     """What the largest step needs: activations of its tokens, logits of its sequences."""
-    arguments = config.engine_args
     tokens = _number(arguments.get("max_num_batched_tokens"), _BATCHED_TOKENS if large else 2048)
     sequences = _number(arguments.get("max_num_seqs"), _SEQUENCES if large else 256)
     hidden = _number(text.get("hidden_size"), 0)

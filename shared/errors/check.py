@@ -215,7 +215,7 @@ class ModelTooLargeForGpu(CogTritonError):
     code = "E3035"
     fixed_by = FixedBy.OPERATOR
     message = "The weights take about {weights} of each GPU; one {gpu} has {usable} for them and the cache."
-    remedy = "Raise tensor_parallel_size, or use a larger GPU or a quantized checkpoint."
+    remedy = "{fix}, or use a larger GPU or a quantized checkpoint."
 
 
 class ContextTooLongForGpu(CogTritonError):

@@ -63,7 +63,7 @@ def feasible(text, parameters, model) -> int:
 def found(text, parameters, model):
     findings = Findings()
     made = config(text)
-    check_memory(made, memory_of(made, parameters, model), findings)
+    check_memory(made, memory_of(made, parameters, model), model, findings)
     return [(one.severity.value, one.error.code, str(one.error)) for one in findings.found]
 
 
@@ -74,7 +74,7 @@ def test_every_example_is_clean_and_fits(path):
     findings = Findings()
     parameters, model = MODELS[path.stem]
     memory = memory_of(report.config, parameters, model)
-    check_memory(report.config, memory, findings)
+    check_memory(report.config, memory, model, findings)
     check_division(report.config, model, findings)
     assert findings.found == []
     assert (memory.feasible or 0) >= (memory.wanted or 0) > 0
@@ -123,6 +123,27 @@ def test_weights_that_do_not_fit():
     ((severity, code, text),) = found("gpu: H100", {"BF16": 70_553_706_496}, LLAMA_70B)
     assert (severity, code) == ("error", "E3035")
     assert "one H100 has" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parameters", "fix"),
+    [
+        ("gpu_memory_utilization: 0.01", 10**9, "Raise gpu_memory_utilization"),
+        ("max_num_seqs: 1000000", 10**9, "Lower max_num_seqs"),
+        ("max_num_batched_tokens: 10000000", 10**9, "Lower max_num_batched_tokens"),
+        (
+            "gpu_memory_utilization: 0.01, max_num_seqs: 1000000, max_num_batched_tokens: 1",
+            10**9,
+            "Raise gpu_memory_utilization and lower max_num_seqs",
+        ),
+        ("gpu_memory_utilization: 0.01, max_num_seqs: 1000000", 10**12, "Raise tensor_parallel_size"),
+        ("gpu_memory_utilization: 0.95, max_num_seqs: 8", 10**12, "Raise tensor_parallel_size"),
+    ],
+)
+def test_arguments_that_leave_no_room_for_the_weights_are_named(arguments, parameters, fix):
+    ((_, code, text),) = found(f"gpu: H100\nengine_args: {{{arguments}}}", {"BF16": parameters}, LLAMA_8B)
+    assert code == "E3035"
+    assert text.endswith(f" for them and the cache. {fix}, or use a larger GPU or a quantized checkpoint.")
 
 
 def test_the_feasible_length_is_told():
@@ -181,7 +202,7 @@ def test_a_model_that_does_not_tell_its_layers_is_not_refused():
 def test_a_config_that_no_model_has_is_no_reason_to_fail(name, size):
     model = LLAMA_8B | {"layer_types": ["sliding_attention"]} | {name: size}
     memory = memory_of(config("gpu: H100"), {"BF16": 10**9}, model)
-    check_memory(config("gpu: H100"), memory, Findings())
+    check_memory(config("gpu: H100"), memory, model, Findings())
     check_division(config("gpu: H100"), model, Findings())
     assert "-" not in str(memory)
 
