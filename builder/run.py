@@ -36,7 +36,7 @@ class Builder(cog.BaseRunner):
         ),
     ) -> cog.Path:
         """Build the engine. Raises a build's errors (E3xxx)."""
-        output = cog.Path(os.environ.get("BUILDER_OUTPUT_DIR", "/src")) / "engine.tar"
+        output = cog.Path(os.environ.get("BUILDER_OUTPUT_DIR") or "/src") / "engine.tar"
         token = hf_token.get_secret_value() if hf_token else os.environ.get("HF_TOKEN")
         build(config, output, hf_token=token, progress=stderr_progress())
         return output
