@@ -122,11 +122,14 @@ def _refuse_forbidden(error: OSError) -> None:
 
 
 def _refuse_model_repository(path: Path) -> None:
-    """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours."""
+    """Raise ModelRepositoryNotServed for a model repository that is for other backends than ours.
+
+    One with a model of vLLM's backend is served, without becoming an engine here.
+    """
     found = [config for config in path.glob("*/config.pbtxt") if config.is_file()]
     configs = [config.read_text(errors="replace") for config in found]
     backends = sorted({name for config in configs for name in _BACKEND.findall(config)} - {"engine_bridge"})
-    if backends:
+    if backends and "vllm" not in backends:
         inside = next(iter(sorted(path.glob(f"*/1/{CONFIG}"))), None)
         engine = "the engine itself" if inside is None else f"the engine in it, {inside.parent},"
         raise ModelRepositoryNotServed(path=path, backends=", ".join(backends), engine=engine)

@@ -48,6 +48,15 @@ def test_a_model_repository_is_none(tmp_path):
         EngineDirectory(tmp_path)
 
 
+def test_a_model_repository_of_vllm_is_served_and_no_engine(tmp_path):
+    """Nothing else should be used instead; that it is no unpacked engine is all that is wrong here."""
+    for model, backend in (("mine", "vllm"), ("other", "python")):
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "config.pbtxt").write_text(f'backend: "{backend}"\n')
+    with pytest.raises(WeightsNotFound, match="a directory that holds an unpacked one"):
+        EngineDirectory(tmp_path)
+
+
 @pytest.mark.parametrize(
     "text",
     [
