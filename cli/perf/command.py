@@ -96,7 +96,7 @@ async def measured(plan: Plan) -> dict[str, Any]:
     """
     url = parsed(plan.url)
     metrics = metrics_address(url, plan.metrics_url)
-    name = plan.target or kind_of(url)
+    name = kind_of(url, plan.target)
     model = plan.model
     if name == "openai" and model is None:
         model = model_of(url)

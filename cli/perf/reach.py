@@ -57,8 +57,12 @@ def parsed(url: str) -> SplitResult:
     return parts
 
 
-def kind_of(url: SplitResult) -> TargetName:
-    """What answers there: by the scheme and the path, else by asking. Raises ServerNotMeasured."""
+def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
+    """What answers there: as `named`, by scheme and path, else by asking. Raises ServerNotMeasured."""
+    if url.scheme == "grpc" and named not in (None, "triton"):
+        raise ServerNotMeasured(url=_shown(url), reason="only Triton is asked over gRPC")
+    if named is not None:
+        return named
     if url.scheme == "grpc" or url.path.startswith("/v2/"):
         return "triton"
     if url.path.endswith(("/predictions", "/predictions/")) and "replicate" in (url.hostname or ""):

@@ -33,6 +33,14 @@ def test_an_address_of_metrics_that_is_none_is_refused_before_the_load():
     assert "http://host:abc/metrics cannot be measured: its port is not a number" in str(refused)
 
 
+@pytest.mark.parametrize("target", ["cog-triton", "openai", "mock", "replicate"])
+def test_only_triton_is_asked_over_grpc(target):
+    asked = ["perf", "grpc://127.0.0.1:1", "--target", target]
+    refused = CliRunner().invoke(app, asked).exception
+    assert isinstance(refused, ServerNotMeasured)
+    assert "grpc://127.0.0.1:1 cannot be measured: only Triton is asked over gRPC. Check" in str(refused)
+
+
 def test_metrics_are_not_read_over_grpc():
     asked = ["perf", "http://127.0.0.1:1", "--metrics", "grpc://127.0.0.1:8001"]
     refused = CliRunner().invoke(app, asked).exception
