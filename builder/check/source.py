@@ -66,5 +66,6 @@ def _candidates(source: str, config: str) -> Iterator[str]:
         for up in range(min(folders, _MAX_LEVELS)):
             yield urljoin(source, "../" * up + config)
     else:
-        for folder in list(Path(source).absolute().parents)[:_MAX_LEVELS]:
+        nearest = folder_of(source) or Path.cwd()
+        for folder in [nearest, *nearest.parents][:_MAX_LEVELS]:
             yield str(folder / config)

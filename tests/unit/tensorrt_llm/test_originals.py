@@ -120,12 +120,13 @@ def test_what_is_outdated_is_said(name):
     assert [code for code, _ in warnings((FOLDER / f"{name}.yaml").read_text())] == WARNINGS[name].split()
 
 
-def test_the_official_config_leads_to_its_build_config(tmp_path):
+@pytest.mark.parametrize("named", [str, Path.as_uri])
+def test_the_official_config_leads_to_its_build_config(named, tmp_path):
     folder = tmp_path / "models/mistral-7b-instruct-v0.2"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text((FOLDER / f"{OFFICIAL}.yaml").read_text())
     (folder / "build_config.yaml").write_text((FOLDER / "llama-2-7b-chat-1gpu.yaml").read_text())
-    report = check_source(str(folder / "config.yaml"))
+    report = check_source(named(folder / "config.yaml"))
     assert [call.step for call in report.calls] == ["convert_to_ft", "build"]
     section = report.build_config().instantiate
     assert section is not None
