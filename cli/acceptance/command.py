@@ -87,7 +87,7 @@ def run(
         bench: Bench
         if kind == VLLMBench.kind:
             config = config or vllm_config(model)
-            bench = VLLMBench(config, work_dir, other, folder)
+            bench = VLLMBench(config, work_dir, other, folder or Path.cwd())
         else:
             bench = TensorRTLLMBench(_fetched(model, work_dir), work_dir, other, archive)
         return acceptance(checks, bench, as_json=as_json, report=report)
@@ -152,6 +152,6 @@ def _fetched(model: str, work_dir: Path) -> Path:
     """The folder of a model, fetched as a build does it."""
     build = Build(work_dir, work_dir / "engine.tar", os.environ.get("HF_TOKEN"))
     with stderr_progress().step("model") as progress:
-        Download(model).run(build, progress)
+        Download(model, beside=Path.cwd()).run(build, progress)
     assert build.model is not None
     return build.model.path.resolve()

@@ -17,7 +17,7 @@ from cli.acceptance.tensorrt_llm.bench import TensorRTLLMBench
 from cli.acceptance.vllm.bench import VLLMBench
 from cli.main import app
 from shared.config import VLLMConfig
-from shared.errors import OutputRefused, PartNotInstalled, WorkFolderUnusable
+from shared.errors import ModelFolderUnusable, OutputRefused, PartNotInstalled, WorkFolderUnusable
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
@@ -153,6 +153,16 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_checks(option, 
     refused = CliRunner().invoke(app, asked).exception
     assert isinstance(refused, OutputRefused)
     assert f"The output cannot be written to {place}: Not a directory. Choose another f" in str(refused)
+
+
+def test_a_relative_path_starts_here_and_no_config_is_spoken_of(monkeypatch, tmp_path):
+    python = tmp_path / "engines/tensorrt_llm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+    refused = CliRunner().invoke(app, ["acceptance", "./nowhere", "--engine", "tensorrt_llm"]).exception
+    assert isinstance(refused, ModelFolderUnusable)
+    assert "'./nowhere' cannot be used: it does not exist. " in str(refused)
 
 
 # Starts another process, which has its output too; the first argument is the file that is told which.
