@@ -34,7 +34,11 @@ def main() -> None:
         sys.exit("usage: python -m tools.vllm_arguments [WHEEL]")
     old = json.loads(FILE.read_text()) if FILE.exists() else {}
     with TemporaryDirectory(prefix="vllm-") as folder:
-        new = table(Sources.read(Path(sys.argv[1]) if sys.argv[1:] else locked_wheel(Path(folder))))
+        try:
+            wheel = Path(sys.argv[1]) if sys.argv[1:] else locked_wheel(Path(folder))
+        except subprocess.CalledProcessError as failed:
+            sys.exit(failed.stderr.strip())
+        new = table(Sources.read(wheel))
     FILE.write_text(rendered(new), encoding="utf-8")
     for line in changes(old, new):
         sys.stdout.write(f"{line}\n")

