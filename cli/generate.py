@@ -28,7 +28,7 @@ def generate(weights: str, inputs: Mapping[str, object], *, as_json: bool) -> No
     cannot be served.
     """
     # What goes wrong is raised; a log would repeat it.
-    os.environ.setdefault("LOG_LEVEL", "critical")
+    os.environ["LOG_LEVEL"] = os.environ.get("LOG_LEVEL") or "critical"
     configure_logging()
     given = {name: value for name, value in inputs.items() if value is not None}
     if given.get("messages") == STDIN or not given.keys() & {"prompt", "messages"}:

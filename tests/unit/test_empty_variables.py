@@ -24,3 +24,23 @@ def told(**variables: str) -> str:
 def test_an_empty_variable_of_the_hub_changes_nothing(variable):
     assert told(**{variable: "set"}) != told()
     assert told(**{variable: ""}) == told()
+
+
+GENERATE = """
+import os
+from cli.generate import generate
+from shared.errors import WeightsNotFound
+try:
+    generate("/nowhere", {"prompt": "a"}, as_json=False)
+except WeightsNotFound:
+    print(os.environ["LOG_LEVEL"])
+"""
+
+
+@pytest.mark.parametrize(("given", "taken"), [("", "critical"), ("error", "error")])
+def test_generate_is_as_silent_with_an_empty_log_level_as_without_one(given, taken):
+    command = [sys.executable, "-c", GENERATE]
+    done = subprocess.run(
+        command, env=os.environ | {"LOG_LEVEL": given}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{taken}\n"
