@@ -1,27 +1,31 @@
-"""An empty variable counts as unset, as docs/environment.md says: for the hub's library, too."""
+"""An empty variable counts as unset, as docs/environment.md says: for the libraries that read some, too."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import builder.run
 
 PROGRAM = """
 import os
 import cli.main
 from huggingface_hub import constants
-print(constants.ENDPOINT, constants.HF_HUB_CACHE, os.environ.get("HF_TOKEN"))
+print(constants.ENDPOINT, constants.HF_HUB_CACHE, os.environ.get("HF_TOKEN"), os.environ.get("SSL_CERT_FILE"))
 """
 
 
 def told(**variables: str) -> str:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    own = ("HF_", "SSL_CERT_FILE")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     command = [sys.executable, "-c", PROGRAM]
     return subprocess.run(command, env=plain | variables, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("variable", ["HF_ENDPOINT", "HF_HOME", "HF_TOKEN"])
-def test_an_empty_variable_of_the_hub_changes_nothing(variable):
+@pytest.mark.parametrize("variable", ["HF_ENDPOINT", "HF_HOME", "HF_TOKEN", "SSL_CERT_FILE"])
+def test_an_empty_variable_of_a_library_changes_nothing(variable):
     assert told(**{variable: "set"}) != told()
     assert told(**{variable: ""}) == told()
 
@@ -44,3 +48,9 @@ def test_generate_is_as_silent_with_an_empty_log_level_as_without_one(given, tak
         command, env=os.environ | {"LOG_LEVEL": given}, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{taken}\n"
+
+
+def test_an_empty_variable_of_the_builder_changes_nothing(monkeypatch):
+    monkeypatch.setenv("BUILDER_OUTPUT_DIR", "")
+    monkeypatch.setattr(builder.run, "build", lambda *_, **__: None)
+    assert builder.run.Builder().run("config.yaml", None) == Path("/src/engine.tar")
