@@ -30,13 +30,14 @@ def _add_inputs() -> None:
                 values += [declared[bound], declared[bound] + (-1 if bound == "minimum" else 1)]
         shown = dict.fromkeys(json.dumps(value) for value in values)
         for text in shown:
+            is_absent = text == "null" and "default" not in declared
             inputs = {**beside, input_name: json.loads(text)}
             # Without a bound a prediction is as long as the engine can make it.
             inputs |= {"max_tokens": 3} if "max_tokens" not in inputs else {}
             add(
                 f"{input_name} = {text}",
                 "an input",
-                *(["an input that is null"] if text == "null" else []),
+                *(["an input without a default that is null"] if is_absent else []),
                 FAILS,
                 REFUSED,
                 speak=predicts(inputs),
