@@ -59,7 +59,8 @@ class Settings(BaseModel):
     engine_dir: Path | None = Field(
         None,
         alias="ENGINE_DIR",
-        description="directory of an unpacked engine; used when COG_WEIGHTS is not set",
+        description="directory of an unpacked engine; used when neither COG_WEIGHTS nor `instantiate.weights`"
+        " in COG_TRITON_CONFIG is set",
     )
     config_source: str | None = Field(
         None,

@@ -73,9 +73,9 @@ Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. 
 
 `cog-triton check config.yaml` reports everything wrong with a config, with the place and what to do, before
 anything is fetched; of a model on the hub it reads the list of its files and, for tensorrt_llm and vllm, the
-headers of its weights. A build begins with the same check of the config. The check knows the arguments of
-TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from those is a warning, and the
-build continues.
+headers of its weights; for vllm its `config.json`, too. A build begins with the same check of the config. The
+check knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from
+those is a warning, and the build continues.
 """
 
 OLD_FORM = """
