@@ -73,6 +73,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """The request that is being answered, or was last; those behind it wait in `pipeline`."""
     _overhead = 0
     """Bytes since there was either: of a head, or of what may surround a body, such as trailers."""
+    _fields = 0
+    """Bytes of the headers, or of the trailers: one read may hold all of them, and the end of the request."""
 
     def connection_made(self, transport: Any) -> None:
         self._gathering = GatheringTransport(transport, self.writes)
@@ -112,16 +114,21 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {CLIENT: {"client": self._client}}
         self._in_head, self._overhead, self._gathering.has_read_all = True, 0, False
+        self._fields = 0
         self._await_part("head", self.bounds.header_seconds)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields += len(name) + len(value)
+        if self._fields > self.bounds.header_bytes:
+            self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
+            raise ValueError  # to the parser, which stops
         if self._in_head:  # trailers are not headers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # to `_unsupported_upgrade_warning`
-        self._in_head = False
+        self._in_head, self._fields = False, 0
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
             # uvicorn has no other place at which an answer can be changed for old clients.

@@ -144,6 +144,17 @@ def test_headers_that_do_not_end(strict, answered):
     answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
 
 
+def test_headers_that_are_too_long_come_whole(strict, answered):
+    """In one read, with the end of the request."""
+    long = b"a: " + b"b" * HEADER_LIMIT
+    chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    for sent in (b"GET / HTTP/1.1\r\n%b\r\n\r\n", chunked + b"2\r\n{}\r\n0\r\n%b\r\n\r\n"):
+        with connected(strict, sent % long) as connection:
+            answer = everything(connection)
+        assert status_of(answer) == 431
+        answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
+
+
 def test_a_body_that_does_not_come(strict, answered):
     with connected(strict, head(100) + b"{") as connection:
         answer = everything(connection)
