@@ -6,14 +6,15 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from runner.front.http import JSON, Disconnected
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
-from runner.front.openai.asks import chat_asks, completion_asks
-from runner.front.openai.errors import openai_error, openai_status
+from runner.front.openai.asks import chat_asks, completion_asks, structure_sent
+from runner.front.openai.errors import STRUCTURE, openai_error, openai_status
 from runner.front.openai.operator import OperatorApi
 from runner.front.openai.parameters import (
     ChatParameters,
@@ -111,15 +112,21 @@ class OpenAIApi:
 
     async def _completions(self, request: Request) -> None:
         parameters = await self._read(CompletionParameters, request)
-        await self._answer(request, COMPLETION, parameters, completion_asks(parameters))
+        await self._answer(request, COMPLETION, parameters, partial(completion_asks, parameters))
 
     async def _chat_completions(self, request: Request) -> None:
         parameters = await self._read(ChatParameters, request)
-        await self._answer(request, CHAT, parameters, chat_asks(parameters))
+        await self._answer(request, CHAT, parameters, partial(chat_asks, parameters))
 
     async def _answer(
-        self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]
+        self, request: Request, form: Form, parameters: Parameters, asks: Callable[[], Sequence[Ask]]
     ) -> None:
+        try:
+            await self._send(request, form, parameters, asks())
+        except CogTritonError as error:
+            await _fail(request, error, structure_sent(parameters))
+
+    async def _send(self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]) -> None:
         adapter = self._checked(parameters.model)
         if adapter is not None:
             asks = [replace(ask, lora=adapter) for ask in asks]
@@ -223,9 +230,9 @@ async def _refuse(request: Request, methods: Sequence[str]) -> None:
     await _fail(request, error)
 
 
-async def _fail(request: Request, error: CogTritonError) -> None:
+async def _fail(request: Request, error: CogTritonError, structure: str = STRUCTURE) -> None:
     status = openai_status(status_of(error))
-    content = openai_error(error, status)
+    content = openai_error(error, status, structure)
     if request.started:
         request.count(error)
         await request.send(event(content))

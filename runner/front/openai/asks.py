@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runner.front.openai.errors import STRUCTURE
 from runner.front.openai.parameters import MAX_CHOICES
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output
@@ -113,6 +114,12 @@ def _structure(parameters: Parameters) -> StructuredOutput | None:
         first, second, *_ = found
         raise RequestInvalid(parameter=second, reason=f"{first} and {second} were both sent")
     return next(iter(found.values()), None)
+
+
+def structure_sent(parameters: Parameters) -> str:
+    """The parameter that constrains the text, for errors about that; OpenAI's own if none does."""
+    others = sorted(_STRUCTURES - {STRUCTURE})
+    return next((name for name in others if getattr(parameters, name)), STRUCTURE)
 
 
 def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:

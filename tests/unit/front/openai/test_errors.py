@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from runner.front.openai.asks import structure_sent
 from runner.front.openai.errors import openai_error
+from runner.front.openai.parameters import CompletionParameters
 from shared.errors import (
     ApiKeyInvalid,
     EngineProcessDied,
@@ -167,6 +169,31 @@ def test_parameters_have_openais_names(error, name):
     assert (told["param"], told["code"]) == (name, error.code)
     assert f"{name} is " in told["message"] or f"{name}=3. Omit {name}," in told["message"]
     assert "log_probs" not in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+        ({"response_format": {"type": "text"}, "guided_regex": "a"}, "guided_regex"),
+    ],
+)
+def test_a_structure_that_is_refused_has_the_name_that_was_sent(sent, name):
+    parameters = CompletionParameters.model_validate({"prompt": "1", **sent})
+    error = ParameterNotHonoured(engine="mock", parameter="structured_output", value="regex")
+    told = openai_error(error, 400, structure_sent(parameters))["error"]
+    assert told["param"] == name
+    assert f"Omit {name}, " in told["message"]
+
+
+def test_a_structure_that_is_invalid_has_the_name_that_was_sent(run):
+    async def test(front, http):
+        sent = {"prompt": "1", "structured_outputs": {"regex": 5}}
+        error = await error_of(await http.post("/v1/completions", json=sent), 400)
+        assert (error["code"], error["param"]) == ("E1105", "structured_outputs")
+
+    run(test)
 
 
 def test_a_body_that_is_too_large(run):
