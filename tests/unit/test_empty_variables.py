@@ -3,11 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import builder.run
 
 PROGRAM = """
 import os
@@ -48,9 +45,3 @@ def test_generate_is_as_silent_with_an_empty_log_level_as_without_one(given, tak
         command, env=os.environ | {"LOG_LEVEL": given}, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{taken}\n"
-
-
-def test_an_empty_variable_of_the_builder_changes_nothing(monkeypatch):
-    monkeypatch.setenv("BUILDER_OUTPUT_DIR", "")
-    monkeypatch.setattr(builder.run, "build", lambda *_, **__: None)
-    assert builder.run.Builder().run("config.yaml", None) == Path("/src/engine.tar")
