@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -171,7 +172,7 @@ def serve(
     from shared.layout import PROJECT_ROOT
 
     signal.signal(signal.SIGTERM, _end)
-    environment = {**os.environ, **server_environment(port, concurrency), "COG_WEIGHTS": _absolute(engine)}
+    environment = {**_from_here(), **server_environment(port, concurrency), "COG_WEIGHTS": _absolute(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
@@ -198,8 +199,9 @@ def join(
     weights = {} if engine is None else {"COG_WEIGHTS": _absolute(engine)}
     command = [sys.executable, "-m", "cli.joining", address]
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
+    environment = {**_from_here(), **safe, **weights}
     os.chdir(PROJECT_ROOT)
-    os.execve(command[0], command, {**os.environ, **safe, **weights})  # noqa: S606 - no shell is what we want
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 
 
 @app.command()
@@ -378,6 +380,22 @@ def _absolute(engine: str) -> str:
     except Unreachable:
         pass  # what reads the engine says what is wrong with it
     return str(Path(engine).resolve())
+
+
+def _from_here() -> dict[str, str]:
+    """The environment, with the paths in its settings as they are from every working directory."""
+    from runner.engines.hosts.settings import CLUSTER
+    from runner.settings import PATHS
+
+    environment = dict(os.environ)
+    for name in PATHS:
+        if value := environment.get(name):
+            with suppress(OSError):  # there is no working directory any more
+                environment[name] = str(Path(value).absolute())
+    for name in ("COG_WEIGHTS", "COG_TRITON_CONFIG", "MPI_HOSTS"):
+        if (value := environment.get(name)) and value != CLUSTER:
+            environment[name] = _absolute(value)
+    return environment
 
 
 def _end(number: int, _frame: object) -> None:

@@ -439,3 +439,9 @@ class Settings(BaseModel):
         else:
             return section.model_dump(mode="json", exclude_unset=True)
         raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)
+
+
+PATHS = tuple(
+    str(one.alias) for one in Settings.model_fields.values() if one.annotation in (Path, Path | None)
+)
+"""The variables whose values are paths, and nothing else."""

@@ -19,6 +19,8 @@ ENGINE_DIR = "COG_TRITON_ENGINE_DIR"
 """Where a host that has joined has the engine."""
 FAILURE = "COG_TRITON_FAILURE"
 """The file in which a process on such a host says why it ended."""
+CLUSTER = "cluster"
+"""Instead of the path of a host file: mpirun finds the hosts itself."""
 LEAST_SECRET = 16
 """Characters of the secret by which hosts know each other, at least."""
 

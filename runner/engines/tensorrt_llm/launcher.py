@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from runner.engines.hosts import agent
 from runner.engines.hosts.gathering import Gathering
 from runner.engines.hosts.link import Link, LinkLost, Listener, silent
-from runner.engines.hosts.settings import identity
+from runner.engines.hosts.settings import CLUSTER, identity
 from runner.protocol.frames import StartFailedFrame, encode
 from shared.errors import CogTritonError, HostLost, HostsMissing, TensorRTLLMNotLoaded
 from shared.home import SCRATCH
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _SECONDS_TO_END = 1.0
-_CLUSTER = "cluster"
 # mpirun would bind all threads of a rank to one core.
 _MPIRUN = ("--allow-run-as-root", "--bind-to", "none")
 _TO_OTHER_HOSTS = (LAUNCH_SECRET, SERVER_ARGUMENTS, "PYTHONPATH", "PYTHONSAFEPATH")
@@ -64,7 +63,7 @@ def launch(
         raise TensorRTLLMNotLoaded(reason="there is no mpirun, which starts the ranks of an engine")
     launcher = _Launcher(bridge)
     # mpirun leaves its files when it is killed. Slurm would tell the other hosts the same directory.
-    if (scratch := os.environ.get(SCRATCH)) and (hosts is None or hosts.mpi_hosts != _CLUSTER):
+    if (scratch := os.environ.get(SCRATCH)) and (hosts is None or hosts.mpi_hosts != CLUSTER):
         launcher.environment["TMPDIR"] = scratch
     command = [sys.executable, "-m", "runner.engines.process", "--kind", kind]
     command += ["--engine-dir", str(engine_dir), "--rank-socket", launcher.name]
@@ -96,7 +95,7 @@ def _placed(
     launcher.listen(hosts.address)
     exported = [word for name in _TO_OTHER_HOSTS if name in launcher.known for word in ("-x", name)]
     if hosts.mpi_hosts is not None:
-        named = [] if hosts.mpi_hosts == _CLUSTER else ["--hostfile", hosts.mpi_hosts]
+        named = [] if hosts.mpi_hosts == CLUSTER else ["--hostfile", hosts.mpi_hosts]
         yield [*named, *exported], ["--rank-address", launcher.address]
         return
     gathering = launcher.gathering = Gathering(hosts, identity(kind, engine_dir))

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,42 @@ def test_a_first_host_without_a_port_is_refused(address):
     refused = run("join", address, "mock.tar", COLUMNS="200")
     assert refused.returncode == 2
     assert "Invalid value for ADDRESS: it must be host:port, such as 127.0.0.1:8001" in refused.stderr
+
+
+def test_a_secret_beside_the_user_is_read(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("short")
+    monkeypatch.chdir(tmp_path)
+    done = run("join", "127.0.0.1:1", "none.tar", HOSTS_SECRET_FILE="secret")
+    assert "it must have at least 16 characters" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("serve", "engine.tar"), ("join", "127.0.0.1:1", "engine.tar")])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("WEIGHTS_CACHE", "cache", "HERE/cache"),
+        ("API_KEYS_FILE", "/etc/keys", "/etc/keys"),
+        ("LORA_FOLDER", "", ""),
+        ("COG_TRITON_CONFIG", "config.yaml", "HERE/config.yaml"),
+        ("COG_TRITON_CONFIG", "data:,", "data:,"),
+        ("MPI_HOSTS", "hosts", "HERE/hosts"),
+        ("MPI_HOSTS", "cluster", "cluster"),
+    ],
+)
+def test_paths_in_settings_start_where_the_command_is_given(
+    tmp_path, monkeypatch, command, name, value, told
+):
+    for file in ("config.yaml", "hosts", "cluster"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    environments = []
+    monkeypatch.setattr(
+        os, "execve", lambda _program, _command, environment: environments.append(environment)
+    )
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert environments[0][name] == told.replace("HERE", str(tmp_path))
 
 
 @pytest.mark.parametrize("command", COMMANDS.commands)
