@@ -8,7 +8,8 @@ from shared.server_arguments import EFFECTIVE, IGNORED
 _INTRO = """\
 # The TensorRT-LLM engine
 
-Made from `runner/engines/tensorrt_llm` by `make docs`; do not edit.
+Made from `shared/server_arguments.py`, `cli/acceptance` and `tools/docs/tensorrt_llm.py` by `make docs`; do
+not edit.
 
 The engine process hosts `tensorrt_llm.bindings.executor` of TensorRT-LLM 1.2: requests are batched in flight,
 and each step gives the new tokens of every active request. An engine that was built for several GPUs is
