@@ -174,13 +174,24 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._stall is None:
-            self._stall = self.loop.call_later(self.bounds.stall_seconds, self.transport.abort)
+            self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+
+    def _watch(self, waiting: int) -> None:
+        """So many bytes wait for the client: look later whether it has taken some."""
+        self._stall = self.loop.call_later(self.bounds.stall_seconds, self._look, waiting)
+
+    def _look(self, before: int) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < before:
+            self._watch(waiting)
+        else:
+            self.transport.abort()
 
     def _await_part(self, part: str, seconds: float) -> None:
         self._in_time()

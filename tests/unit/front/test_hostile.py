@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -9,7 +10,9 @@ import time
 
 import httpx2
 import pytest
+import uvicorn
 
+from runner.front.protocol import Bounds, bounded
 from shared.errors import BodyTooLarge, HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 from tests.support.front import running
 from tests.support.waiting import wait_for
@@ -315,3 +318,34 @@ def test_a_client_of_http_1_0_gets_a_body_with_a_length(strict):
         head, _, body = everything(connection).partition(b"\r\n\r\n")
     assert b"content-length: %d\r\n" % len(body) in head
     assert json.loads(body)["status"] == "succeeded"
+
+
+def test_a_client_that_reads_slowly_gets_everything():
+    """What waits for it becomes less, though it takes longer than the time in which it must take something."""
+    size = 12 << 20
+
+    async def answer(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(size)})
+
+    async def received():
+        own = bounded(Bounds(1, stall_seconds=SECONDS), lambda _error: None)
+        server = uvicorn.Server(uvicorn.Config(answer, http=own, lifespan="off", log_config=None))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            serving = asyncio.create_task(server.serve([listener]))
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(client, listener.getsockname())
+                await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+                count = 0
+                with contextlib.suppress(ConnectionError):
+                    while data := await loop.sock_recv(client, 1 << 17):
+                        count += len(data)
+                        await asyncio.sleep(0.02)
+            server.should_exit = True
+            await serving
+        return count
+
+    assert asyncio.run(received()) > size
