@@ -16,6 +16,7 @@ import httpx2
 from packaging.utils import canonicalize_name
 
 from nix.lock.files import Document, LockProblem, Row
+from shared.secrets import public_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +52,11 @@ def trusted(before: Document, after: Document) -> list[str]:
     known = {row["file"]: row["sha256"] for row in before["artifacts"]}
     return [
         f"{row['file']}: sha256 {row['sha256']}, "
-        + (f"as {_asked(row['index'])} names it" if row["index"] else f"of what {address(row)} sent")
+        + (
+            f"as {public_address(_asked(row['index']))} names it"
+            if row["index"]
+            else f"of what {address(row)} sent"
+        )
         for row in after["artifacts"]
         if row["sha256"] and known.get(row["file"]) is None
     ]
@@ -116,7 +121,7 @@ def hashes(page: str) -> dict[str, str]:
 
 
 def _named(row: Row, page: str, stated: dict[str, str]) -> Row:
-    file = row["file"]
+    file, page = row["file"], public_address(page)
     if file not in stated:
         raise LockProblem(f"{page} no longer lists {file}; pin another version. {_KEPT}")
     if not stated[file]:
@@ -155,8 +160,10 @@ def _get(client: httpx2.Client, place: str) -> str:
 
 def _refuse(answer: httpx2.Response, place: str) -> None:
     if answer.status_code != httpx2.codes.OK:
-        raise LockProblem(f"{place} answers {answer.status_code}; it may have moved. {_KEPT}")
+        raise LockProblem(f"{public_address(place)} answers {answer.status_code}; it may have moved. {_KEPT}")
 
 
 def _unreachable(place: str) -> LockProblem:
-    return LockProblem(f"{place} cannot be reached from this machine; run `make lock` where it can. {_KEPT}")
+    return LockProblem(
+        f"{public_address(place)} cannot be reached from this machine; run `make lock` where it can. {_KEPT}"
+    )

@@ -49,6 +49,18 @@ def test_the_mirror_is_asked_for_nothing_but_nvidias(mirror):
         publishers.check({"artifacts": [row]})
 
 
+def test_a_password_of_the_mirror_is_not_shown(monkeypatch):
+    monkeypatch.setenv("NVIDIA_INDEX_URL", "http://user:s3cret@127.0.0.1:9/simple")
+    row = unknown("tensorrt-llm")
+    with pytest.raises(
+        LockProblem, match=r"127\.0\.0\.1:9/simple/tensorrt-llm/ cannot be reached"
+    ) as problem:
+        publishers.check({"artifacts": [row]})
+    filled = {"artifacts": [{**row, "sha256": HASH}]}
+    (told,) = publishers.trusted({"artifacts": [row]}, filled)
+    assert "s3cret" not in f"{problem.value}{told}"
+
+
 def test_what_is_known_is_trusted_as_before(mirror):
     document = {"artifacts": [{**unknown("tensorrt-llm"), "sha256": HASH}]}
     assert publishers.trusted(document, publishers.check(document)) == []
