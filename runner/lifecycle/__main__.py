@@ -72,6 +72,10 @@ def _server(host: str, port: int) -> Server:
         case "cog":
             from runner.cog.server import CogServer
 
+            for name in ("TLS_CERTIFICATE", "TLS_KEY"):
+                if value := os.environ.get(name):
+                    reason = "with SERVER=cog, Cog's own server answers, which has no TLS"
+                    raise SettingInvalid(setting=name, value=value, reason=reason)
             refuse_used_port(port, host)
             return CogServer(host, port)
         case other:
