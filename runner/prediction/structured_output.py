@@ -32,7 +32,11 @@ def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
             found = get_close_matches(key[:_MAX_SHOWN], _KEYS, n=1)
             hint = f"did you mean {found[0]}?" if found else f"there are {', '.join(_KEYS)}"
             raise _invalid(f"there is no {key[:_MAX_SHOWN]!r} ({hint})")
-    given = {key: value for key, value in asked.items() if value is not None and value is not False}
+    given = {
+        key: value
+        for key, value in asked.items()
+        if value is not None and not (key == "json_object" and value is False)
+    }
     if not given:
         return None
     if len(given) > 1:
@@ -41,6 +45,10 @@ def structured_output(asked: Mapping[str, Any]) -> StructuredOutput | None:
     made = StructuredOutput(*_told(key, value))
     if len(made.text) > _MAX_CHARACTERS:
         raise _invalid(f"{key} has {len(made.text)} characters; at most {_MAX_CHARACTERS} are accepted")
+    try:
+        made.text.encode()
+    except UnicodeEncodeError:
+        raise _invalid(f"{key} has half of a surrogate pair, which is not a character") from None
     return made
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runner.protocol.frames import RequestFrame
 
 _MAX_SHOWN = 40
+_NOT_FOLLOWED = "structural_tag"  # which TensorRT-LLM's contract has
 
 SAMPLING = {
     TensorSpec("runtime_top_k", "INT32", ONE): ("top_k", Range(-1, math.inf, -1)),
@@ -62,7 +63,7 @@ _SUPPORTED = (
     TensorSpec("logit_bias_values", "FP32", ANY),
     # Also ours: how many alternatives to report beside each token; only over a feed.
     TensorSpec("log_probs", "INT32", ONE),
-    # The kinds are `STRUCTURES`: without TensorRT-LLM's structural_tag, and with choices.
+    # The kinds are `STRUCTURES`: without TensorRT-LLM's structural_tag (_NOT_FOLLOWED), and with choices.
     TensorSpec(_STRUCTURE_KIND, "BYTES", ONE),
     TensorSpec(_STRUCTURE, "BYTES", ONE),
     # Ours: an adapter by name; TensorRT-LLM has its weights here.
@@ -217,6 +218,9 @@ def _structured_output(given: Mapping[str, tuple[Any, ...]]) -> StructuredOutput
         return None
     if not kind or not text:
         raise MalformedRequest(reason=f"one of {_STRUCTURE_KIND} and {_STRUCTURE} is missing")
+    if kind == _NOT_FOLLOWED:
+        raise TensorNotSupported(tensor=f"{_STRUCTURE_KIND} {kind!r}")
     if kind not in STRUCTURES:
-        raise TensorNotSupported(tensor=f"{_STRUCTURE_KIND} {kind[:_MAX_SHOWN]!r}")
+        reason = f"{_STRUCTURE_KIND} is {kind[:_MAX_SHOWN]!r}, but must be one of {', '.join(STRUCTURES)}"
+        raise MalformedRequest(reason=reason)
     return StructuredOutput(kind, text)

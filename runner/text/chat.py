@@ -75,11 +75,9 @@ class ChatTemplate:
         parts = []
         length = 0
         try:
-            for part in self._template.generate(
-                **{"tools": None, "add_generation_prompt": True, **(arguments or {})},
-                **self._special_tokens,
-                messages=messages,
-            ):
+            defaults = {**self._special_tokens, "tools": None, "add_generation_prompt": True}
+            # As one mapping: a name of the sender's that is also a parameter's would be Python's error.
+            for part in self._template.generate({**defaults, **(arguments or {}), "messages": messages}):
                 length += len(part)
                 if length > _MAX_OUTPUT:
                     raise MessagesInvalid(reason=f"the prompt has more than {_MAX_OUTPUT} characters")

@@ -16,6 +16,7 @@ from shared.errors import (
     CogTritonError,
     MessagesInvalid,
     Overloaded,
+    RequestInvalid,
     ShuttingDown,
     TritonTokenizerError,
     from_text,
@@ -65,12 +66,17 @@ class ChatRenderer:
         """The prompt that asks for the next turn.
 
         Raises MessagesInvalid for messages that the template refuses, or for which it needs too much time or
-        memory, Overloaded when too many others wait, ShuttingDown when it is closed meanwhile.
+        memory, RequestInvalid for arguments that are nested too deeply, Overloaded when too many others wait,
+        ShuttingDown when it is closed meanwhile.
         """
         if len(self._waiting) >= _MAX_WAITING:
             what = "conversations wait for the chat template"
             raise Overloaded(limit=_MAX_WAITING, what=what, fix="add runners")
-        body = frame({"messages": messages, "arguments": arguments or {}})
+        try:
+            body = frame({"messages": messages, "arguments": arguments or {}})
+        except RecursionError:
+            reason = "chat_template_kwargs is nested too deeply"
+            raise RequestInvalid(parameter="chat_template_kwargs", reason=reason) from None
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((body, answer))
         self._some.set()

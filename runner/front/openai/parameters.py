@@ -165,9 +165,7 @@ class JsonSchema(Part):
 
     name: str | None = None
     description: str | None = None
-    schema_: Annotated[dict[str, Any] | bool | None, _schema_or(bool, "true or false")] = Field(
-        None, alias="schema"
-    )
+    schema_: Annotated[dict[str, Any] | bool | None, _schema_or(bool, "true")] = Field(None, alias="schema")
     strict: bool | None = None
 
 

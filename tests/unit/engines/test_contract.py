@@ -121,6 +121,7 @@ def test_every_tensor_stands_once_in_the_table():
         ("regex", "", MalformedRequest),
         ("", "a", MalformedRequest),
         ("structural_tag", "{}", TensorNotSupported),
+        ("jsn_schema", "{}", MalformedRequest),
     ],
 )
 def test_a_structure_has_a_kind_that_there_is_and_a_text(kind, text, error):

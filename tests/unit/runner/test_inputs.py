@@ -10,6 +10,7 @@ from builder.engines.mock import counting_tokenizer
 from runner.prediction.inputs import Defaults, Inputs
 from runner.prediction.limits import UNLIMITED
 from runner.prediction.preparation import Preparation
+from runner.prediction.structured_output import structured_output_of_text
 from runner.protocol.engine import Limits, SamplingParameters
 from runner.settings import Settings
 from runner.text.tokenizer import Tokenizer
@@ -244,8 +245,15 @@ def test_stop_sequences_that_are_sent_empty_are_none():
         ("[]", "it is not a JSON object"),
         ('{"json":' + "[" * 100_000, "it is nested too deeply"),
         ('{"json":' + "9" * 5000 + "}", "it has a number with too many digits"),
+        ('{"json": false}', "json is not a schema"),
+        ('{"regex": "\\ud800"}', "regex has half of a surrogate pair"),
+        ('{"choice": ["\\udc00"]}', "choice has half of a surrogate pair"),
     ],
 )
 def test_what_is_wrong_with_a_structure_is_told_without_pythons_words(text, told):
     with pytest.raises(StructuredOutputInvalid, match=f"to that structure: {told}"):
         Inputs(prompt="a", structured_output=text).ask()
+
+
+def test_a_structure_that_is_not_asked_for():
+    assert structured_output_of_text('{"json_object": false}') is None

@@ -10,7 +10,7 @@ import pytest
 
 from runner.text import renderer as module
 from runner.text.renderer import ChatRenderer
-from shared.errors import MessagesInvalid, Overloaded, ShuttingDown, TritonTokenizerError
+from shared.errors import MessagesInvalid, Overloaded, RequestInvalid, ShuttingDown, TritonTokenizerError
 
 GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
 
@@ -99,3 +99,16 @@ def test_a_model_without_one(tmp_path):
         return renderer
 
     assert rendered(tmp_path, use, None) is None
+
+
+def test_arguments_may_have_any_name_but_not_any_depth(tmp_path):
+    deep = []
+    for _ in range(1015):
+        deep = [deep]
+
+    async def use(renderer):
+        with pytest.raises(RequestInvalid, match="chat_template_kwargs is nested too deeply"):
+            await renderer.render(message("a"), {"deep": deep})
+        return await renderer.render(message("a"), {"messages": [], "self": 1, "tools": None})
+
+    assert rendered(tmp_path, use) == "a"

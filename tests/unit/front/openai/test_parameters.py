@@ -319,7 +319,7 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
                 "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": 5}},
             },
             "response_format.json_schema.schema",
-            "json_schema.schema must be a schema or true or false",
+            "json_schema.schema must be a schema or true",
         ),
         ({"messages": HI, "response_format": {"type": "xml"}}, "response_format.type", "must be 'text'"),
         ({"messages": HI, "temperature": "1"}, "temperature", "temperature must be a number"),
