@@ -28,6 +28,7 @@ _SERVED = (
     " vLLM backend."
 )
 _ENGINE = typer.Argument(help=_SERVED)
+_PATHS_OF_LIBRARIES = ("HF_HOME", "HF_HUB_CACHE", "SSL_CERT_FILE", "TMPDIR")
 _MOST = 1_000_000  # of GPUs, or of predictions at the same time: far beyond what there can be
 
 
@@ -388,7 +389,7 @@ def _from_here() -> dict[str, str]:
     from runner.settings import PATHS
 
     environment = dict(os.environ)
-    for name in PATHS:
+    for name in (*PATHS, *_PATHS_OF_LIBRARIES):
         if value := environment.get(name):
             with suppress(OSError):  # there is no working directory any more
                 environment[name] = str(Path(value).absolute())

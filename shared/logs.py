@@ -82,7 +82,9 @@ def configure_logging(level: str | None = None) -> None:
 def _renderer() -> Processor:
     if sys.stderr.isatty():
         # The default's rich tracebacks show local variables, and secrets with them.
-        return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        return structlog.dev.ConsoleRenderer(
+            colors=not os.environ.get("NO_COLOR"), exception_formatter=structlog.dev.plain_traceback
+        )
     return structlog.processors.JSONRenderer()
 
 

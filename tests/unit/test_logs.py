@@ -120,6 +120,15 @@ def test_a_terminal_gets_plain_lines_without_secrets(capsys, monkeypatch):
     assert "hf_abc" not in text
 
 
+@pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])
+def test_a_terminal_gets_colours_unless_it_wants_none(capsys, monkeypatch, no_color, is_coloured):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    configure_logging()
+    structlog.get_logger().warning("hello")
+    assert ("\x1b[" in capsys.readouterr().err) == is_coloured
+
+
 def test_http_clients_do_not_log_addresses(lines):
     configure_logging()
     logging.getLogger("httpx2").info("GET https://x/?signature=1")

@@ -137,6 +137,8 @@ def test_a_secret_beside_the_user_is_read(tmp_path, monkeypatch):
         ("WEIGHTS_CACHE", "cache", "HERE/cache"),
         ("API_KEYS_FILE", "/etc/keys", "/etc/keys"),
         ("LORA_FOLDER", "", ""),
+        ("HF_HOME", "hub", "HERE/hub"),
+        ("SSL_CERT_FILE", "company.pem", "HERE/company.pem"),
         ("COG_TRITON_CONFIG", "config.yaml", "HERE/config.yaml"),
         ("COG_TRITON_CONFIG", "data:,", "data:,"),
         ("MPI_HOSTS", "hosts", "HERE/hosts"),
