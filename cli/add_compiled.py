@@ -30,7 +30,11 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
         engine, settings.weights_cache, check=lambda _: None, max_bytes=settings.max_engine_bytes
     )
     cache = cache or settings.compile_cache
-    found = list(_compiled(cache, directory.path, directory.manifest))
+    try:
+        found = list(_compiled(cache, directory.path, directory.manifest))
+    except OSError as error:  # such as too long a name
+        fix = f"It cannot be read ({error.strerror}): give the right folder with --cache or COMPILE_CACHE"
+        raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix) from None
     if not found or directory.manifest is None:
         fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"
         if directory.manifest is None:

@@ -55,7 +55,10 @@ class Sources:
                     _version(wheel.read(metadata)),
                     tuple(wheel.read(name).decode() for name in sorted(names)),
                 )
-        (metadata_file,) = place.glob("vllm*.dist-info/METADATA")
+        found = list(place.glob("vllm*.dist-info/METADATA"))
+        if len(found) != 1:
+            raise SystemExit(f"{place} is neither a wheel of vLLM nor a folder in which one was unpacked.")
+        (metadata_file,) = found
         files = sorted(path for path in place.glob("vllm/**/*.py") if _matters(str(path.relative_to(place))))
         return cls(_version(metadata_file.read_bytes()), tuple(path.read_text() for path in files))
 

@@ -200,6 +200,8 @@ def test_nothing_was_compiled_for_it(tmp_path):
         NothingCompiled, match=r"contains nothing that vLLM compiled for .*\. Serve this engine"
     ):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / "nothing")
+    with pytest.raises(NothingCompiled, match=r"It cannot be read \(File name too long\): give the right"):
+        add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / ("a" * 300))
     archive(tmp_path / "mock.tar", engine="mock")
     with pytest.raises(
         NothingCompiled, match='It is an engine of the kind "mock"; only vLLM compiles at its start'
