@@ -80,7 +80,8 @@ class Runner(BaseRunner):
         presence_penalty: float = Input(default=0.0, description="Penalty for tokens that occurred before."),
         seed: int | None = Input(
             default=None,
-            description="Seed of the random choice. Default: a random one, which the metric `seed` reports.",
+            description="Seed of the random choice. Without one, engines for which a seed costs nothing get "
+            "a random one, which the metric `seed` reports.",
         ),
         structured_output: str | None = Input(
             default=None,

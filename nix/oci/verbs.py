@@ -141,7 +141,7 @@ def _inspect(image: Image, *, as_json: bool) -> None:
 def _inspect_pruned(rows: list[dict[str, Any]]) -> None:
     """Libraries with device code, largest first, and files left out."""
     if rows:
-        print("\n    MB of device code, before and after pruning for one GPU architecture")
+        print("\n    Pruned: MB of device code before and after, and files left out")
     for row in sorted(rows, key=lambda row: (-row["device"][0], row["path"])):
         before, after = (size / 1e6 for size in row["device"])
         if row["reason"]:

@@ -53,7 +53,10 @@ class ChatTemplateMissing(CogTritonError):
     code = "E1006"
     fixed_by = FixedBy.USER
     message = "Messages were sent, but the model of this engine has no chat template."
-    remedy = "Send a prompt, with a prompt_template if it needs one."
+    remedy = (
+        "Send a prompt as the model expects it: in OpenAI's API to /v1/completions, in Cog's with a "
+        "prompt_template if it needs one."
+    )
 
 
 class PreparationTimedOut(CogTritonError):

@@ -196,7 +196,10 @@ class WeightsNotFound(CogTritonError):
     code = "E4201"
     fixed_by = FixedBy.OPERATOR
     message = "There is no engine at {source}."
-    remedy = "Give the URL or path of an engine.tar, or a directory that holds an unpacked one."
+    remedy = (
+        "Give the URL or path of an engine.tar, or a directory that holds an unpacked one (in a container: "
+        "in COG_WEIGHTS)."
+    )
 
 
 class WeightsNotSet(CogTritonError):

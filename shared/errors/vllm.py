@@ -106,7 +106,10 @@ class VllmStartTimedOut(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "vLLM did not become ready in time: {reason}."
-    remedy = "Raise ENGINE_START_TIMEOUT, or check the log for what takes so long."
+    remedy = (
+        "Raise VLLM_ENGINE_READY_TIMEOUT_S (seconds) and ENGINE_START_TIMEOUT, or check the log for what "
+        "takes so long."
+    )
 
 
 class VllmAdapterInvalid(CogTritonError):

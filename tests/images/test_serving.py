@@ -92,6 +92,7 @@ def test_without_an_engine_it_says_what_to_set(image):
         health = server.wait_ready()
     assert health["status"] == "SETUP_FAILED"
     assert "E4201" in health["setup"]["logs"]
+    assert "COG_WEIGHTS" in health["setup"]["logs"]
 
 
 def test_it_stops_when_told_to_and_leaves_no_process(image, engine):

@@ -39,13 +39,13 @@ CHECKS = (
     Check(
         "import",
         f"vllm can be imported, and is version {_VERSIONS}",
-        "requirements/engine-vllm.txt",
+        "requirements/engine-vllm.txt, engine-vllm-next.txt",
         _import,
     ),
     Check(
         "GPU and driver",
         "PyTorch sees as many GPUs as the driver reports",
-        "torch 2.11.0 is built for CUDA 13, which needs a driver of 580 or newer",
+        "PyTorch is built for CUDA 13, which needs a driver of 580 or newer",
         _gpus,
     ),
     Check(

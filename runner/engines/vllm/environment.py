@@ -26,8 +26,9 @@ _DEFAULTS = {
     "VLLM_PLUGINS": "",
     # A fork would pass on the bridge's socket, and the bridge would not notice the end of this process.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-    # Both compile at run time with nvcc, which does not work without a C++ compiler: what samples with top_k and
-    # top_p (vllm/v1/sample/ops/topk_topp_sampler.py), and matrix products in FP8 (vllm/utils/deep_gemm.py).
+    # Both compile at run time with nvcc, which does not work without a C++ compiler: what samples with top_k
+    # and top_p (vllm/v1/sample/ops/topk_topp_sampler.py), and matrix products in FP8
+    # (vllm/utils/deep_gemm.py).
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
     "VLLM_USE_DEEP_GEMM": "0",
 }

@@ -83,7 +83,8 @@ class OpenAIApi:
         if self._operator is not None:
             self._operator.add_to(app, _told)
         app.router.add("GET", "/version", _version)
-        app.router.refuse("/v1", _refuse)
+        for folder in ("/v1", "/tokenize", "/detokenize"):
+            app.router.refuse(folder, _refuse)
 
     async def _models(self, request: Request) -> None:
         adapters = self._engine().predictor.adapters.names
