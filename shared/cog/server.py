@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
@@ -14,6 +17,9 @@ from shared.resolving import resolved
 BACKLOG = 4096
 """How many connections may wait to be accepted."""
 _PORT_DIGITS = 5  # of a text with thousands, Python makes no number
+_GIVEN_BY_CHANCE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT = 10_000  # below are many that programs have by custom
+_ATTEMPTS = 100
 # A runner's server is supervised, and drained before it ends.
 SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
@@ -52,11 +58,23 @@ def port_number(text: str) -> int:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that was free a moment ago."""
+    """A TCP port on loopback that was free a moment ago.
+
+    If there are any, one of those that the kernel gives nobody by chance: a connection of another program
+    might have it soon.
+    """
+    try:
+        by_chance = int(_GIVEN_BY_CHANCE.read_text().split()[0])
+    except (OSError, ValueError):
+        by_chance = 0
+    for _ in range(_ATTEMPTS if by_chance > _FIRST_PORT else 0):
+        port = _FIRST_PORT + secrets.randbelow(by_chance - _FIRST_PORT)
+        with suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+        return int(listener.getsockname()[1])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -13,25 +13,23 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import signal
-import socket
 import string
 import subprocess
 import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
 from tests.support.processes import MARK, wait_gone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 COMMAND_SECONDS = 240
 READY_SECONDS = 120
@@ -89,15 +87,6 @@ class Started:
             raise
 
 
-def _lasting_port() -> int:
-    """A free port that no program gets by chance: the user comes to it only after a while."""
-    first_by_chance = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(10_000, first_by_chance)
-        with suppress(OSError), socket.create_server(("", port)):
-            return port
-
-
 class Terminal:
     """See the module. A context manager: whatever was started ends with it, and nothing may be left."""
 
@@ -112,7 +101,7 @@ class Terminal:
         self.variables = {
             **os.environ,
             "PATH": os.pathsep.join(programs),
-            "PORT": str(_lasting_port()),
+            "PORT": str(free_port()),
             MARK: self._mark,
             "ENGINE_ENVIRONMENT": MARK,
             **variables,

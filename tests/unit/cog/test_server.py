@@ -40,3 +40,15 @@ def test_the_setting_that_has_the_host_is_blamed():
 def test_what_is_no_port_is_named(text):
     with pytest.raises(SettingInvalid, match="a port must be a number from 1 to 65535"):
         port_number(text)
+
+
+def test_a_free_port_is_none_that_a_connection_gets_by_chance(monkeypatch, tmp_path):
+    """The kernel gives those in a range; another program's connection would have it before we listen."""
+    given = tmp_path / "range"
+    monkeypatch.setattr("shared.cog.server._GIVEN_BY_CHANCE", given)
+    given.write_text("40000\t60999\n")
+    assert all(10_000 <= free_port() < 40_000 for _ in range(50))
+    given.write_text("1024\t60999\n")
+    assert free_port() >= 1024
+    given.unlink()
+    assert free_port() >= 1024
