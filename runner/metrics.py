@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.request import ProxyHandler, build_opener
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from runner.protocol.engine import Statistics
@@ -40,6 +40,7 @@ class Metrics:
     def __init__(self, admission: Admission, engine: Engine) -> None:
         """`engine`: the way to it, once there is one."""
         self.registry = CollectorRegistry()
+        self._triton: str | None = None
         self.tokens = 0
         """Tokens that were generated, including those of running predictions. For one thread."""
         self._first_token = self._histogram(
@@ -100,11 +101,23 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All of them, in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + self._of_triton()
 
     def add_triton(self, address: str) -> None:
-        """Pass on what Triton reports at `host:port`."""
-        self.registry.register(_Triton(f"http://{address}/metrics"))
+        """Pass on what Triton reports at `host:port`, as it writes it."""
+        self._triton = f"http://{address}/metrics"
+
+    def _of_triton(self) -> bytes:
+        """Nothing while it does not answer."""
+        if self._triton is None:
+            return b""
+        try:
+            with _DIRECTLY.open(self._triton, timeout=_TRITON_SECONDS) as answer:
+                text: bytes = answer.read()
+        except (OSError, HTTPException) as error:
+            log.warning("Triton's metrics are missing", error=str(error))
+            return b""
+        return text
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"cog_triton_{name}", text, registry=self.registry, buckets=_LATENCIES)
@@ -150,23 +163,3 @@ class _Engine(Collector):
             }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"cog_triton_engine_{name}", text, value)
-
-
-class _Triton(Collector):
-    """Triton's own metrics; none while it does not answer."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def collect(self) -> Iterator[Metric]:
-        try:
-            with _DIRECTLY.open(self._url, timeout=_TRITON_SECONDS) as answer:
-                text = answer.read().decode()
-        except OSError as error:
-            log.warning("Triton's metrics are missing", error=str(error))
-            return
-        yield from text_string_to_metric_families(text)
-
-    def describe(self) -> list[Metric]:
-        """Nothing is known before Triton runs."""
-        return []

@@ -72,7 +72,8 @@ class Runner(BaseRunner):
         ),
         stop_sequences: str | None = Input(
             default=None,
-            description="Texts before which the answer ends: separated by commas, or a JSON list of strings.",
+            description="Texts before which the answer ends: separated by commas (spaces count), or a JSON"
+            " list of strings.",
         ),
         length_penalty: float = Input(
             default=1.0, ge=0, le=5, description="Below 1 favours shorter answers, above 1 longer ones."

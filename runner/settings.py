@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from runner.engines.hosts.settings import LEAST_SECRET
+from runner.setting_files import section_of, text_of
 from runner.triton.address import Address
 from shared.errors import SettingInvalid
 from shared.home import home
@@ -22,26 +23,6 @@ _Address = Annotated[Address | None, BeforeValidator(Address.parse)]
 _MAX_PREDICTIONS = 2048  # engines queue what they cannot run yet
 COG_SLOTS = 80
 """The value of COG_MAX_CONCURRENCY with SERVER=cog, unless it is set."""
-
-
-def content_of(file: Path, setting: str) -> bytes:
-    """What the file in a setting holds; a pipe or a device might never end. Raises SettingInvalid."""
-    from shared.http import Unreachable
-    from shared.source import opened_file
-
-    try:
-        with opened_file(file, lambda _done, _total: None) as stream:
-            return b"".join(iter(lambda: bytes(stream.read(1 << 20)), b""))
-    except Unreachable as problem:
-        raise SettingInvalid(setting=setting, value=str(file), reason=problem.reason) from None
-
-
-def text_of(file: Path, setting: str) -> str:
-    """The text of the file in a setting. Raises SettingInvalid."""
-    try:
-        return content_of(file, setting).decode()
-    except UnicodeDecodeError:
-        raise SettingInvalid(setting=setting, value=str(file), reason="it is not UTF-8") from None
 
 
 class Settings(BaseModel):
@@ -88,7 +69,10 @@ class Settings(BaseModel):
         1 << 40, gt=0, alias="MAX_ENGINE_BYTES", description="an archive that unpacks to more is refused"
     )
     system_prompt: str | None = Field(
-        None, alias="SYSTEM_PROMPT", description="system prompt of predictions that send none"
+        None,
+        alias="SYSTEM_PROMPT",
+        description="system prompt of conversations that begin with none, and of prompts that send none, if"
+        " their template has a place for it",
     )
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, alias="PROMPT_TEMPLATE", description="prompt template of predictions that send none"
@@ -250,13 +234,13 @@ class Settings(BaseModel):
     api_keys: SecretStr | None = Field(
         None,
         alias="API_KEYS",
-        description="keys of OpenAI's API, separated by commas, each `KEY` or `NAME KEY`; if neither this"
-        " nor API_KEYS_FILE is set, no key is needed",
+        description="keys of OpenAI's API, separated by commas, each `KEY` or `NAME KEY`, without comments;"
+        " if neither this nor API_KEYS_FILE is set, no key is needed",
     )
     api_keys_file: Path | None = Field(
         None,
         alias="API_KEYS_FILE",
-        description="file with keys, one per line; it is read again when it changes",
+        description="file with keys, or comments (`#`), one per line; it is read again when it changes",
     )
     cog_api_needs_key: bool = Field(
         False, alias="COG_API_NEEDS_KEY", description="predictions of Cog's API need one of the keys too"
@@ -341,6 +325,13 @@ class Settings(BaseModel):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Read the variables. Raises SettingInvalid for the first invalid one."""
+        for field in cls.model_fields.values():
+            name = str(field.alias)
+            try:
+                environment.get(name, "").encode()
+            except UnicodeEncodeError:  # Triton, clients and logs are told paths and names
+                shown = "***" if field.annotation == SecretStr | None else environment[name]
+                raise SettingInvalid(setting=name, value=shown, reason="it is not UTF-8") from None
         try:
             return cls.model_validate({name: value for name, value in environment.items() if value})
         except ValidationError as invalid:
@@ -392,10 +383,7 @@ class Settings(BaseModel):
         if len(secret) < LEAST_SECRET:
             reason = f"it must have at least {LEAST_SECRET} characters"
             raise SettingInvalid(setting=setting, value=shown, reason=reason)
-        try:
-            return secret.encode()
-        except UnicodeEncodeError:
-            raise SettingInvalid(setting="HOSTS_SECRET", value="***", reason="it is not UTF-8") from None
+        return secret.encode()
 
     def instantiate(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
@@ -404,7 +392,7 @@ class Settings(BaseModel):
         ConfigDuplicateKey for one that is no YAML.
         """
         section = dict(engine_config.get("instantiate") or {})
-        return section | self._file_section()
+        return section | section_of(self.config_source)
 
     def server_arguments(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the model `tensorrt_llm`, from that section. Raises as `instantiate` does."""
@@ -412,33 +400,6 @@ class Settings(BaseModel):
         for key in ("server", "tensorrt_llm", "args"):
             section = section.get(key) or {}
         return dict(section)
-
-    def _file_section(self) -> dict[str, Any]:
-        source = self.config_source
-        if source is None:
-            return {}
-        from shared.config import Instantiate
-        from shared.config.document import parse
-        from shared.http import Unreachable
-        from shared.source import data_content, scheme
-
-        inline = scheme(source) == "data"
-        shown = "(data: URL)" if inline else source
-        try:
-            text = data_content(source).decode() if inline else text_of(Path(source), "COG_TRITON_CONFIG")
-            data = parse(text, shown).data
-            section = Instantiate.model_validate(data.get("instantiate") or {})
-        except UnicodeDecodeError:
-            reason = "it is not UTF-8"
-        except Unreachable as problem:
-            reason = problem.reason
-        except ValidationError as invalid:
-            first = invalid.errors()[0]
-            place = ".".join(map(str, ("instantiate", *first["loc"])))
-            reason = f"{place} {wanted(first, mapping='a mapping')}"
-        else:
-            return section.model_dump(mode="json", exclude_unset=True)
-        raise SettingInvalid(setting="COG_TRITON_CONFIG", value=shown, reason=reason)
 
 
 PATHS = tuple(

@@ -34,6 +34,16 @@ def scheme(source: str) -> str:
     return found[1].lower() if found else ""
 
 
+def is_web_address(source: str) -> bool:
+    """Whether it is an http(s) URL with a host."""
+    try:
+        parts = urlsplit(source)
+        _ = parts.port  # raises for one that is no number
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
 def local_path(source: str) -> Path | None:
     """The path that `source` is, or names as a file: URL; None for an http(s) URL.
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from ssl import SSLCertVerificationError, SSLError
 
 
+def in_causes(error: BaseException) -> SSLError | None:
+    """The error of TLS that caused `error`, if one did."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
 def why_refused(error: SSLError) -> str:
     """A clause about the server."""
     if isinstance(error, SSLCertVerificationError):

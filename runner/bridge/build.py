@@ -57,11 +57,18 @@ def build(zig_path: Path, output: Path) -> None:
 
 def main() -> None:
     """Run the command in the module's docstring."""
-    parser = argparse.ArgumentParser(prog="runner.bridge.build", description="Compile the engine bridge.")
+    parser = argparse.ArgumentParser(
+        prog="python -m runner.bridge.build", description="Compile the engine bridge."
+    )
     parser.add_argument("--zig-path", type=Path, required=True, help="the folder that holds `ziglang`")
     parser.add_argument("--output", type=Path, required=True, help="the library to write")
     options = parser.parse_args()
-    build(options.zig_path.resolve(), options.output.resolve())
+    try:
+        build(options.zig_path.resolve(), options.output.resolve())
+    except subprocess.CalledProcessError:  # the compiler, or Python where it is not, has said why
+        sys.exit("The bridge was not compiled: the reason is above.")
+    except OSError as error:
+        sys.exit(f"{error.filename or options.output}: {error.strerror}")
 
 
 if __name__ == "__main__":

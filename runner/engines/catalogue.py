@@ -85,7 +85,8 @@ ENGINES = {
         EngineKind(
             name="tensorrt_llm",
             implementation="runner.engines.tensorrt_llm.engine:TensorRTLLMEngine",
-            honours=_EVERY_PARAMETER | {"bad_words"},
+            # Its executor weighs the lengths of beams alone, and there are none.
+            honours=_EVERY_PARAMETER - {"length_penalty"} | {"bad_words"},
             needs_cuda=(13, 0),
             ranks=rank_count,
         ),

@@ -6,6 +6,7 @@ from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from runner.protocol.engine import MAX_LOG_PROBS
 from shared.errors import (
     InvalidArgument,
     ParameterNotHonoured,
@@ -42,7 +43,7 @@ _OPTIONAL_PARTS = (
     "priority",
 )
 
-_MOST_SHOWN = 100  # characters
+_MAX_SHOWN = 100  # characters
 
 
 def check_request(declared: Declaration, request: Request) -> None:
@@ -59,6 +60,9 @@ def check_request(declared: Declaration, request: Request) -> None:
         raise PromptTooLong(prompt_tokens=prompt_tokens, max_prompt_tokens=limits.prompt)
     if request.max_tokens < 1:
         raise InvalidArgument(argument="max_tokens", value=request.max_tokens, reason="at least 1 is needed")
+    if not 0 <= (request.log_probs or 0) <= MAX_LOG_PROBS:
+        reason = f"it must be from 0 to {MAX_LOG_PROBS}"
+        raise InvalidArgument(argument="log_probs", value=request.log_probs, reason=reason)
     if limits.vocabulary is not None:
         # For an id out of range, a GPU reads beyond its tables, and nothing works after that.
         _check_ids("prompt", request.input_token_ids, limits.vocabulary)
@@ -66,21 +70,22 @@ def check_request(declared: Declaration, request: Request) -> None:
         _check_ids("logit_bias", request.logit_bias, limits.vocabulary, "for")
 
 
-def _shown(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+def shown(value: object) -> str:
+    """A value as it was sent: engines get 32-bit numbers, in which 0.1 is 0.10000000149."""
+    text = str(float(f"{value:.7g}") if isinstance(value, float) else value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _check_honoured(declared: Declaration, request: Request) -> None:
     for name in _OPTIONAL_PARTS:
         value = getattr(request, name)
         if value not in (None, {}, (), []) and name not in declared.honours:
-            raise ParameterNotHonoured(engine=declared.kind, parameter=name, value=_shown(value))
+            raise ParameterNotHonoured(engine=declared.kind, parameter=name, value=shown(value))
     for field in fields(request.sampling):
         value = getattr(request.sampling, field.name)
         if value is None or field.name in declared.honours or value in _NEUTRAL[field.name]:
             continue
-        raise ParameterNotHonoured(engine=declared.kind, parameter=field.name, value=value)
+        raise ParameterNotHonoured(engine=declared.kind, parameter=field.name, value=shown(value))
 
 
 def _check_ids(name: str, ids: Iterable[int], vocabulary: int, how: str = "a list with") -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # the machine prefers.
 _COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}
 
-_MOST_THREADS = 1024  # as in shared/config/models.py
+_MAX_THREADS = 1024  # as in shared/config/models.py
 
 # Dividing by less could leave the range of float32; the likeliest token has won long before.
 _LOWEST_TEMPERATURE = 1e-5
@@ -236,10 +236,8 @@ def _read_settings(engine_dir: Path) -> CTranslate2Settings:
             raise _invalid("quantization", f"one of {', '.join(_COMPUTE_TYPES)}")
         return CTranslate2Settings(
             quantization=config["quantization"],
-            parallel_requests=_count(
-                config, "parallel_requests", _MOST_THREADS, len(os.sched_getaffinity(0))
-            ),
-            threads_per_request=_count(config, "threads_per_request", _MOST_THREADS),
+            parallel_requests=_count(config, "parallel_requests", _MAX_THREADS, len(os.sched_getaffinity(0))),
+            threads_per_request=_count(config, "threads_per_request", _MAX_THREADS),
             max_seq_len=_count(config, "max_seq_len", MAX_TOKENS, model["max_position_embeddings"]),
             sliding_window=model["sliding_window"],
         )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from runner.protocol.engine import LogProbs
     from runner.protocol.frames import RequestFrame
     from runner.protocol.outputs import TensorsOutput
     from runner.text.tokenizer import Tokenizer
@@ -39,11 +40,13 @@ class GatheredTokens:
     def __init__(self) -> None:
         self.ended = False
         self._tokens: list[int] = []
+        self._log_probs: list[LogProbs] = []
 
     def take(self, output: Output) -> Output | None:
         self._tokens += output.tokens
+        self._log_probs += output.log_probs
         self.ended = is_last(output)
-        return output._replace(tokens=self._tokens) if self.ended else None
+        return output._replace(tokens=self._tokens, log_probs=self._log_probs) if self.ended else None
 
 
 class TextReply:

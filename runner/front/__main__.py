@@ -41,7 +41,10 @@ _COLLECT_AFTER = 50_000  # additional objects: those of some hundred requests
 
 async def serve(control_path: str, listener: socket.socket) -> int:
     """Serve until the supervisor ends, or a signal arrives; 1 when serving cannot begin."""
-    control = await Connection.connect(control_path)
+    try:
+        control = await Connection.connect(control_path)
+    except OSError:  # the supervisor has ended already, and has said why
+        return 1
     try:
         configure_logging()
         settings = Settings.from_environment(os.environ)

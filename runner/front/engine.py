@@ -68,6 +68,8 @@ def _adapters(settings: Settings, engine: EngineDirectory) -> Adapters:
     """The operator's adapters, or else the engine's own. Raises SettingInvalid."""
     folder = settings.lora_folder or engine.adapters
     try:
+        if settings.lora_folder is not None and not settings.lora_folder.is_dir():
+            raise SettingInvalid(setting="LORA_FOLDER", value=str(folder), reason="there is no such folder")
         return Adapters(folder)
     except OSError as problem:
         raise SettingInvalid(setting="LORA_FOLDER", value=str(folder), reason=reason_of(problem)) from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Self
 
-from runner.settings import text_of
+from runner.setting_files import text_of
 from shared.errors import ApiKeyInvalid, SettingInvalid
 from shared.logs import bind_contextvars, get_logger, register_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from runner.front.http import Request
@@ -27,17 +28,18 @@ _SECONDS_BETWEEN_LOOKS = 1
 _SECRET = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
 
 
-def parse_keys(text: str, setting: str, before: int = 0) -> dict[bytes, str]:
-    """The name of each key, by its digest; one key per line, or several with commas between them.
+def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[bytes, str]:
+    """The name of each key, by its digest.
 
-    A line is `KEY` or `NAME KEY`; what begins with `#` is a comment. A key without a name is named by its
-    place, behind the `before` keys of other settings: `key 1`, `key 2`. Raises SettingInvalid, which shows no
-    key.
+    One is `KEY` or `NAME KEY`, or empty. A key without a name is named by its place, behind the `before` keys
+    of other settings: `key 1`, `key 2`. Raises SettingInvalid, which shows no key.
     """
     names: dict[bytes, str] = {}
-    lines = [line.strip() for line in text.replace(",", "\n").splitlines()]
-    for line in (line for line in lines if line and not line.startswith("#")):
-        *name, key = line.split(maxsplit=1)
+    for one in filter(None, map(str.strip, given)):
+        if one.startswith("#"):  # meant as a comment, which a comma does not end
+            reason = "no key or name begins with #: only API_KEYS_FILE has comments"
+            raise SettingInvalid(setting=setting, value="***", reason=reason)
+        *name, key = one.split(maxsplit=1)
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise SettingInvalid(
                 setting=setting, value="***", reason="each key must be KEY or NAME KEY, in printable ASCII"
@@ -79,9 +81,9 @@ class Keys:
             if is_set and settings.api_keys is None and settings.api_keys_file is None:
                 reason = "neither API_KEYS nor API_KEYS_FILE is set"
                 raise SettingInvalid(setting=setting, value="true", reason=reason)
-        fixed = (
-            {} if settings.api_keys is None else parse_keys(settings.api_keys.get_secret_value(), "API_KEYS")
-        )
+        fixed = {}
+        if settings.api_keys is not None:
+            fixed = parse_keys(re.split(r"[,\n]", settings.api_keys.get_secret_value()), "API_KEYS")
         if not fixed and settings.api_keys_file is None:
             return None
         return cls(fixed, settings.api_keys_file)
@@ -89,7 +91,7 @@ class Keys:
     @classmethod
     def of_operator(cls, key: str) -> Self:
         """The operator's one key. Raises SettingInvalid."""
-        names = dict.fromkeys(parse_keys(key, "OPERATOR_KEY"), "operator")
+        names = dict.fromkeys(parse_keys(key.split("\n"), "OPERATOR_KEY"), "operator")
         return cls(names, wanted="the operator's key (OPERATOR_KEY)")
 
     def name_of(self, authorization: str | None) -> str:
@@ -119,7 +121,9 @@ class Keys:
 
     def _read(self, file: Path) -> dict[bytes, str]:
         self._version = _version(file)
-        return parse_keys(text_of(file, "API_KEYS_FILE"), "API_KEYS_FILE", len(self._fixed))
+        lines = text_of(file, "API_KEYS_FILE").split("\n")
+        keys = [line for line in lines if not line.lstrip().startswith("#")]
+        return parse_keys(keys, "API_KEYS_FILE", len(self._fixed))
 
 
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:

@@ -6,12 +6,14 @@ Imported when first needed: importing the library takes longer than anything els
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from shared.errors import UploadFailed
 from shared.secrets import public_address
+from shared.tls import in_causes, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,7 +31,8 @@ class _Guarded(httpx2.AsyncHTTPTransport):
     """Connects to the IP address that was checked; the name stays in `Host` and in TLS."""
 
     def __init__(self, addresses: Addresses) -> None:
-        super().__init__(trust_env=False)
+        # No proxies, but SSL_CERT_FILE.
+        super().__init__(trust_env=False, verify=ssl.create_default_context())
         self._addresses = addresses
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -62,7 +65,8 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL) -> str:
         case httpx2.HTTPStatusError():
             return f"it answered with {problem.response.status_code}"
         case httpx2.ConnectError():
-            return "no connection"
+            refused = in_causes(problem)
+            return "no connection" if refused is None else why_refused(refused)
         case httpx2.TimeoutException():
             return "it did not answer in time"
         case httpx2.TooManyRedirects():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
 import sys
+import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -174,7 +176,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._stall is None:
-            self._watch(self.transport.get_write_buffer_size())
+            self._watch(self._not_taken())
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -187,11 +189,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stall = self.loop.call_later(self.bounds.stall_seconds, self._look, waiting)
 
     def _look(self, before: int) -> None:
-        waiting = self.transport.get_write_buffer_size()
+        waiting = self._not_taken()
         if waiting < before:
             self._watch(waiting)
         else:
             self.transport.abort()
+
+    def _not_taken(self) -> int:
+        """Bytes that the client's machine has not acknowledged, here and in the kernel: this frees a third of
+        its buffer (1.4 MB) before it takes more from here.
+        """
+        in_kernel = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+        return self.transport.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def _await_part(self, part: str, seconds: float) -> None:
         self._in_time()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from runner.front.protocol import Bounds, bounded, raise_descriptor_limit
-from runner.settings import content_of
+from runner.setting_files import content_of
 from shared.cog.server import BACKLOG
 from shared.errors import SettingInvalid
 

@@ -71,11 +71,15 @@ def _server(host: str, port: int) -> Server:
             return Front(host, port, tls=bool(os.environ.get("TLS_CERTIFICATE")))
         case "cog":
             from runner.cog.server import CogServer
+            from runner.settings import Settings
 
             for name in ("TLS_CERTIFICATE", "TLS_KEY"):
                 if value := os.environ.get(name):
                     reason = "with SERVER=cog, Cog's own server answers, which has no TLS"
                     raise SettingInvalid(setting=name, value=value, reason=reason)
+            if Settings.from_environment(os.environ).cog_api_needs_key:
+                reason = "with SERVER=cog, Cog's own server answers, which asks nobody for a key"
+                raise SettingInvalid(setting="COG_API_NEEDS_KEY", value="true", reason=reason)
             refuse_used_port(port, host)
             return CogServer(host, port)
         case other:

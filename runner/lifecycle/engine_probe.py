@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _INTERVAL_SECONDS = 1.0
-_MOST_FAILURES = 10  # within some five seconds: each is a traceback in the log
+_MAX_FAILURES = 10  # within some five seconds: each is a traceback in the log
 
 
 class EngineProbe:
@@ -35,7 +35,7 @@ class EngineProbe:
         failures = 0
         while (problem := await self._problem()) is not None:
             failures = failures + 1 if isinstance(problem, EngineInternalError) else 0
-            if isinstance(problem, EngineGaveUp) or failures == _MOST_FAILURES:
+            if isinstance(problem, EngineGaveUp) or failures == _MAX_FAILURES:
                 raise problem
             await asyncio.sleep(min(retry_seconds * 2**failures, _INTERVAL_SECONDS))
         self.is_alive = True

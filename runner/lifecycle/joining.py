@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.engines.catalogue import ENGINES
 from runner.engines.hosts.agent import DAEMONS
 from runner.engines.hosts.link import Link, LinkLost, LinkRefused, connect
 from runner.engines.hosts.settings import ENGINE_DIR, FAILURE, identity
@@ -75,10 +76,16 @@ class Part(NamedTuple):
         raise LookupError(f"{name!r} is unknown there")
 
 
-def part_of(settings: Settings, find: Find) -> Part:
-    """Fetch the engine, and find out what this host has. Raises what the preparation of a runner raises."""
+def part_of(address: str, settings: Settings, find: Find) -> Part:
+    """Fetch the engine, and find out what this host has.
+
+    Raises HostNotJoined for an engine without GPUs, and what the preparation of a runner raises.
+    """
     engine = prepare_engine(settings, Layout.current().available_engines(), find, several_hosts=True)
     kind = engine_kind(engine.manifest)
+    if ENGINES[kind].needs_cuda is None:
+        reason = f"an engine of the kind {kind} needs no GPU, and the first host serves it alone"
+        raise HostNotJoined(address=address, reason=reason)
     environment = engine_environment(os.environ, settings.engine_variables)
     environment |= {
         "PATH": f"{Path(Layout.current().engine_python(kind)).parent}:{os.environ.get('PATH', os.defpath)}",
@@ -192,7 +199,7 @@ def main(find: Find) -> int:
     try:
         settings = Settings.from_environment(os.environ)
         secret = settings.secret_of_hosts()
-        join(options.address, part_of(settings, find), secret)
+        join(options.address, part_of(options.address, settings, find), secret)
     except CogTritonError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -101,17 +101,23 @@ class Processes:
 
     async def end_all(self) -> None:
         """Kill what is left, and wait until nothing remains."""
-        while left := children(os.getpid()):
-            for child in left:
+        while self._reap():
+            for child in children(os.getpid()):
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
             await asyncio.sleep(_POLL_SECONDS)
+        # The signal of one with many threads can come after that, when the loop's end can no longer take it.
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
 
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
+    def _reap(self) -> bool:
+        """Take note of those that have ended; whether any child is left."""
+        try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if process := self._own.pop(found[0], None):
                     process.has_ended(found[1])
+        except ChildProcessError:
+            return False
+        return True
 
 
 def children(parent: int) -> list[int]:

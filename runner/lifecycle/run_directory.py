@@ -46,7 +46,7 @@ def run_directory() -> Iterator[Path]:
         try:
             yield directory
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(directory)
             os.close(lock)
         return
     raise RunDirectoryUnusable(reason="; ".join(problems))
@@ -68,10 +68,18 @@ def _made(parent: str) -> tuple[Path, int]:
         trial = directory / "trial"
         trial.write_bytes(bytes(_NEEDED_BYTES))
         trial.unlink()
-    except OSError:
-        shutil.rmtree(directory, ignore_errors=True)
+    except BaseException:
+        _remove(directory)
         raise
     return directory, lock
+
+
+def _remove(directory: Path) -> None:
+    """All of it, also when a signal that ends this process cuts it short."""
+    try:
+        shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:

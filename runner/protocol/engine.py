@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 MAX_TOKENS = 2**31 - 1  # what the tensor `request_output_len` can hold
+MAX_LOG_PROBS = 255  # alternatives to a token: a STEP counts them in one byte
 
 
 class FinishReason(IntEnum):
@@ -63,7 +64,7 @@ class StructuredOutput:
     """That schema, that expression, that grammar, or a JSON list of texts."""
 
     def __str__(self) -> str:
-        return self.kind
+        return "<structure>"
 
 
 STRUCTURES = ("json_schema", "regex", "ebnf_grammar", "choice")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from runner.protocol.engine import STRUCTURES, Request, StructuredOutput
+from runner.protocol.engine import MAX_LOG_PROBS, STRUCTURES, Request, StructuredOutput
 from runner.protocol.tensors import (
     ANY,
     ONE,
@@ -189,8 +189,9 @@ def decode_request(frame: RequestFrame) -> Request:
         reason = f"there are {len(biased)} logit_bias_ids and {len(biases)} logit_bias_values"
         raise MalformedRequest(reason=reason)
     (log_probs,) = given.get("log_probs", (None,))
-    if log_probs is not None and log_probs < 0:
-        raise MalformedRequest(reason=f"log_probs is {log_probs}, but must be at least 0")
+    if log_probs is not None and not 0 <= log_probs <= MAX_LOG_PROBS:
+        reason = f"log_probs is {log_probs}, but must be at least 0 and at most {MAX_LOG_PROBS}"
+        raise MalformedRequest(reason=reason)
     (priority,) = given.get("priority", (None,))
     if priority is not None and priority < 0:
         raise MalformedRequest(reason=f"priority is {priority}, but must be at least 0")

@@ -83,6 +83,11 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "thinking_token_budget": (None,),
     "repetition_detection": (None,),
     "output_kind": (None,),
+    "flat_logprobs": (False,),
+    "logprob_token_ids": (None, []),
+    "routed_experts_prompt_start": (None, 0),
+    "skip_clone": (False,),
+    "skip_reading_prefix_cache": (None, False),
 }
 
 

@@ -40,6 +40,8 @@ class ChatRenderer:
         self._waiting: deque[tuple[bytes, asyncio.Future[dict[str, Any]]]] = deque()
         self._some = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
+        self._listens = False
+        """Whether the process has started; what arrives earlier is sent once it has."""
         self._reader: asyncio.Task[None] | None = None
         self.has_template = False
 
@@ -97,15 +99,19 @@ class ChatRenderer:
 
     async def _start(self) -> None:
         """Raises TritonTokenizerError."""
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "runner.text.render_process",
-            str(self._directory),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "runner.text.render_process",
+                str(self._directory),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
+            )
+        except OSError as problem:
+            reason = f"no process for its chat template can be started: {problem.strerror}"
+            raise TritonTokenizerError(reason=reason) from None
         try:
             hello = await asyncio.wait_for(self._next(), _START_SECONDS)
         except (TimeoutError, EOFError):
@@ -114,6 +120,7 @@ class ChatRenderer:
         if error := hello.get("error"):
             raise from_text(error) or TritonTokenizerError(reason="its chat template cannot be loaded")
         self.has_template = bool(hello["found"])
+        self._listens = True
 
     async def _read(self) -> None:
         """Hand each answer to the request that waits for it; a process that takes too long is replaced."""
@@ -121,6 +128,9 @@ class ChatRenderer:
             while not self._waiting:
                 self._some.clear()
                 await self._some.wait()
+            if not self._listens:  # it could not be started for those before
+                await self._start_again()
+                continue
             try:
                 found = await asyncio.wait_for(self._next(), self._seconds)
             except (TimeoutError, EOFError) as ended:
@@ -137,13 +147,14 @@ class ChatRenderer:
         try:
             await self._start()
         except CogTritonError as error:
+            await self._end_process()
             while self._waiting:
                 self._answer({"error": str(error)})
         for body, _ in self._waiting:
             self._send(body)
 
     async def _end_process(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._listens = self._process, None, False
         if process is not None:
             if process.returncode is None:
                 process.kill()
@@ -159,7 +170,7 @@ class ChatRenderer:
         return answer
 
     def _send(self, body: bytes) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        if self._listens and self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(body)
 
     def _answer(self, found: dict[str, Any]) -> None:

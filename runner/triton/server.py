@@ -31,7 +31,7 @@ def tritonserver_command(
         f"--grpc-restricted-protocol={_CLOSED}:{_nobodys_key()}",
         *http_arguments(http),
         f"--metrics-port={metrics.port}",
-        f"--metrics-address={metrics.host}",
+        f"--metrics-address={_of_libevhtp(metrics.host)}",
         "--allow-gpu-metrics=false",
         # All data in Triton is on the CPU: this would reserve memory that nobody uses.
         "--pinned-memory-pool-byte-size=0",
@@ -50,7 +50,7 @@ def http_arguments(address: Address | None) -> list[str]:
     if address is None:
         return ["--allow-http=false"]
     return [
-        f"--http-address={address.host}",
+        f"--http-address={_of_libevhtp(address.host)}",
         f"--http-port={address.port}",
         f"--http-restricted-api={_CLOSED}:{_nobodys_key()}",
         f"--http-thread-count={_HTTP_THREADS}",
@@ -60,6 +60,11 @@ def http_arguments(address: Address | None) -> list[str]:
 def _nobodys_key() -> str:
     """A header and its value, which nobody is told."""
     return f"{secrets.token_hex(16)}={secrets.token_hex(16)}"
+
+
+def _of_libevhtp(host: str) -> str:
+    """As Triton's HTTP library takes it: without the word, an IPv6 address becomes 255.255.255.255."""
+    return f"ipv6:{host}" if ":" in host else host
 
 
 def _bracketed(host: str) -> str:

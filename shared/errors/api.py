@@ -51,7 +51,10 @@ class PathUnknown(CogTritonError):
     code = "E1306"
     fixed_by = FixedBy.USER
     message = "There is nothing at {path}."
-    remedy = "Use /v1/models, /v1/completions or /v1/chat/completions."
+    remedy = (
+        "Use /v1/models, /v1/completions, /v1/chat/completions, /tokenize or /detokenize;"
+        " /v1/load_lora_adapter and /v1/unload_lora_adapter exist where OPERATOR_KEY is set."
+    )
 
 
 class MethodNotAllowed(CogTritonError):

@@ -60,8 +60,9 @@ class CogTritonError(Exception):
 
     def __init__(self, **details: object) -> None:
         self.details = details
-        # Details may be foreign texts of many lines.
+        # Details may be foreign texts of many lines, and paths that are no text.
         sentences = " ".join(f"{self.message} {self.remedy}".format(**details).splitlines())
+        sentences = sentences.encode(errors="backslashreplace").decode()
         self.text = f"{self.code} {self.name()}: {sentences}"
         super().__init__(self.text)
 

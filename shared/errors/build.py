@@ -44,15 +44,16 @@ class EngineNotInImage(CogTritonError):
     code = "E3005"
     fixed_by = FixedBy.OPERATOR
     message = 'This builder cannot build for the engine "{engine}"; it has: {available}.'
-    remedy = "Use the builder image of that engine."
+    remedy = "Build with the image cog-triton-builder, which has every engine."
 
 
 class ModelNotFound(CogTritonError):
     code = "E3100"
     fixed_by = FixedBy.OPERATOR
-    message = "There is no model {model!r}: {reason}."
+    message = "The model {model!r} cannot be found: {reason}."
     remedy = (
-        "Check the name. A private one needs a token: HF_TOKEN (command line), or the input hf_token (API)."
+        "Check the name, and the token, if one is set; a private model needs one: HF_TOKEN (command line), or"
+        " the input hf_token (API)."
     )
 
 
@@ -78,7 +79,7 @@ class DownloadFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
     remedy = (
-        "Check the network, and for a model on the hub the folder HF_HOME; then build again. What has come"
+        "Check the network, and for a model on the hub the folder HF_HOME; then try again. What has come"
         " from the hub is kept there."
     )
 
@@ -105,7 +106,7 @@ class ModelCorrupt(CogTritonError):
     code = "E3106"
     fixed_by = FixedBy.OPERATOR
     message = "{file} of the model {model!r} differs from the hub's copy: {reason}."
-    remedy = "Build again: it was removed and will be downloaded again. If this recurs, check the disk."
+    remedy = "Try again: the file was removed and will be downloaded again. If this recurs, check the disk."
 
 
 class ModelFolderUnusable(CogTritonError):
@@ -132,7 +133,7 @@ class UnsupportedArchitecture(CogTritonError):
 class CheckpointInvalid(CogTritonError):
     code = "E3201"
     fixed_by = FixedBy.OPERATOR
-    message = "The checkpoint cannot be converted: {reason}."
+    message = "The checkpoint cannot be used: {reason}."
     remedy = (
         "Download it again if it is damaged or incomplete, and check that config.json belongs to these"
         " weights; if it is not supported, use another model or engine."
@@ -144,8 +145,8 @@ class ConversionFailed(CogTritonError):
     fixed_by = FixedBy.US
     message = 'The step "{step}" failed: {reason}.'
     remedy = (
-        "Check the log of the build; what TensorRT-LLM's tools wrote is in the file beside the archive that"
-        " ends in .log."
+        "Check the log of the build; what TensorRT-LLM's tools wrote is beside the archive, in a file with"
+        " the archive's name and .log appended."
     )
 
 

@@ -1,4 +1,4 @@
-"""E3006 to E3037: what the check of a config finds. Warnings and errors alike; the check says which."""
+"""E3006 to E3038: what the check of a config finds. Warnings and errors alike; the check says which."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConfigCheckFailed(CogTritonError):
     code = "E3010"
     fixed_by = FixedBy.OPERATOR
     message = "The config {source} cannot be built: {reason}."
-    remedy = "Run `cog-triton check` on it: it lists every problem, where it is and how to fix it."
+    remedy = "Run `cog-triton check` on it: it lists the problems, where each is and how to fix it."
 
 
 class ArgumentUnknown(CogTritonError):
@@ -64,8 +64,10 @@ class ArgumentRemoved(CogTritonError):
 class ArgumentReplaced(CogTritonError):
     code = "E3014"
     fixed_by = FixedBy.OPERATOR
-    message = "--{argument} of {tool} is written as for an older release; the build uses {instead}."
-    remedy = "Write that in the config."
+    message = (
+        "--{argument} of {tool} is not written as TensorRT-LLM 1.2.1 has it; the build uses {instead!r}."
+    )
+    remedy = "Write that in its place."
 
 
 class ArgumentDropped(CogTritonError):
@@ -92,7 +94,7 @@ class ArgumentWithoutEffect(CogTritonError):
 class ArgumentsContradict(CogTritonError):
     code = "E3018"
     fixed_by = FixedBy.OPERATOR
-    message = "{argument} contradicts other arguments: {reason}."
+    message = "{argument} does not go with the other arguments: {reason}."
     remedy = "{fix}."
 
 
@@ -134,8 +136,11 @@ class PathOutsideWorkDir(CogTritonError):
 class OutputTaken(CogTritonError):
     code = "E3024"
     fixed_by = FixedBy.OPERATOR
-    message = "The output of the step {step} would go to {path!r}, where {other} is."
-    remedy = "Give each step a directory of its own."
+    message = "The output of the step {step} would go to {path!r}, but {other!r} is taken."
+    remedy = (
+        "Give each step a directory of its own, inside no other; the build itself needs model, models and"
+        " tokenizer, and checkpoint where it adds a conversion."
+    )
 
 
 class OutputMoved(CogTritonError):
@@ -155,15 +160,21 @@ class StepInputMissing(CogTritonError):
 class ConversionAdded(CogTritonError):
     code = "E3027"
     fixed_by = FixedBy.OPERATOR
-    message = "No step makes the checkpoint {path!r}; the build runs {script} first, with its defaults."
+    message = (
+        "No step makes the checkpoint {path!r}; the build runs {script} first, with its defaults for what the"
+        " step build does not say."
+    )
     remedy = "Add a step convert_to_ft or quantize that says how to make it."
 
 
 class PromptCapped(CogTritonError):
     code = "E3028"
     fixed_by = FixedBy.OPERATOR
-    message = "max_num_tokens limits prompts to {limit} tokens, though max_seq_len is {max_seq_len}."
-    remedy = "Raise max_num_tokens if longer prompts are wanted."
+    message = (
+        "Without chunked context, max_num_tokens limits prompts to {limit} tokens, though max_seq_len is"
+        " {max_seq_len}."
+    )
+    remedy = "If longer prompts are wanted, raise max_num_tokens, or serve it with enable_chunked_context."
 
 
 class RanksExceedGpus(CogTritonError):
@@ -201,7 +212,7 @@ class EngineArgumentRefused(CogTritonError):
     code = "E3033"
     fixed_by = FixedBy.OPERATOR
     message = "The engine argument {argument} of vLLM cannot be set: {reason}."
-    remedy = "Remove it."
+    remedy = "Remove it, or set it as the reason says."
 
 
 class EngineArgumentRemoved(CogTritonError):
@@ -222,7 +233,7 @@ class ContextTooLongForGpu(CogTritonError):
     code = "E3036"
     fixed_by = FixedBy.OPERATOR
     message = "The KV cache of {gpus} has room for {room}; one sequence may have {wanted} tokens."
-    remedy = "{fix}, or use more or larger GPUs, or kv_cache_dtype: fp8."
+    remedy = "{fix}, or use more or larger GPUs{smaller}."
 
 
 class ParallelismDoesNotDivide(CogTritonError):
@@ -230,3 +241,10 @@ class ParallelismDoesNotDivide(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "{argument} is {size}, and the model has {count} {what}."
     remedy = "Choose one that {rule}."
+
+
+class ArgumentUncertain(CogTritonError):
+    code = "E3038"
+    fixed_by = FixedBy.OPERATOR
+    message = "It is not known whether {tool} of TensorRT-LLM 1.2.1 accepts {argument}."
+    remedy = "Nothing to do: the build tries it. If it is refused, {fix}."

@@ -1,4 +1,4 @@
-"""E132x: what is wrong with a request over HTTP, before its prediction is examined."""
+"""E1320 to E1331: what is wrong with a request over HTTP, before its prediction is examined."""
 
 from __future__ import annotations
 

@@ -46,7 +46,11 @@ class MessagesInvalid(CogTritonError):
     code = "E1005"
     fixed_by = FixedBy.USER
     message = "The messages cannot be used: {reason}."
-    remedy = 'Send a JSON list of objects like {{"role": "user", "content": "..."}}, and no prompt.'
+    remedy = (
+        'Send a JSON list of objects like {{"role": "user", "content": "..."}} that the chat template of the'
+        " model accepts, with one system prompt at most, and neither prompt nor prompt_template; if they are"
+        " too long or too many, send fewer or shorter ones."
+    )
 
 
 class ChatTemplateMissing(CogTritonError):
@@ -63,7 +67,7 @@ class PreparationTimedOut(CogTritonError):
     code = "E1007"
     fixed_by = FixedBy.USER
     message = "The prompt was not prepared within {seconds:g} s."
-    remedy = "Send a shorter one."
+    remedy = "Send a shorter one, or try again: it may have waited behind other long prompts."
 
 
 class InvalidArgumentMinTokens(CogTritonError):

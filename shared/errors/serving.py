@@ -9,14 +9,17 @@ class TritonUnknownError(CogTritonError):
     code = "E2100"
     fixed_by = FixedBy.US
     message = "Triton reported an error that has no code: {reason}."
-    remedy = "Check the runner's log for this request."
+    remedy = "Report it, with what the runner's log says of this request."
 
 
 class TritonTimeout(CogTritonError):
     code = "E2101"
     fixed_by = FixedBy.ENGINE
     message = "Triton sent nothing for {seconds:g} s."
-    remedy = "Try again; if it persists, check the log of the engine process."
+    remedy = (
+        "Try again. If it persists, the engine has too much to do (raise RESPONSE_TIMEOUT, or lower"
+        " MAX_PREDICTIONS), or hangs: check the log of the engine process."
+    )
 
 
 class TritonTokenizerError(CogTritonError):
@@ -24,7 +27,9 @@ class TritonTokenizerError(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The tokenizer of this engine cannot be used: {reason}."
     remedy = (
-        "Use a model whose tokenizer and chat template are valid; an engine.tar must be built again from it."
+        "If the reason is about a process, time or memory, let the runner have more processes, CPU or memory;"
+        " if that does not help, and for any other reason, use a model whose tokenizer and chat template are"
+        " valid (an engine.tar must be built again from it)."
     )
 
 
@@ -40,7 +45,10 @@ class TritonMalformedEvent(CogTritonError):
     code = "E2104"
     fixed_by = FixedBy.US
     message = "Triton sent a response that violates the tensor contract: {reason}."
-    remedy = "Check that the runner, the bridge and the model repository have the same version."
+    remedy = (
+        "Check that the runner, the bridge and the model repository have the same version; if they have,"
+        " report it."
+    )
 
 
 class TritonUnavailable(CogTritonError):
@@ -103,7 +111,7 @@ class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
     message = "The request violates the tensor contract: {reason}."
-    remedy = "See docs/triton.md for the tensors of the models."
+    remedy = "Send what `GET /v2/models/MODEL` of Triton's HTTP lists; docs/triton.md says more."
 
 
 class TensorNotSupported(CogTritonError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from shared.secrets import public_text
+
 from .base import CogTritonError, FixedBy
+
+_MAX_SHOWN = 200
 
 
 class PartNotInstalled(CogTritonError):
@@ -16,25 +20,37 @@ class TritonFailedToStart(CogTritonError):
     code = "E4001"
     fixed_by = FixedBy.OPERATOR
     message = "Triton did not start: {reason}."
-    remedy = "Check the log above."
+    remedy = "Check the runner's log."
 
 
 class SettingInvalid(CogTritonError):
     code = "E4002"
     fixed_by = FixedBy.OPERATOR
     message = "The setting {setting} is {value}, but {reason}."
-    remedy = "See docs/environment.md."
+    remedy = "See docs/environment.md, or for an option `--help`."
 
     def __init__(self, *, setting: object, value: object, reason: str) -> None:
         """`value`: None for a setting that has none."""
-        super().__init__(setting=setting, value="not set" if value is None else repr(value), reason=reason)
+        super().__init__(setting=setting, value="not set" if value is None else _shown(value), reason=reason)
+
+
+def _shown(value: object) -> str:
+    """As it may be shown: a setting for a place may have got what should be at that place."""
+    if not isinstance(value, str):
+        return repr(value)
+    if "PRIVATE KEY" in value:
+        return repr("***")
+    text = public_text(value)
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
 class WorkerDied(CogTritonError):
     code = "E4005"
     fixed_by = FixedBy.OPERATOR
     message = "The HTTP server, or its worker, ended before it could be reached."
-    remedy = "Check the log above; it may have run out of memory, or PATH may lead to another `python`."
+    remedy = (
+        "Check the runner's log: the server may have run out of memory, or PATH may lead to another `python`."
+    )
 
 
 class SetupTimedOut(CogTritonError):
@@ -62,7 +78,10 @@ class GpusMissing(CogTritonError):
     code = "E4010"
     fixed_by = FixedBy.OPERATOR
     message = "GPUs needed by the engine: {needed}; shown by this machine: {found} ({reason})."
-    remedy = "Run the container with GPUs (--gpus all), or check CUDA_VISIBLE_DEVICES and nvidia-smi."
+    remedy = (
+        "Run the container with GPUs (--gpus all), or check CUDA_VISIBLE_DEVICES and nvidia-smi; if the"
+        " machine has too few GPUs, spread the engine over several hosts (docs/several-hosts.md)."
+    )
 
 
 class GpuMismatch(CogTritonError):
@@ -83,7 +102,10 @@ class SharedMemoryTooSmall(CogTritonError):
     code = "E4013"
     fixed_by = FixedBy.OPERATOR
     message = "Shared memory has {available} MiB free; an engine on {ranks} GPUs needs {needed} MiB."
-    remedy = "Run the container with more (--shm-size=1g)."
+    remedy = (
+        "Run the container with more (--shm-size=1g; in Kubernetes, an emptyDir with `medium: Memory` at"
+        " /dev/shm)."
+    )
 
 
 class LockedMemoryTooSmall(CogTritonError):
@@ -116,10 +138,13 @@ class MemoryTooSmall(CogTritonError):
     code = "E4018"
     fixed_by = FixedBy.OPERATOR
     message = (
-        "This container can use at most {limit} MiB of memory; the engine needs {needed} MiB (processes:"
+        "At most {limit} MiB of memory can be used here; the engine needs {needed} MiB (processes:"
         " {processes})."
     )
-    remedy = "Give it more (--memory; in Kubernetes, resources.limits.memory)."
+    remedy = (
+        "Use a machine with more, or give the container more (--memory; in Kubernetes,"
+        " resources.limits.memory)."
+    )
 
 
 class EngineArchiveMalformed(CogTritonError):
@@ -234,4 +259,4 @@ class HostNotJoined(CogTritonError):
     code = "E4016"
     fixed_by = FixedBy.OPERATOR
     message = "This host cannot join {address}: {reason}."
-    remedy = "Run the same image with the same engine and the same HOSTS_SECRET on all hosts."
+    remedy = "Run the same image with the same engine, one for GPUs, and the same HOSTS_SECRET on all hosts."

@@ -51,7 +51,7 @@ def test_they_count_what_happened_and_pass_on_those_of_triton(mock_archive, tmp_
     assert now["cog_triton_generated_tokens_total"] >= 6
     assert now["cog_triton_time_to_first_token_seconds_count"] == 2
     assert now["cog_triton_inter_token_latency_seconds_count"] >= 1
-    assert any(name.startswith("nv_inference_request_success") for name in now)
+    assert any(name.startswith("nv_inference_request_success{") for name in now)
 
 
 def test_tensorrt_llm_tells_its_kv_cache_and_its_queue(tmp_path):

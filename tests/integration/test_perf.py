@@ -18,6 +18,7 @@ from shared.errors import ServerNotMeasured
 from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import READY_SECONDS, cog_server, unpacked
 from tests.support.aiperf import profile
+from tests.support.loopback import LoopbackServer, QuietHandler
 from tests.support.waiting import wait_for
 
 PROGRAM = Path(sys.executable).with_name("cog-triton")
@@ -315,11 +316,19 @@ TRIES = 3  # the machine's host may do other things beside
 
 
 def test_no_password_of_an_address_is_printed():
-    with server() as url:
-        result = perf(
-            url.replace("//", "//user:pass-word@"), "--metrics", f"{url}/?key=pass-word", "--requests", 1
-        )
-    assert "pass-word" not in json.dumps(result)
+    class Metrics(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"up 1\n")
+
+    with server() as url, LoopbackServer(Metrics) as metrics:
+        address = url.replace("//", "//user:pass-word@")
+        result = perf(address, "--metrics", f"{metrics.url}/?key=pass-word", "--requests", 1)
+        refused = perf(address, "--metrics", f"{url}/?key=pass-word")
+    assert result["steps"]
+    assert refused["error"]["code"] == "E4300"
+    assert "pass-word" not in json.dumps([result, refused])
 
 
 @pytest.mark.timeout(900)  # aiperf's environment may have to be made

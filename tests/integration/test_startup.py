@@ -147,6 +147,13 @@ def test_serve_of_a_file_that_is_no_engine_ends_with_the_reason(tmp_path, name, 
     assert "Traceback" not in done.stderr
 
 
+def test_serve_of_a_link_to_itself_ends_with_the_reason(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    done = serve(str(tmp_path / "loop"), "--port", str(free_port()))
+    assert done.returncode == 1
+    assert done.stderr.startswith("E4200 WeightsUnreachable: ")
+
+
 def test_serve_on_a_port_that_is_none():
     done = serve("engine.tar", "--port", "70000")
     assert done.returncode == 2

@@ -55,6 +55,18 @@ def test_it_answers_its_own_clients_and_tritons(opened):
     assert "nv_inference_count" in httpx2.get(f"http://127.0.0.1:{ports['METRICS']}/metrics").text
 
 
+def test_they_can_be_of_ipv6(mock_archive, tmp_path):
+    ports = {name: free_port() for name in ("HTTP", "GRPC", "METRICS")}
+    environment = {f"TRITON_{name}_ADDRESS": f"[::1]:{port}" for name, port in ports.items()}
+    environment |= {"COG_WEIGHTS": str(mock_archive()), "WEIGHTS_CACHE": str(tmp_path / "cache")}
+    with cog_server("runner", tmp_path / "log", **environment) as server:
+        assert httpx2.get(f"http://[::1]:{ports['HTTP']}/v2/health/ready").status_code == 200
+        assert "nv_inference_count" in httpx2.get(f"http://[::1]:{ports['METRICS']}/metrics").text
+        assert "nv_inference_count" in httpx2.get(f"{server.url}/metrics").text
+        with triton_grpc.InferenceServerClient(f"[::1]:{ports['GRPC']}") as client:
+            assert client.is_server_ready()
+
+
 def test_nobody_has_triton_write_files_or_read_memory(opened):
     ports = opened[1]
     region = {"key": "/region", "offset": 0, "byte_size": 64}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
 _LOCK = threading.Lock()  # starting a process collects those that have ended
-_MOST_BYTES = 2 << 30
+_MAX_BYTES = 2 << 30
 
 
 class Done(NamedTuple):
@@ -61,7 +61,7 @@ def _main(arguments: Sequence[str], folder: Path, output: Path, environment: Map
     os.environ.update(environment)
     for number, file in enumerate((os.devnull, output, output)):
         os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND), number)
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES))
     limits.WAIT = tenacity.wait_exponential_jitter(max=0)  # between two attempts
     sys.argv = ["cog-triton", *arguments]
     importlib.import_module("cli.main").main()

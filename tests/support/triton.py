@@ -140,7 +140,7 @@ class Triton:
         if self.http_port:  # which is opened after gRPC's
             self.wait_for(lambda: is_open(self.http_port))
 
-    def wait_for(self, condition, seconds: float = 20) -> None:
+    def wait_for(self, condition, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, self.log.read_text()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], seconds: float = 30) -> T:
+def wait_for(condition: Callable[[], T], seconds: float = 60) -> T:
     """Wait until `condition()` is true, and return what it gave."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
@@ -21,7 +21,7 @@ def wait_for(condition: Callable[[], T], seconds: float = 30) -> T:
     return result
 
 
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """The same in an event loop, which keeps running meanwhile."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -14,6 +14,7 @@ An address is `host:port`, or `@name` for a Unix socket with an abstract name. S
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import os
@@ -105,7 +106,7 @@ class Link:
 
 
 def connect(address: str, secret: bytes, seconds: float = _HANDSHAKE_SECONDS) -> Link:
-    """Raises OSError where nobody listens, and `LinkRefused`."""
+    """Raises OSError where nobody listens, or answers in time, and `LinkRefused`."""
     if address.startswith("@"):
         connection = socket.socket(socket.AF_UNIX)
         target: Any = "\0" + address[1:]
@@ -118,9 +119,14 @@ def connect(address: str, secret: bytes, seconds: float = _HANDSHAKE_SECONDS) ->
         ours = secrets.token_bytes(_NONCE)
         try:
             theirs = exactly(connection, _NONCE)
+        except LinkLost as problem:  # it died: nobody has asked for the secret yet
+            raise ConnectionResetError(errno.ECONNRESET, str(problem)) from problem
+        try:
             both = theirs + ours
             connection.sendall(ours + _mac(secret, b"connect", both))
             proof = exactly(connection, _MAC)
+        except TimeoutError:
+            raise  # it may be loading an engine
         except (OSError, LinkLost) as problem:
             raise LinkRefused("it ended the connection") from problem
         if not hmac.compare_digest(proof, _mac(secret, b"accept", both)):

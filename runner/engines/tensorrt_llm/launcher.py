@@ -190,7 +190,8 @@ class _Launcher:
         try:
             told = link.receive()
             if "start" in told:
-                link.send({"started": self._start(told)})
+                # Of mpirun's agent only: elsewhere, what travelled unencrypted may be known to anybody.
+                link.send({"started": local and self._start(told)})
             elif told == {"rank": 0} and local:
                 self._first = link
                 socket.send_fds(link.connection, [b"0"], [self._bridge.fileno()])

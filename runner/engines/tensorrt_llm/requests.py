@@ -62,7 +62,6 @@ def sampling_options(sampling: SamplingParameters) -> dict[str, float]:
         "temperature": sampling.temperature,
         "min_tokens": max(sampling.min_tokens or 0, 0) or None,
         "seed": sampling.seed,
-        "length_penalty": sampling.length_penalty,
         "repetition_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,

@@ -52,6 +52,18 @@ class CoreDied(RuntimeError):
     """vLLM's engine core has died, or hangs."""
 
 
+def lacking(config: Any, *, has_adapters: bool) -> frozenset[str]:
+    """What vLLM can, but not as this engine is configured: it would ignore it without a word."""
+    lacks: set[str] = set()
+    if not has_adapters:
+        lacks |= {"lora"}
+    if config.scheduler_config.policy != "priority":
+        lacks |= {"priority"}
+    if config.speculative_config is not None:  # its core logs that they have no effect then
+        lacks |= {"min_p", "logit_bias"}
+    return frozenset(lacks)
+
+
 class VLLMEngine:
     """See `runner.protocol.engine.Engine`."""
 
@@ -108,11 +120,7 @@ class VLLMEngine:
         self._ended: queue.SimpleQueue[tuple[str, Output]] = queue.SimpleQueue()
         self._preparing = Preparing(grammars, self._adapters_held, self._add, self._end)
         self._ending = threading.Event()
-        self.lacks: frozenset[str] = frozenset()
-        if self._adapters_held is None:
-            self.lacks |= {"lora"}
-        if config.scheduler_config.policy != "priority":
-            self.lacks |= {"priority"}
+        self.lacks = lacking(config, has_adapters=self._adapters_held is not None)
         self._warm_up(failures)
 
     def submit(self, request: Request) -> None:

@@ -48,7 +48,10 @@ _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
         r"Bfloat16 is only supported on GPUs with compute capability[^\n]{0,80}",
         lambda told: VllmGpuTooOld(reason=told),
     ),
-    (r"greater than the derived max_model_len[^\n]{0,120}", lambda told: VllmContextTooLong(reason=told)),
+    (
+        r"greater than the derived max_model_len[^\n]{0,160}?config\.json\)",
+        lambda told: VllmContextTooLong(reason=told),
+    ),
     (
         r"must be divisible by tensor parallel size[^\n]{0,40}",
         lambda told: VllmParallelismInvalid(reason=told),

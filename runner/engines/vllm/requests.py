@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.v1.engine import EngineCoreRequest
 
+from runner.engines.checks import shown
 from shared.errors import InvalidArgument
 
 from .grammars import BACKEND
@@ -40,13 +41,14 @@ def is_greedy(sampling: SamplingParameters) -> bool:
 def core_request(request: Request, limits: Limits, most_log_probs: int) -> EngineCoreRequest:
     """The engine core's form of a request that passed the checks of the host.
 
-    `most_log_probs` is vLLM's `max_logprobs`.
+    `most_log_probs` is vLLM's `max_logprobs`; -1: as many as there are tokens.
 
     Raises InvalidArgument for values that vLLM does not accept.
     """
-    if (request.log_probs or 0) > most_log_probs:
+    most = (limits.vocabulary or 0) if most_log_probs < 0 else most_log_probs
+    if (request.log_probs or 0) > most:
         raise InvalidArgument(
-            argument="log_probs", value=request.log_probs, reason=f"at most {most_log_probs} are returned"
+            argument="log_probs", value=request.log_probs, reason=f"at most {most} are returned"
         )
     return EngineCoreRequest(
         request_id=str(request.request_id),
@@ -178,4 +180,4 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
     ]
     for argument, value, holds, reason in within:
         if not holds:
-            raise InvalidArgument(argument=argument, value=value, reason=reason)
+            raise InvalidArgument(argument=argument, value=shown(value), reason=reason)

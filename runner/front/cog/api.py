@@ -80,7 +80,11 @@ class CogApi:
         if asked is None:
             return
         await self._check_webhook(asked)
-        if asked.id is not None and (known := self._store.find(asked.id)) is not None and not known.ended:
+        if (
+            asked.id is not None
+            and (known := self._store.find(request.key, asked.id)) is not None
+            and not known.ended
+        ):
             raise PredictionIdTaken
         await self._begin(request, asked)
 
@@ -88,9 +92,9 @@ class CogApi:
         asked = await self._read(request, request.variables["id"])
         if asked is None:
             return
-        if self._store.find(asked.id or "") is None:
+        if self._store.find(request.key, asked.id or "") is None:
             await self._check_webhook(asked)
-        known = self._store.find(asked.id or "")  # another request may have begun it meanwhile
+        known = self._store.find(request.key, asked.id or "")  # another request may have begun it meanwhile
         if known is None:
             await self._begin(request, asked)
         elif _wants_events(request):
@@ -99,7 +103,7 @@ class CogApi:
             await request.respond_json(200 if known.ended else 202, known.full_view())
 
     async def _get(self, request: Request) -> None:
-        known = self._store.find(request.variables["id"])
+        known = self._store.find(request.key, request.variables["id"])
         if known is None:
             raise PredictionNotFound
         if _wants_events(request):
@@ -108,7 +112,7 @@ class CogApi:
             await request.respond_json(200, known.full_view())
 
     async def _cancel(self, request: Request) -> None:
-        known = self._store.find(request.variables["id"])
+        known = self._store.find(request.key, request.variables["id"])
         if known is None:
             raise PredictionNotFound
         known.cancel()
@@ -141,7 +145,9 @@ class CogApi:
         Its id is taken before anything is awaited: a second request must not begin it too.
         """
         prediction = Prediction(
-            asked.id or f"pred_{secrets.token_hex(8)}", self._schema.without_secrets(asked.inputs)
+            asked.id or f"pred_{secrets.token_hex(8)}",
+            self._schema.without_secrets(asked.inputs),
+            request.key,
         )
         in_background = _wants_no_waiting(request) and not _wants_events(request)
         self._store.add(prediction)

@@ -69,9 +69,12 @@ class Log:
 class Prediction:
     """What clients are told about one prediction: the same in answers, event streams and webhooks."""
 
-    def __init__(self, prediction_id: str, inputs: dict[str, Any]) -> None:
-        """`inputs`: as they may be shown, without secrets."""
+    def __init__(self, prediction_id: str, inputs: dict[str, Any], owner: str = "") -> None:
+        """`inputs`: as they may be shown, without secrets. `owner`: the name of the key that began it, if one
+        is needed; with another one it does not exist.
+        """
         self.id = prediction_id
+        self.owner = owner
         self.inputs = inputs
         self.status = "starting"
         self.output: list[str] = []

@@ -31,8 +31,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
 }
 _LEAST_LIKENESS = 0.6
-_MOST_FAULTS = 20
-_MOST_SHOWN = 100  # characters
+_MAX_FAULTS = 20
+_MAX_SHOWN = 100  # characters
 _HIDDEN = "**********"
 
 
@@ -135,7 +135,7 @@ class Schema:
         """The inputs that exist; None counts as not sent."""
         checked = {}
         for name, value in inputs.items():
-            if len(faults.found) >= _MOST_FAULTS:
+            if len(faults.found) >= _MAX_FAULTS:
                 break
             declared = self._properties.get(name)
             if declared is not None:
@@ -192,4 +192,4 @@ def _shown(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

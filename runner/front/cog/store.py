@@ -19,29 +19,31 @@ class Store:
         self._most = most
         self._seconds = seconds
         self._clock = clock
-        self._running: dict[str, Prediction] = {}
-        self._ended: OrderedDict[str, tuple[float, Prediction]] = OrderedDict()
+        self._running: dict[tuple[str, str], Prediction] = {}
+        self._ended: OrderedDict[tuple[str, str], tuple[float, Prediction]] = OrderedDict()
 
-    def find(self, prediction_id: str) -> Prediction | None:
-        """The prediction of that id."""
+    def find(self, owner: str, prediction_id: str) -> Prediction | None:
+        """That owner's prediction of that id: two owners may choose the same one."""
         self._forget_old()
-        running = self._running.get(prediction_id)
+        name = (owner, prediction_id)
+        running = self._running.get(name)
         if running is not None:
             return running
-        _, ended = self._ended.get(prediction_id, (0, None))
+        _, ended = self._ended.get(name, (0, None))
         return ended
 
     def add(self, prediction: Prediction) -> None:
         """Add one that begins."""
-        self._running[prediction.id] = prediction
-        self._ended.pop(prediction.id, None)
+        self._running[_name(prediction)] = prediction
+        self._ended.pop(_name(prediction), None)
 
     def ended(self, prediction: Prediction, *, keep: bool) -> None:
         """Note one that has ended; those not kept are forgotten immediately."""
-        if self._running.get(prediction.id) is prediction:
-            del self._running[prediction.id]
+        name = _name(prediction)
+        if self._running.get(name) is prediction:
+            del self._running[name]
         if keep:
-            self._ended[prediction.id] = (self._clock() + self._seconds, prediction)
+            self._ended[name] = (self._clock() + self._seconds, prediction)
             self._forget_old()
 
     def _forget_old(self) -> None:
@@ -51,3 +53,7 @@ class Store:
             if len(self._ended) <= self._most and forget_at > now:
                 return
             self._ended.popitem(last=False)
+
+
+def _name(prediction: Prediction) -> tuple[str, str]:
+    return prediction.owner, prediction.id

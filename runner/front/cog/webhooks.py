@@ -23,6 +23,7 @@ _THROTTLE_SECONDS = 0.5  # between two that report output, as in Cog
 _TRIES = 8  # of the last one; 0.5, 1, 2, ... s apart
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 20
+_WITH_BODY = {301: 308, 302: 307}
 
 
 class Webhooks:
@@ -143,4 +144,11 @@ class _Hook:
 def _client(addresses: Addresses) -> httpx2.AsyncClient:
     from runner.front.outbound import guarded_client
 
-    return guarded_client(addresses)
+    client = guarded_client(addresses)
+    client.event_hooks = {"response": [_keep_body]}
+    return client
+
+
+async def _keep_body(answer: httpx2.Response) -> None:
+    """After a 301 or 302, clients go on with a GET (RFC 9110, 15.4), and what is reported would be lost."""
+    answer.status_code = _WITH_BODY.get(answer.status_code, answer.status_code)

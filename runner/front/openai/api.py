@@ -159,7 +159,8 @@ class OpenAIApi:
 
     async def _detokenize(self, request: Request) -> None:
         parameters = await self._read(DetokenizeParameters, request)
-        text = self._engine().predictor.preparation.tokenizer.decode(parameters.tokens)
+        tokenizer = self._engine().predictor.preparation.tokenizer
+        text = await asyncio.to_thread(tokenizer.decode, parameters.tokens)
         await request.respond_json(200, {"prompt": text})
 
     async def _read(self, kind: type[_Body], request: Request) -> _Body:

@@ -118,8 +118,9 @@ def _structure(parameters: Parameters) -> StructuredOutput | None:
 
 def structure_sent(parameters: Parameters) -> str:
     """The parameter that constrains the text, for errors about that; OpenAI's own if none does."""
-    others = sorted(_STRUCTURES - {STRUCTURE})
-    return next((name for name in others if getattr(parameters, name)), STRUCTURE)
+    sent = [name for name in sorted(_STRUCTURES) if getattr(parameters, name) is not None]
+    sent.sort(key=lambda name: (not getattr(parameters, name), name == STRUCTURE))
+    return next(iter(sent), STRUCTURE)
 
 
 def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from runner.text.messages import MAX_MESSAGES
 
 MAX_CHOICES = 128
 """Texts that one request may ask for, for all its prompts together."""
-_MOST_KEYS = 256
-_MOST_BIASES = 1 << 16
-_MOST_DIGITS = 20
+MAX_DETOKENIZED = 1 << 20
+"""Tokens that one request may have turned into text."""
+_MAX_KEYS = 256
+_MAX_BIASES = 1 << 16
+_MAX_DIGITS = 20
 _REASONING = "a model's reasoning is not separated from its text"
 _NO_TEXT = ("image_url", "input_audio", "file")
 _SOME_TEXTS = "must be text or a list of texts"
@@ -60,8 +62,8 @@ def _biases(value: Any) -> Any:
         return {}
     if not isinstance(value, dict) or not all(key.isascii() and key.isdecimal() for key in value):
         raise ValueError("must be a mapping from token ids to numbers")
-    if len(value) > _MOST_BIASES or any(len(key) > _MOST_DIGITS for key in value):
-        raise ValueError(f"may have at most {_MOST_BIASES} token ids of at most {_MOST_DIGITS} digits")
+    if len(value) > _MAX_BIASES or any(len(key) > _MAX_DIGITS for key in value):
+        raise ValueError(f"may have at most {_MAX_BIASES} token ids of at most {_MAX_DIGITS} digits")
     return {int(key): bias for key, bias in value.items()}
 
 
@@ -70,10 +72,10 @@ def _content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if not all(map(_is_text_part, value)):
-        if any(isinstance(part, dict) and part.get("type") in _NO_TEXT for part in value):
-            raise PydanticCustomError(
-                "not_taken", "{why}", {"why": "images, sound and files are not supported"}
-            )
+        for number, part in enumerate(value):
+            if isinstance(part, dict) and part.get("type") in _NO_TEXT:
+                why = "images, sound and files are not supported"
+                raise PydanticCustomError("not_done", "{why}", {"name": number, "why": why})
         wanted = '{"type": "text", "text": "..."}'
         raise ValueError(f"may only have parts like {wanted}")
     return "\n".join(part["text"] for part in value)
@@ -119,8 +121,8 @@ class Part(BaseModel):
     def _refuse_not_done(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        if len(value) > _MOST_KEYS:
-            raise ValueError(f"may have at most {_MOST_KEYS} parameters")
+        if len(value) > _MAX_KEYS:
+            raise ValueError(f"may have at most {_MAX_KEYS} parameters")
         for name, (why, neutral) in cls.not_done.items():
             if name in value and value[name] not in neutral:
                 raise PydanticCustomError("not_done", "{why}", {"name": name, "why": why})
@@ -270,4 +272,4 @@ class TokenizeParameters(Named):
 class DetokenizeParameters(Named):
     """The body of `/detokenize`."""
 
-    tokens: list[_TokenId] = Field(fail_fast=True)
+    tokens: list[_TokenId] = Field(max_length=MAX_DETOKENIZED, fail_fast=True)

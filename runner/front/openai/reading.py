@@ -64,18 +64,25 @@ def _check_together(parameters: BaseModel) -> None:
 def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:
     place = _dotted(detail["loc"])
     match detail["type"]:
-        case "not_done":  # this one and the next are raised by parameters.py
+        case "not_done":  # raised by parameters.py
             name = _dotted((*detail["loc"], detail["ctx"]["name"]))
             return ParameterNotSupported(parameter=name, reason=detail["ctx"]["why"])
-        case "not_taken":
-            return ParameterNotSupported(parameter=place, reason=detail["ctx"]["why"])
         case "extra_forbidden":
-            known = _known(kind, detail["loc"])
-            found = get_close_matches(str(detail["loc"][-1])[:_MAX_SHOWN], known, n=1)
-            instead = f"Write {found[0]}, or omit it" if found else "Omit it"
-            return ParameterUnknown(parameter=place, instead=instead)
+            meant = _meant(str(detail["loc"][-1])[:_MAX_SHOWN], _known(kind, detail["loc"]))
+            return ParameterUnknown(
+                parameter=place, instead=f"Write {meant}, or omit it" if meant else "Omit it"
+            )
         case _:
             return RequestInvalid(parameter=place or None, reason=f"{place or 'the body'} {wanted(detail)}")
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """The nearest one, but rather one with the same first word: `max_completion_tokens` is as near to
+    `min_tokens` as to `max_tokens`.
+    """
+    near = get_close_matches(name, known)
+    first, *_ = name.split("_")
+    return next((one for one in near if one.split("_")[0] == first), next(iter(near), None))
 
 
 def _known(kind: type[BaseModel], place: Sequence[str | int]) -> list[str]:

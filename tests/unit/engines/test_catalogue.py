@@ -68,6 +68,11 @@ def test_vllm_is_given_no_seed_that_nobody_asked_for():
     assert [name for name, kind in ENGINES.items() if kind.seeds] == ["mock", "tensorrt_llm"]
 
 
+@pytest.mark.parametrize("name", ["ctranslate2", "tensorrt_llm", "vllm"])
+def test_no_engine_without_beams_weighs_their_lengths(name):
+    assert "length_penalty" not in ENGINES[name].honours
+
+
 def test_the_engine_that_the_docs_add_works_without_touching_another_file(tmp_path):
     page = (PROJECT_ROOT / "CONTRIBUTING.md").read_text()
     (module,) = [

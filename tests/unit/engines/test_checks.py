@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import fields
 
 import pytest
@@ -57,6 +58,19 @@ def check(honours=(), *, prompt=(1, 2), max_tokens=3, **parts):
     check_request(Declaration("abacus", LIMITS, frozenset(honours)), Request(1, prompt, max_tokens, **parts))
 
 
+def test_a_number_is_shown_as_it_was_sent():
+    (sent,) = struct.unpack("<f", struct.pack("<f", 0.1))
+    with pytest.raises(ParameterNotHonoured, match=r"min_p=0\.1\. Omit"):
+        check(sampling=SamplingParameters(min_p=sent))
+
+
+@pytest.mark.parametrize("count", [-2, -1, 256, 2**31 - 1])
+def test_log_probabilities_of_more_tokens_than_a_step_can_hold_are_refused(count):
+    check({"log_probs"}, log_probs=255)
+    with pytest.raises(InvalidArgument, match=f"E1104 .*log_probs is {count}, but it must be from 0 to 255"):
+        check({"log_probs"}, log_probs=count)
+
+
 def test_every_parameter_is_known_here():
     assert list(ASKING) == [field.name for field in fields(SamplingParameters)]
 
@@ -77,6 +91,12 @@ def test_a_part_that_is_not_followed_is_refused(name, value):
     with pytest.raises(ParameterNotHonoured, match=f'"abacus" cannot honour {name}='):
         check(**{name: value})
     check({name}, **{name: value})
+
+
+def test_a_structure_is_not_told_as_something_that_was_not_sent():
+    """`{"type": "json_object"}` is the schema of an object to the engines, and was told as json_schema."""
+    with pytest.raises(ParameterNotHonoured, match=r"cannot honour structured_output=<structure>\."):
+        check(structured_output=StructuredOutput("json_schema", '{"type":"object"}'))
 
 
 def test_a_long_part_is_told_in_part():

@@ -30,6 +30,32 @@ def start(tmp_path):
         engine.shutdown()
 
 
+class Clock:
+    """The mock's clock, which goes on only while the mock waits: a busy machine changes nothing."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def start_by(start, monkeypatch):
+    """An engine, and the clock that it goes by."""
+
+    def start_by(**rates: float) -> tuple[MockEngine, Clock]:
+        clock, engine = Clock(), start(**rates)
+        monkeypatch.setattr("runner.engines.mock.time", clock)
+        monkeypatch.setattr(engine._changed, "wait", clock.wait)
+        return engine, clock
+
+    return start_by
+
+
 def run(engine: MockEngine, *requests: Request):
     """Run these to their ends: the tokens and the last output of each."""
     tokens, last = defaultdict(list), {}
@@ -52,46 +78,51 @@ def test_every_request_gets_its_tokens_in_order(start, rate):
     assert {output.finish_reason for output in last.values()} == {FinishReason.LENGTH}
 
 
-def test_a_stream_has_its_rate_and_its_time_to_first_token(start):
+def test_a_stream_has_its_rate_and_its_time_to_first_token(start_by):
+    engine, clock = start_by(tokens_per_second=200, time_to_first_token=0.1)
+    run(engine, Request(1, [1], 41))
+    assert clock.now == pytest.approx(0.1 + 40 / 200)
+
+
+def test_its_clock_is_that_of_the_machine(start):
     began = time.monotonic()
     run(start(tokens_per_second=200, time_to_first_token=0.1), Request(1, [1], 41))
-    assert 0.1 + 40 / 200 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.1 + 40 / 200
 
 
-def test_steps_are_for_all_streams_together(start):
-    engine = start(step_seconds=0.02)
+def test_steps_are_for_all_streams_together(start_by):
+    engine, clock = start_by(step_seconds=0.02)
     for number in range(50):
         engine.submit(Request(number, [1], 5))
-        time.sleep(0.001)
+        clock.wait(0.001)
     steps, ended = [], 0
     for step in engine.steps():
-        steps.append((time.monotonic(), step))
+        steps.append((clock.now, step))
         assert all(len(output.tokens) == 1 for output in step)
         ended += sum(output.finish_reason is FinishReason.LENGTH for output in step)
         if ended == 50:
             break
     assert len(steps) == 5
     assert all(len(step) == 50 for _, step in steps)
-    assert steps[-1][0] - steps[0][0] >= 0.05
+    assert steps[-1][0] - steps[0][0] == pytest.approx(0.06)  # the first is late, and the second is not
 
 
 @pytest.mark.parametrize("step_seconds", [0, 0.001])
-def test_a_request_has_its_own_rate_and_time_to_first_token(start, step_seconds):
+def test_a_request_has_its_own_rate_and_time_to_first_token(start_by, step_seconds):
     """While its neighbour continues as the engine is configured."""
-    engine = start(tokens_per_second=10_000, step_seconds=step_seconds)
+    engine, clock = start_by(tokens_per_second=10_000, step_seconds=step_seconds)
     engine.submit(Request(1, [1, RATE, FIRST + 5, DELAY_MS, FIRST + 49], 9))
     engine.submit(Request(2, [1], 40))
-    began, ended = time.monotonic(), {}
-    tokens = defaultdict(list)
+    ended, tokens = {}, defaultdict(list)
     for step in engine.steps():
         for output in step:
             tokens[output.request_id] += output.tokens
             if output.finish_reason is FinishReason.LENGTH:
-                ended[output.request_id] = time.monotonic() - began
+                ended[output.request_id] = clock.now
         if len(ended) == 2:
             break
     assert tokens == {1: mock_tokens(9), 2: mock_tokens(40)}
-    assert ended[1] >= 0.049 + 8 / 5 > ended[2]
+    assert ended == {1: pytest.approx(0.049 + 8 / 5, abs=0.002), 2: pytest.approx(0.01, abs=0.04)}
 
 
 @pytest.mark.parametrize("prompt", [[RATE], [RATE, 1], [DELAY_MS, RATE, FIRST]])
@@ -100,11 +131,11 @@ def test_a_speed_without_a_number_is_refused(start, prompt):
         start().submit(Request(1, prompt, 9))
 
 
-def test_a_late_step_makes_up_for_it(start):
-    engine = start(tokens_per_second=1000)
+def test_a_late_step_makes_up_for_it(start_by):
+    engine, clock = start_by(tokens_per_second=1000)
     engine.submit(Request(1, [1], 1000))
-    time.sleep(0.05)
-    assert len(next(engine.steps())[0].tokens) > 1
+    clock.wait(0.0105)
+    assert len(next(engine.steps())[0].tokens) == 11
 
 
 def end_by_hand(request: Request) -> tuple[list[int], FinishReason]:
@@ -204,22 +235,23 @@ def test_a_cancelled_stream_gets_nothing_more(start):
     assert [output.finish_reason for output in of_first] == [FinishReason.CANCELLED]
 
 
-def test_cancels_neither_hasten_steps_nor_put_them_off(start):
-    engine = start(step_seconds=0.02)
+def test_cancels_neither_hasten_steps_nor_put_them_off(start_by):
+    engine, clock = start_by(step_seconds=0.02)
     for number in range(200):
         engine.submit(Request(number, [1], 10_000))
-    started, tokens = time.monotonic(), 0
+    tokens = 0
     for cancelled, step in enumerate(engine.steps()):
         tokens += sum(len(output.tokens) for output in step if output.request_id == 199)
-        if cancelled == 199:
+        if cancelled == 198:
             break
+        clock.wait(0.005)
         engine.cancel(cancelled)
-    assert tokens <= (time.monotonic() - started) / 0.02 + 2
-    after = time.monotonic()
+    assert tokens == pytest.approx(clock.now / 0.02, abs=2)
+    at_the_last = clock.now
     for step in engine.steps():
         if any(output.tokens for output in step):
             break
-    assert time.monotonic() - after < 1
+    assert clock.now - at_the_last <= 0.02
 
 
 def test_cancelling_what_is_not_there_does_nothing(start):

@@ -65,6 +65,13 @@ def test_a_gathered_request_has_one_output(mock):
     assert driver.run(Request(1, [1], 200, streaming=False))[2] == 1
 
 
+def test_a_gathered_request_has_the_log_probabilities_of_all_its_tokens(mock):
+    _, driver = mock
+    tokens, last, _ = driver.run(Request(1, [1], 200, streaming=False, log_probs=2))
+    assert tokens == {1: mock_tokens(200)}
+    assert [position.likeliest[0][0] for position in last[1].log_probs] == mock_tokens(200)
+
+
 def test_a_gathered_request_that_is_cancelled_has_one_output(mock):
     _, driver = mock
     driver.submit(Request(1, [HANG], 200, streaming=False))

@@ -6,7 +6,16 @@ from string import Formatter
 import pytest
 
 from shared import errors
-from shared.errors import REGISTRY, CogTritonError, EngineNotReady, FixedBy, InvalidArgument, State, from_text
+from shared.errors import (
+    REGISTRY,
+    CogTritonError,
+    EngineNotReady,
+    FixedBy,
+    InvalidArgument,
+    State,
+    WeightsNotFound,
+    from_text,
+)
 
 KINDS = [REGISTRY[code] for code in sorted(REGISTRY)]
 
@@ -33,6 +42,10 @@ def test_remedies_are_filled_in_too():
 def test_text_is_one_line_whatever_the_details_hold():
     error = errors.CTranslate2Error(reason="first\nsecond\r\nthird")
     assert "CTranslate2 failed: first second third." in str(error)
+
+
+def test_text_is_utf8_whatever_the_details_hold():
+    assert r"There is no engine at x\udcff." in str(WeightsNotFound(source="x\udcff"))
 
 
 def test_details_are_not_templates():

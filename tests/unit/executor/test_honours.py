@@ -17,6 +17,7 @@ def test_every_honoured_parameter_reaches_the_executor_and_no_other(executor):
         return executor_request(executor, request, ()) != executor_request(executor, BASE, ())
 
     assert not differs(BASE)
+    assert not differs(replace(BASE, sampling=replace(BASE.sampling, length_penalty=1.0)))
     asking = {
         name: replace(BASE, sampling=replace(BASE.sampling, **{name: value}))
         for name, value in ASKING.items()

@@ -179,6 +179,14 @@ def test_a_folder_that_cannot_be_read_is_a_wrong_setting(run, folder, monkeypatc
         run(test)
 
 
+def test_a_folder_that_is_not_there_is_a_wrong_setting(run, folder):
+    async def test(front, http):
+        raise AssertionError("it serves")
+
+    with pytest.raises(SettingInvalid, match=r"LORA_FOLDER is .*/no-such', but there is no such folder"):
+        run(test, LORA_FOLDER=str(folder / "no-such"))
+
+
 def test_without_a_key_of_the_operator_there_are_no_such_routes(run):
     async def test(front, http):
         answer = await http.post("/v1/load_lora_adapter", json={})

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from runner.front.keys import Keys, parse_keys
+from runner.front.keys import Keys
 from runner.settings import Settings
 from shared.errors import ApiKeyInvalid, SettingInvalid
 
@@ -44,7 +44,7 @@ def test_nobody_can_choose_a_key_by_its_digest():
     command = [
         sys.executable,
         "-c",
-        "from runner.front.keys import parse_keys; print(parse_keys('sk-1', ''))",
+        "from runner.front.keys import parse_keys; print(parse_keys(['sk-1'], ''))",
     ]
     assert subprocess.check_output(command) != subprocess.check_output(command)
 
@@ -90,17 +90,50 @@ def test_a_file_is_read_again_when_it_changes(tmp_path, monkeypatch):
     assert known.name_of("Bearer sk-2") == "bob"
 
 
+def test_a_key_in_a_file_may_hold_a_comma(tmp_path):
+    """Its parts were keys, and it was none."""
+    (tmp_path / "keys").write_text("bob a,b\r\n")
+    known = keys(API_KEYS_FILE=str(tmp_path / "keys"))
+    assert known.name_of("Bearer a,b") == "bob"
+    with pytest.raises(ApiKeyInvalid):
+        known.name_of("Bearer a")
+
+
+@pytest.mark.parametrize("between", [",", ", ", "\u2028", "\x85", "\f"])
+def test_a_comment_in_a_file_reaches_to_the_end_of_its_line(tmp_path, between):
+    """What came after a comma was a key."""
+    (tmp_path / "keys").write_text(f"# alice{between}bob\nsk-1\n")
+    known = keys(API_KEYS_FILE=str(tmp_path / "keys"))
+    assert known.name_of("Bearer sk-1") == "key 1"
+    with pytest.raises(ApiKeyInvalid):
+        known.name_of("Bearer bob")
+
+
 def test_both_sources_count(tmp_path):
     (tmp_path / "keys").write_text("bob sk-2")
     known = keys(API_KEYS="alice sk-1", API_KEYS_FILE=str(tmp_path / "keys"))
     assert [known.name_of(f"Bearer sk-{one}") for one in (1, 2)] == ["alice", "bob"]
 
 
-@pytest.mark.parametrize("text", ["", "# nothing", "a b c", "a sk-\x01", "schlüssel"])
+@pytest.mark.parametrize("text", [" , ", "a b c", "a sk-\x01", "schlüssel"])
 def test_what_is_no_key_is_refused_and_not_told(text):
     with pytest.raises(SettingInvalid, match=r"^E4002 ") as raised:
-        parse_keys(text, "API_KEYS")
+        keys(API_KEYS=text)
     assert "sk-" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["# alice,sk-1", "sk-1, # bob sk-2,sk-3", "#sk-1", "sk-1\n# ours, all"])
+def test_a_list_of_keys_has_no_comments(text):
+    """What came after a comma in one was a key."""
+    with pytest.raises(SettingInvalid, match=r"^E4002 .*: only API_KEYS_FILE has comments") as raised:
+        keys(API_KEYS=text)
+    assert "sk-" not in str(raised.value)
+
+
+def test_a_file_of_comments_alone_has_no_key(tmp_path):
+    (tmp_path / "keys").write_text("# sk-1\n")
+    with pytest.raises(SettingInvalid, match=r"^E4002 .*API_KEYS_FILE.* it has no key\."):
+        keys(API_KEYS_FILE=str(tmp_path / "keys"))
 
 
 def test_a_file_that_is_not_there(tmp_path):

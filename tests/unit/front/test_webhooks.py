@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,14 +18,17 @@ from runner.front.cog import webhooks
 from runner.front.outbound import why_failed
 from shared.errors import AddressRefused
 from tests.support.front import running, words
+from tests.support.hostile import CERTIFICATE
 from tests.support.loopback import LoopbackServer, QuietHandler
 
 TOKEN = "the operator's"
 
 
 @contextmanager
-def hook(answers=()):
-    """An address that is told; it answers with these statuses or addresses to go on to, then with 200."""
+def hook(answers=(), *, tls=False):
+    """An address that is told; it answers with these statuses or addresses to go on to (a pair of both, or with
+    307), then with 200.
+    """
     told, waiting = [], list(answers)
 
     class Handler(QuietHandler):
@@ -32,13 +36,20 @@ def hook(answers=()):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             told.append((dict(self.headers), json.loads(body) if body else None))
             answer = waiting.pop(0) if waiting else 200
-            self.send_response(307 if isinstance(answer, str) else answer)
-            if isinstance(answer, str):
-                self.send_header("location", answer)
+            status, location = (answer, None) if isinstance(answer, int) else (307, answer)
+            if isinstance(answer, tuple):
+                status, location = answer
+            self.send_response(status)
+            if location is not None:
+                self.send_header("location", location)
             self.end_headers()
 
     with LoopbackServer(Handler) as server:
-        yield server.url, told
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        yield server.url.replace("http:", "https:") if tls else server.url, told
 
 
 def statuses(told) -> list[str]:
@@ -77,6 +88,27 @@ def test_a_webhook_is_told_of_start_output_and_end(engine_directory):
     assert 3 <= len(told) <= 8  # one at most every half second, and the last
     assert "".join(told[-1][1]["output"]) == words(300)
     assert {headers["authorization"] for headers, _ in told} == {f"Bearer {TOKEN}"}
+
+
+def test_a_webhook_may_have_a_certificate_of_an_authority_in_ssl_cert_file(engine_directory, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with hook(tls=True) as (address, told), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["completed"])
+        wait_told(told, bool)
+    assert statuses(told) == ["succeeded"]
+
+
+def test_a_certificate_that_is_not_trusted_is_told_in_the_log(engine_directory, monkeypatch):
+    reasons = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda _, reason, **__: reasons.append(reason))
+    )
+    monkeypatch.setattr(webhooks, "_FIRST_PAUSE", 0.01)
+    with hook(tls=True) as (address, told), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["start"])
+        wait_told(reasons, bool)
+    assert told == []
+    assert reasons == ["the server's certificate is not trusted (self-signed certificate)"]
 
 
 def test_a_filter(engine_directory):
@@ -123,6 +155,19 @@ def test_a_redirect_does_not_take_the_token_along(engine_directory):
             predict(front, webhook=address, webhook_events_filter=["completed"])
             wait_told(reached, bool)
         assert "authorization" not in reached[0][0]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_sent_the_whole_report(engine_directory, status):
+    """After 301 and 302 it was sent a GET without a body, whose 200 counted."""
+    with (
+        hook() as (inner, reached),
+        hook([(status, f"{inner}/x")]) as (address, _),
+        front_that_may_tell(engine_directory, address, inner) as front,
+    ):
+        predict(front, webhook=address, webhook_events_filter=["completed"])
+        wait_told(reached, bool)
+    assert statuses(reached) == ["succeeded"]
 
 
 @pytest.mark.parametrize(

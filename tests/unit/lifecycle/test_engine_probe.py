@@ -71,7 +71,7 @@ def test_the_first_token_is_waited_for():
     ("errors", "asked"),
     [
         ([EngineProcessDied(reason="exit status 1"), EngineGaveUp(restarts=6)], 2),
-        ([EngineInternalError(reason="KeyError when it was submitted")], engine_probe._MOST_FAILURES),
+        ([EngineInternalError(reason="KeyError when it was submitted")], engine_probe._MAX_FAILURES),
     ],
 )
 def test_an_engine_that_will_give_none_is_not_waited_for(errors, asked):
@@ -87,7 +87,7 @@ def test_an_engine_that_will_give_none_is_not_waited_for(errors, asked):
 
 
 def test_an_engine_that_fails_now_and_then_is_waited_for():
-    errors = [EngineInternalError(reason="a bug"), EngineNotReady()] * engine_probe._MOST_FAILURES
+    errors = [EngineInternalError(reason="a bug"), EngineNotReady()] * engine_probe._MAX_FAILURES
 
     async def ask() -> None:
         if errors:

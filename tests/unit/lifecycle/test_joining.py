@@ -13,6 +13,7 @@ import pytest
 from runner.engines.hosts.link import LinkLost, Listener
 from runner.lifecycle.joining import Part
 from runner.settings import Settings
+from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import SettingInvalid
 from shared.layout import PROJECT_ROOT
 from tests.support.waiting import wait_for
@@ -115,13 +116,14 @@ def test_what_a_killed_one_leaves_goes_with_the_next(first, place, tmp_path):
     daemon.write_text('#!/bin/sh\ntouch "$TMPDIR/of-a-daemon" "$COG_TRITON_SCRATCH/of-a-rank"\n')
     first.tell = [{"run": ["orted"]}]
 
-    def left() -> dict[str, Path]:
-        return {path.name: path for path in place.rglob("of-*")}
+    def left() -> set[str]:
+        # Not rglob, which fails when a directory goes while it looks.
+        return {name for _, _, names in os.walk(place) for name in names if name.startswith("of-")}
 
     with joined(first.address, tmp_path):
         wait_for(lambda: len(left()) == 2)
     (directory,) = place.iterdir()
-    assert set(left()) == {"of-a-daemon", "of-a-rank"}
+    assert left() == {"of-a-daemon", "of-a-rank"}
     os.utime(directory, (0, 0))  # one that is young may be another's that starts
     first.tell = []
     with joined(first.address, tmp_path):
@@ -177,3 +179,19 @@ def test_the_command_ends_with_what_is_wrong(tmp_path):
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 1
     assert ended.stderr.startswith("E4002 SettingInvalid: The setting HOSTS_SECRET is not set, but ")
+
+
+def test_an_engine_for_cpus_has_nothing_to_join(tmp_path):
+    """It needs no GPU, and none is looked for."""
+    facts = EngineFacts(engine="mock", model="m", cog_triton_version="1")
+    write_archive(engine := tmp_path / "engine.tar", facts, [PackedFile("config.json", b"{}")])
+    command = [str(Path(sys.executable).parent / "cog-triton"), "join", "127.0.0.1:5700", str(engine)]
+    environment = {
+        **os.environ,
+        "HOSTS_SECRET": SECRET.decode(),
+        "WEIGHTS_CACHE": str(tmp_path / "cache"),
+    }
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    reason = "an engine of the kind mock needs no GPU, and the first host serves it alone"
+    assert f"E4016 HostNotJoined: This host cannot join 127.0.0.1:5700: {reason}." in ended.stderr

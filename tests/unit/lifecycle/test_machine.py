@@ -65,7 +65,7 @@ def test_engines_for_cpus_run_everywhere(kind):
         (
             {"memory_mib": 999},
             MemoryTooSmall,
-            r"999 MiB of memory; the engine needs 1000 MiB \(processes: 2\)",
+            r"At most 999 MiB of memory can be used here; the engine needs 1000 MiB \(processes: 2\)",
         ),
         ({"shared_mib": 64}, SharedMemoryTooSmall, "64 MiB free; an engine on 2 GPUs needs 128"),
         ({"locked_mib": 0}, LockedMemoryTooSmall, "At most 0 MiB"),

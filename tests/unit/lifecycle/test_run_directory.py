@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 
@@ -61,3 +62,19 @@ def test_without_any_place_it_says_which_were_tried(monkeypatch):
     reasons = r"/proc: .*; /dev/null: Not a directory; /a*: File name too long"
     with pytest.raises(RunDirectoryUnusable, match=reasons), run_directory():
         pass
+
+
+@pytest.mark.parametrize(("library", "name"), [(shutil, "rmtree"), (fcntl, "flock")])
+def test_nothing_stays_when_a_signal_arrives_while_it_is_made_or_removed(place, library, name, monkeypatch):
+    really, calls = getattr(library, name), []
+
+    def interrupted(*arguments, **options):
+        calls.append(name)
+        if len(calls) == 1:
+            raise SystemExit
+        really(*arguments, **options)
+
+    monkeypatch.setattr(library, name, interrupted)
+    with pytest.raises(SystemExit), run_directory():
+        pass
+    assert list(place.iterdir()) == []

@@ -31,3 +31,14 @@ def test_a_number_out_of_range(name, number, told):
     with pytest.raises(MalformedRequest) as refused:
         decode_request(RequestFrame(1, "", (*numbers, tensor(name, "FP32", "<f", number))))
     assert refused.value.details["reason"] == told
+
+
+@pytest.mark.parametrize("number", [-1, 256, 2**31 - 1])
+def test_more_log_probabilities_than_an_output_has_room_for(number):
+    names = ("input_ids", "input_lengths", "request_output_len")
+    tensors = [tensor(one, "INT32", "<i", 1) for one in names]
+    with pytest.raises(MalformedRequest) as refused:
+        decode_request(RequestFrame(1, "", (*tensors, tensor("log_probs", "INT32", "<i", number))))
+    assert refused.value.details["reason"] == (
+        f"log_probs is {number}, but must be at least 0 and at most 255"
+    )

@@ -10,6 +10,7 @@ from builder.engines.mock import counting_tokenizer
 from runner.prediction.inputs import Defaults, Inputs
 from runner.prediction.limits import UNLIMITED
 from runner.prediction.preparation import Preparation
+from runner.prediction.sampling import settle
 from runner.prediction.structured_output import structured_output_of_text
 from runner.protocol.engine import Limits, SamplingParameters
 from runner.settings import Settings
@@ -87,6 +88,11 @@ def test_what_no_engine_can_be_told_is_refused(inputs):
 @pytest.mark.parametrize("inputs", [{"temperature": 1e-60}, {"top_p": 1e-60}])
 def test_what_is_zero_to_engines_means_greedy(inputs):
     assert sampling(**inputs) == SamplingParameters(top_k=1)
+
+
+def test_a_penalty_that_is_zero_to_engines_is_refused_as_what_was_sent():
+    with pytest.raises(InvalidArgument, match="repetition_penalty is 1e-60, but it must be above 0"):
+        settle(SamplingParameters(repetition_penalty=1e-60), 10, random_seed=False)
 
 
 def test_max_tokens_is_what_the_prompt_leaves_room_for():

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from runner.setting_files import text_of
 from runner.settings import Settings
-from shared.errors import SettingInvalid
+from shared.errors import ConfigNotYaml, SettingInvalid
 
 
 def test_an_empty_variable_counts_as_unset():
@@ -53,6 +54,14 @@ def test_server_arguments_of_the_file_come_before_those_of_the_engine(
     assert settings.server_arguments(config(in_engine)) == effective
 
 
+def test_the_address_in_the_file_keeps_its_signature(tmp_path):
+    """It was dropped, as where configs are written, and the bucket refused the rest."""
+    address = "https://bucket.example/engine.tar?signature=x"
+    (tmp_path / "config.yaml").write_text(f"instantiate: {{weights: '{address}'}}")
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": str(tmp_path / "config.yaml")})
+    assert settings.instantiate({})["weights"] == address
+
+
 def test_a_section_that_is_no_mapping_is_named(tmp_path):
     (tmp_path / "config.yaml").write_text("instantiate: [x]")
     settings = Settings.from_environment({"COG_TRITON_CONFIG": str(tmp_path / "config.yaml")})
@@ -69,3 +78,49 @@ def test_without_any_section_there_are_no_server_arguments():
 def test_a_secret_that_is_not_text_is_not_shown():
     with pytest.raises(SettingInvalid, match=r"HOSTS_SECRET is '\*\*\*', but it is not UTF-8"):
         Settings.from_environment({"HOSTS_SECRET": "\udcff" * 16}).secret_of_hosts()
+
+
+@pytest.mark.parametrize("name", ["ENGINE_DIR", "WEIGHTS_CACHE", "SYSTEM_PROMPT", "COG_WEIGHTS", "END_ID"])
+def test_a_setting_that_is_not_text_is_named(name):
+    with pytest.raises(SettingInvalid, match=rf"The setting {name} is '/x\\udcff', but it is not UTF-8\."):
+        Settings.from_environment({name: "/x\udcff"})
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 25)
+    with pytest.raises(
+        SettingInvalid, match=r"API_KEYS_FILE is '.*sparse', but it has more than 16777216 bytes"
+    ):
+        text_of(tmp_path / "sparse", "API_KEYS_FILE")
+
+
+@pytest.mark.parametrize("source", ["http://user:pa55word@127.0.0.1:1/x.yaml", "file:///x.yaml"])
+def test_the_config_file_is_at_no_address(source):
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": source})
+    with pytest.raises(SettingInvalid, match="but it is neither a path nor a data: URL") as refused:
+        settings.instantiate({})
+    assert "pa55word" not in str(refused.value)
+
+
+def test_a_config_that_is_no_yaml_is_told_with_its_setting():
+    settings = Settings.from_environment({"COG_TRITON_CONFIG": "data:,{"})
+    with pytest.raises(
+        ConfigNotYaml, match=r"The config \(data: URL\) of COG_TRITON_CONFIG is not valid YAML"
+    ):
+        settings.instantiate({})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://user:pa55word@there/x?key=pa55word", "'http://there/x'"),
+        ("-----BEGIN PRIVATE KEY-----\npa55word", "'***'"),
+        ("9" * 5000, f"'{'9' * 200}...'"),
+        (2, "2"),
+        (None, "not set"),
+    ],
+)
+def test_a_value_is_shown_without_secrets_and_not_at_length(value, shown):
+    error = SettingInvalid(setting="X", value=value, reason="it is wrong")
+    assert str(error).startswith(f"E4002 SettingInvalid: The setting X is {shown}, but it is wrong.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 
@@ -15,6 +16,9 @@ from shared.errors import MessagesInvalid, Overloaded, RequestInvalid, ShuttingD
 GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
 
 
+_SECONDS = 60  # what waits for a busy machine is not what is tested
+
+
 def message(content):
     return [{"role": "user", "content": content}]
 
@@ -23,7 +27,7 @@ def rendered(directory, use, source=GREEDY):
     async def run():
         if source is not None:
             (directory / "chat_template.jinja").write_text(source)
-        renderer = await ChatRenderer.load(directory)
+        renderer = await ChatRenderer.load(directory, _SECONDS)
         try:
             return await use(renderer)
         finally:
@@ -44,13 +48,51 @@ def test_one_that_fills_the_memory(tmp_path):
 
 def test_those_who_wait_are_served_when_the_process_dies(tmp_path):
     async def use(renderer):
+        os.kill(renderer._process.pid, signal.SIGSTOP)
+        asked = [asyncio.create_task(renderer.render(message(str(n)))) for n in range(100)]
+        await asyncio.sleep(0)
         os.kill(renderer._process.pid, signal.SIGKILL)
-        texts = await asyncio.gather(
-            *(renderer.render(message(str(n))) for n in range(100)), return_exceptions=True
-        )
+        texts = await asyncio.gather(*asked, return_exceptions=True)
         return [text for text in texts if not isinstance(text, MessagesInvalid)]
 
     assert rendered(tmp_path, use) == [str(n) for n in range(1, 100)]
+
+
+def test_who_comes_while_another_process_starts_gets_its_own_text_and_so_do_those_after(tmp_path):
+    async def use(renderer):
+        first = renderer._process
+        os.kill(first.pid, signal.SIGSTOP)
+        fails = asyncio.create_task(renderer.render(message("fails")))
+        await asyncio.sleep(0)
+        os.kill(first.pid, signal.SIGKILL)
+        while renderer._process in (first, None):  # noqa: ASYNC110  it has no event for that
+            await asyncio.sleep(0)
+        meanwhile = [asyncio.create_task(renderer.render(message(text))) for text in "ab"]
+        with pytest.raises(MessagesInvalid):
+            await fails
+        return [await meanwhile[0], await meanwhile[1], *[await renderer.render(message(t)) for t in "cd"]]
+
+    assert rendered(tmp_path, use) == ["a", "b", "c", "d"]
+
+
+def test_a_process_that_cannot_be_started_is_told_and_tried_again(tmp_path, monkeypatch):
+    async def none(*_args, **_more):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    async def use(renderer):
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "create_subprocess_exec", none)
+            os.kill(renderer._process.pid, signal.SIGSTOP)
+            asked = [asyncio.create_task(renderer.render(message(text))) for text in "ab"]
+            await asyncio.sleep(0)
+            os.kill(renderer._process.pid, signal.SIGKILL)
+            errors = await asyncio.gather(*asked, return_exceptions=True)
+            errors += await asyncio.gather(renderer.render(message("c")), return_exceptions=True)
+        return [type(error) for error in errors], await renderer.render(message("d"))
+
+    errors, text = rendered(tmp_path, use)
+    assert errors == [MessagesInvalid, TritonTokenizerError, TritonTokenizerError]
+    assert text == "d"
 
 
 def test_many_at_once_come_back_in_order(tmp_path):

@@ -13,7 +13,7 @@ from cli.add_compiled import _told, add_compiled
 from runner.engines.vllm import compile_cache
 from runner.engines.vllm.compile_cache import COMPILE_CACHE, MADE_FOR, use_compile_cache
 from shared.artifact import EngineFacts, PackedFile, extract_archive, write_archive
-from shared.errors import NothingCompiled
+from shared.errors import NothingCompiled, OutputRefused
 from shared.home import SCRATCH
 
 ARGUMENTS = {"model": "/somewhere", "tensor_parallel_size": 1}
@@ -194,13 +194,24 @@ def test_code_in_an_archive_is_the_operators_decision(shipped, capfd):
     assert "loaded only if ALLOW_MODEL_CODE=1" in capfd.readouterr().err
 
 
+def test_what_no_build_has_written_is_not_overwritten(tmp_path):
+    archive(tmp_path / "engine.tar")
+    config = tmp_path / "config.yaml"
+    config.write_text("engine: vllm")
+    with pytest.raises(OutputRefused, match="was not written by a build"):
+        add_compiled(str(tmp_path / "engine.tar"), config, tmp_path / "nothing")
+    assert config.read_text() == "engine: vllm"
+
+
 def test_nothing_was_compiled_for_it(tmp_path):
     archive(tmp_path / "engine.tar")
     with pytest.raises(
         NothingCompiled, match=r"contains nothing that vLLM compiled for .*\. Serve this engine"
     ):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / "nothing")
-    with pytest.raises(NothingCompiled, match=r"It cannot be read \(File name too long\): give the right"):
+    with pytest.raises(
+        NothingCompiled, match=r"That folder cannot be read \(File name too long\): give the right"
+    ):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / ("a" * 300))
     archive(tmp_path / "mock.tar", engine="mock")
     with pytest.raises(

@@ -44,10 +44,11 @@ TEXTS = [
     (
         (
             "User-specified max_model_len (4096) is greater than the derived max_model_len "
-            "(max_position_embeddings=256 or model_max_length=None in model's config.json)."
+            "(max_position_embeddings=256 or model_max_length=None in model's config.json). To allow "
+            "overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
         ),
         "E2206",
-        "max_position_embeddings=256",
+        "model_max_length=None in model's config.json). Lower",
     ),
     (
         "Total number of attention heads (7) must be divisible by tensor parallel size (2).",

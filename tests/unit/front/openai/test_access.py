@@ -53,6 +53,25 @@ def test_cogs_api_and_the_metrics_need_a_key_where_settings_say_so(run):
     run(with_keys, API_KEYS="sk-1", COG_API_NEEDS_KEY="true", METRICS_NEED_KEY="true")
 
 
+def test_a_prediction_belongs_to_the_key_that_began_it(run):
+    """Another key was shown its prompt and text, and could cancel it."""
+
+    async def test(front, http):
+        alice, bob = ({"Authorization": f"Bearer sk-{one}"} for one in (1, 2))
+        asked = {"input": {"prompt": "1", "max_tokens": 2, "seed": 1}}
+        later = {"Prefer": "respond-async"}
+        assert (await http.put("/predictions/job", json=asked, headers=alice | later)).status_code == 202
+        assert (await http.get("/predictions/job", headers=bob)).status_code == 404
+        assert (await http.post("/predictions/job/cancel", headers=bob)).status_code == 404
+        asked["input"]["prompt"] = "2"
+        assert (await http.put("/predictions/job", json=asked, headers=bob | later)).status_code == 202
+        for key, prompt in ((alice, "1"), (bob, "2")):
+            answer = await http.get("/predictions/job", headers=key)
+            assert answer.json()["input"]["prompt"] == prompt
+
+    run(test, API_KEYS="alice sk-1,bob sk-2", COG_API_NEEDS_KEY="true")
+
+
 def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
     async def test(front, http):
         http.headers["Authorization"] = "Bearer sk-1"

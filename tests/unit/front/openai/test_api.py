@@ -169,6 +169,9 @@ def test_tokens_of_a_prompt_and_of_messages_and_back(run):
         assert answer.json() == {"prompt": "10 20"}
         error = await error_of(await http.post("/tokenize", json={}), 400)
         assert error["param"] == "prompt"
+        many = await error_of(await http.post("/detokenize", json={"tokens": [1] * ((1 << 20) + 1)}), 400)
+        assert (many["code"], many["param"]) == ("E1300", "tokens")
+        assert "tokens may have at most 1048576" in many["message"]
 
     run(test)
 

@@ -177,6 +177,9 @@ def test_parameters_have_openais_names(error, name):
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
         ({"response_format": {"type": "text"}, "guided_regex": "a"}, "guided_regex"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_regex": ""}, "guided_regex"),
+        ({"response_format": {"type": "json_object"}, "structured_outputs": {}}, "response_format"),
     ],
 )
 def test_a_structure_that_is_refused_has_the_name_that_was_sent(sent, name):

@@ -200,7 +200,7 @@ def test_images_sound_and_files_are_refused(kind):
     content = [{"type": "text", "text": "What is it?"}, {"type": kind, kind: {}}]
     error = refused(ChatParameters, {"messages": [{"role": "user", "content": content}]})
     assert isinstance(error, ParameterNotSupported)
-    assert error.details["parameter"] == "messages[0].content"
+    assert error.details["parameter"] == "messages[0].content[1]"
     assert "images, sound and files are not supported" in str(error)
 
 
@@ -348,6 +348,11 @@ def test_what_is_wrong_is_named(body, parameter, text):
     assert isinstance(error, RequestInvalid)
     assert error.details["parameter"] == parameter
     assert text in str(error)
+
+
+def test_of_two_that_are_as_near_the_one_that_begins_alike_is_meant():
+    error = refused(CompletionParameters, {"prompt": "x", "max_completion_tokens": 17})
+    assert error.details["instead"] == "Write max_tokens, or omit it"
 
 
 @pytest.mark.parametrize(
