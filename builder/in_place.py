@@ -40,16 +40,17 @@ def in_place(
 ) -> Path:
     """The folder below `cache` that a runner serves as an unpacked engine; its weights are links.
 
-    A model on the hub is fetched into the hub's cache unless it is there. The same model with the same config
-    gives the same folder. Paths in `config` start at `folder`; `adapters` are the folders of its LoRA
-    adapters, by name; `accept` is that of `Build`. Raises the errors of a download and a conversion (E31xx,
-    E32xx), WeightsNotStored when `cache` cannot be written to, and what `accept` raises.
+    A model on the hub is fetched into the hub's cache unless it is there, one from a URL into `cache`. The
+    same model with the same config gives the same folder. Paths in `config` start at `folder`; `adapters` are
+    the folders of its LoRA adapters, by name; `accept` is that of `Build`. Raises the errors of a download
+    and a conversion (E31xx, E32xx), WeightsNotStored when `cache` cannot be written to, and what `accept`
+    raises.
     """
     *steps, _package = make_plan(config, folder).steps
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".in-place-", dir=cache) as scratch:
-            state = Build(Path(scratch).absolute(), cache, hf_token, accept)
+            state = Build(Path(scratch).absolute(), cache, hf_token, accept, tars=cache.absolute())
             run_steps(steps, state, progress or SilentProgress())
             files = packed_files(state, dump_config(config))
             files += [
@@ -57,24 +58,44 @@ def in_place(
                 for name, path in (adapters or {}).items()
                 for part in (CONFIG, WEIGHTS)
             ]
-            place = cache / f"in-place-{_digest(files)}"
+            place = cache / f"in-place-{_digest(files, state, config)}"
             if not (place / MANIFEST).is_file():
                 made = state.work_dir / "made"
                 _write(made, files, state, config)
-                shutil.rmtree(place, ignore_errors=True)
-                made.rename(place)
+                _publish(made, place)
             return place
     except OSError as error:
         raise WeightsNotStored(path=cache, reason=error.strerror) from error
 
 
-def _digest(files: list[PackedFile]) -> str:
-    """A digest of names, contents that are made here, and the targets of links."""
-    told = {
-        file.name: file.source.decode() if isinstance(file.source, bytes) else os.path.realpath(file.source)
-        for file in files
-    }
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+def _publish(made: Path, place: Path) -> None:
+    """Move the folder to its place, unless another process has just put the same one there."""
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        made.rename(place)
+    except OSError:
+        if not (place / MANIFEST).is_file():
+            raise
+
+
+def _digest(files: list[PackedFile], state: Build, config: VLLMConfig) -> str:
+    """A digest of names, contents that are made here, the targets of links, and what the manifest says."""
+    told = {file.name: _told(file, state) for file in files}
+    facts = facts_of(config.engine, state).model_dump(mode="json")
+    return sha256(json.dumps([told, facts], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _told(file: PackedFile, state: Build) -> str:
+    if isinstance(file.source, bytes):
+        return file.source.decode()
+    if _is_made(file.source, state):
+        return sha256(file.source.read_bytes()).hexdigest()
+    return os.path.realpath(file.source)
+
+
+def _is_made(path: Path, state: Build) -> bool:
+    """Whether the file is one that only this start has: a tokenizer that was made for it."""
+    return path.resolve().is_relative_to(state.work_dir.resolve())
 
 
 def _write(made: Path, files: list[PackedFile], state: Build, config: VLLMConfig) -> None:
@@ -83,8 +104,8 @@ def _write(made: Path, files: list[PackedFile], state: Build, config: VLLMConfig
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(file.source, bytes):
             path.write_bytes(file.source)
-        elif file.source.resolve().is_relative_to(state.work_dir.resolve()):
-            shutil.copyfile(file.source, path)  # a tokenizer that was made for it
+        elif _is_made(file.source, state):
+            shutil.copyfile(file.source, path)
         else:
             path.symlink_to(file.source.resolve())
     facts = facts_of(config.engine, state)

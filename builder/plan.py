@@ -10,7 +10,7 @@ from builder.engines.mock import MakeMock
 from builder.engines.tensorrt_llm.describe import Describe
 from builder.engines.tensorrt_llm.planning import commands
 from builder.engines.tensorrt_llm.run import ToolStep
-from builder.engines.vllm import FetchDraft, TakeModel, loads_whole, runs_code, vllm_files
+from builder.engines.vllm import FetchDraft, TakeModel, draft_of, loads_whole, runs_code, vllm_files
 from builder.package import Package
 from builder.sources.download import Download
 from builder.sources.model import model_of
@@ -65,13 +65,12 @@ def _tensorrt_llm(config: TensorRTLLMConfig | CogTRTLLMConfig, _folder: Path | N
 
 
 def _vllm(config: VLLMConfig, folder: Path | None) -> tuple[Step, ...]:
-    speculative = config.speculative_config or {}
-    draft, revision = (
-        None if speculative.get(key) is None else str(speculative[key]) for key in ("model", "revision")
-    )
-    fetch = () if draft is None else (FetchDraft(draft, revision, folder),)
+    draft = draft_of(config, folder)
+    fetch = () if draft is None else (FetchDraft(draft),)
     gpus = config.tensor_parallel_size * config.pipeline_parallel_size
-    return *fetch, TakeModel(gpus, runs_code(config), loads_whole(config))
+    overridden = bool(config.engine_args.get("hf_overrides"))
+    take = TakeModel(gpus, runs_code(config), loads_whole(config), config.dtype, overridden)
+    return *fetch, take
 
 
 _ENGINES: dict[str, Callable[[Any, Path | None], tuple[Step, ...]]] = {

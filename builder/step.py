@@ -48,6 +48,8 @@ class Build:
     hf_token: str | None = field(repr=False)
     accept: Callable[[Mapping[str, int]], None] = lambda _sizes: None
     """Is told the bytes of each file of a model on the hub before any is fetched, and raises to refuse it."""
+    tars: Path | None = None
+    """Where a model from a URL is kept, and found again; None: it is fetched for this build alone."""
     model: Model | None = None
     draft: Model | None = None
     """A smaller model that guesses what `model` will write."""
@@ -66,6 +68,11 @@ class Build:
     def log(self) -> Path:
         """The output of TensorRT-LLM's tools; beside the archive, and kept when the build fails."""
         return log_of(self.output)
+
+    @property
+    def model_dir(self) -> Path:
+        """Where a model is that this build alone uses."""
+        return self.work_dir / "models"
 
     @property
     def tokenizer_dir(self) -> Path:

@@ -97,6 +97,7 @@ _BATCHING = Effective(
 )
 
 DECOUPLED = "decoupled_mode"  # which is read for every engine
+CHUNKED = "enable_chunked_context"
 
 EFFECTIVE: Mapping[str, Effective] = {
     DECOUPLED: Effective("model_transaction_policy.decoupled", _FLAG, _boolean),
@@ -120,7 +121,7 @@ EFFECTIVE: Mapping[str, Effective] = {
     "kv_cache_host_memory_bytes": Effective("KvCacheConfig.host_cache_size", "a number of bytes", _count),
     "kv_cache_onboard_blocks": Effective("KvCacheConfig.onboard_blocks", _FLAG, _boolean),
     "enable_kv_cache_reuse": Effective("KvCacheConfig.enable_block_reuse", _FLAG, _boolean),
-    "enable_chunked_context": Effective("ExecutorConfig.enable_chunked_context", _FLAG, _boolean),
+    CHUNKED: Effective("ExecutorConfig.enable_chunked_context", _FLAG, _boolean),
     "max_queue_size": Effective(
         "ExecutorConfig.max_queue_size", "a number of requests; 0: without a limit", _count
     ),
@@ -257,7 +258,7 @@ def _chunk_what_may_be_paused(values: dict[str, Any]) -> None:
     policy = values.get(_POLICY)
     if policy != "max_utilization":
         return
-    if values.setdefault("enable_chunked_context", True):
+    if values.setdefault(CHUNKED, True):
         return
     raise ServerParameterInvalid(
         parameter=_POLICY,

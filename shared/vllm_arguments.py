@@ -78,7 +78,8 @@ def wrong_arguments(given: Mapping[str, Any], *, code: bool) -> Iterator[Wrong]:
         elif name in known["code"]:
             yield Wrong((name,), REFUSED, f"it names code to run, which needs {ALLOW_CODE}=1")
         elif name in known["own"]:
-            yield Wrong((name,), REFUSED, f"the config has the key {known['own'][name]['key']} for that")
+            key = known["own"][name]["key"]
+            yield Wrong((name,), REFUSED, f"the config's own key {key}, outside engine_args, sets that")
         elif name in known["others"]:
             yield Wrong((name,), REFUSED, "the runner sets that itself, or has no use for it")
         else:
@@ -94,8 +95,7 @@ def wrong_value(place: tuple[str, ...], spec: Mapping[str, Any], value: object) 
     fits = isinstance(value, _TYPES[spec["type"]]) and (spec["type"] == "bool" or not isinstance(value, bool))
     choices = spec.get("choices")
     if not fits or (choices and value not in choices) or not _within(spec, value):
-        close = nearest(value, choices or ())
-        yield Wrong(place, INVALID, wanted(spec) + (f" (did you mean {close}?)" if close else ""))
+        yield Wrong(place, INVALID, wanted(spec) + _hint(spec, value))
     elif isinstance(value, dict) and "members" in spec:
         members = spec["members"]
         for name, one in value.items():
@@ -108,7 +108,8 @@ def wrong_value(place: tuple[str, ...], spec: Mapping[str, Any], value: object) 
 def wanted(spec: Mapping[str, Any]) -> str:
     """`one of a, b`, or `a number above 0, at most 1`."""
     if choices := spec.get("choices"):
-        return f"one of {', '.join(map(str, choices))}"
+        listed = ", ".join(map(str, choices))
+        return f"one of {listed}" if len(choices) > 1 else listed
     bounds = [
         f"{word} {spec[key]:g}"
         for key, word in (
@@ -121,6 +122,14 @@ def wanted(spec: Mapping[str, Any]) -> str:
     ]
     limits = ", ".join(bounds)
     return " ".join([_WORDS[spec["type"]], f"of {limits}" if limits.startswith("at ") else limits]).rstrip()
+
+
+def _hint(spec: Mapping[str, Any], value: object) -> str:
+    """Why `value`, which is not among the choices, is missing there, or which of them it may mean."""
+    if isinstance(value, str) and (package := spec.get("packages", {}).get(value)):
+        return f" ({value} needs the package {package}, which the images lack)"
+    close = nearest(value, spec.get("choices", ()))
+    return f" (did you mean {close}?)" if close else ""
 
 
 def nearest(word: object, words: Sequence[str] | Mapping[str, Any]) -> str:

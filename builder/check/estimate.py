@@ -9,25 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import HfApi, get_local_safetensors_metadata, hf_hub_download
+from huggingface_hub import hf_hub_download
 
 from builder.model_json import read_object
 from builder.sources.hub_limits import limit_the_hub
+from builder.sources.parameters import bytes_of
 from shared.errors import MachineTooSmall
 from shared.sizes import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from builder.engines.tensorrt_llm.call import Call
     from builder.findings import Findings
 
 limit_the_hub()
 
-_BITS = {
-    "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,
-    "I8": 8, "U8": 8, "BOOL": 8,
-}  # fmt: skip
 _QFORMAT_BITS = {
     "fp8": 8.0, "fp8_pc_pt": 8.0, "int8_sq": 8.0, "int8_wo": 8.0, "int4_awq": 4.25, "w4a8_awq": 4.25,
     "int4_wo": 4.0, "nvfp4": 4.5,
@@ -54,18 +51,6 @@ class Estimate:
         )
 
 
-def parameters_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, int]:
-    """How many parameters of each type (`BF16`) the checkpoint has: in a folder, or by its name on the hub.
-
-    Only headers are read. Raises whatever the hub library raises.
-    """
-    if isinstance(model, Path):
-        found = get_local_safetensors_metadata(model)
-    else:
-        found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
-    return {str(kind): number for kind, number in found.parameter_count.items()}
-
-
 def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
     """The checkpoint's config.json, from the same places. Raises CheckpointInvalid, and whatever the hub
     library does.
@@ -73,11 +58,6 @@ def config_of(model: Path | str, revision: str | None, token: str | None) -> dic
     if not isinstance(model, Path):
         model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
     return read_object(model / "config.json")
-
-
-def bytes_of(parameters: Mapping[str, int]) -> int:
-    """The bytes of that many parameters of each type."""
-    return sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
 
 
 def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:

@@ -1,16 +1,15 @@
-"""The check of a config: everything that is wrong with it, before a byte of the model is fetched."""
+"""The check of a config: what is wrong with it, before a byte of the model is fetched."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from builder.check.model import check_folder
-from builder.check.server import check_server
+from builder.check.model import check_folder, models_in
+from builder.check.server import check_server, chunks_prompts
 from builder.check.vllm import check_vllm
 from builder.engines.tensorrt_llm.planning import calls
 from builder.findings import Finding, Findings, Severity
-from builder.sources.model import model_of
 from shared.config import CogTRTLLMConfig, OfficialConfig, TensorRTLLMConfig, VLLMConfig
 from shared.config.document import Document, Position, parse
 from shared.config.load import is_for_an_image, validate, validate_for_an_image
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engines.tensorrt_llm.call import Call
-    from shared.config import AnyConfig, BuildConfig
+    from shared.config import AnyConfig, BuildConfig, Instantiate
     from shared.config.document import Place
 
 _MAX_NAMED = 20
+_NOTHING = Document({}, {(): Position(1, 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class Report:
     calls: tuple[Call, ...] = ()  # of a TensorRT-LLM build
     unreadable: CogTritonError | None = None  # why nothing but that was checked
     folder: Path | None = None  # where the paths in the config start
+    document: Document = _NOTHING  # where findings have their places
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -77,10 +78,15 @@ class Report:
         if self.unreadable:
             raise self.unreadable
         if self.errors:
-            reasons = [f"line {one.line}: {one.code} {one.what.rstrip('.')}" for one in self.errors]
+            source = self.errors[0].file  # an official model has two
+            reasons = [
+                f"{'' if one.file == source else one.file + ', '}line {one.line}:"
+                f" {one.code} {one.what.rstrip('.')}"
+                for one in self.errors
+            ]
             more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
             kind = ConfigInvalid if self.config is None else ConfigCheckFailed
-            raise kind(source=self.source, reason="; ".join(reasons[:_MAX_NAMED] + more))
+            raise kind(source=source, reason="; ".join(reasons[:_MAX_NAMED] + more))
         if self.config is None:
             reason = "it only has the section `instantiate`: there is nothing to build"
             raise ConfigInvalid(source=self.source, reason=reason)
@@ -88,8 +94,8 @@ class Report:
         return self.config
 
     def with_findings(self, findings: Findings) -> Report:
-        """The same report, with findings that do not come from the text."""
-        more = [_diagnostic(one, self.source, 1, 1) for one in findings.found]
+        """The same report, with findings that do not come from the text, but from what it names."""
+        more = [_placed(one, self.document, self.source) for one in findings.found]
         return replace(self, diagnostics=_sorted([*self.diagnostics, *more]))
 
     def as_json(self) -> dict[str, Any]:
@@ -97,10 +103,16 @@ class Report:
         return {"source": self.source, "diagnostics": [asdict(one) for one in self.diagnostics]}
 
 
-def check(text: str, source: str, gpus: int | None = None, folder: Path | None = None) -> Report:
+def check(
+    text: str,
+    source: str,
+    gpus: int | None = None,
+    folder: Path | None = None,
+    served: Instantiate | None = None,
+) -> Report:
     """Check the config `text`; `source` is how diagnostics name it, `folder` where its paths start.
 
-    Raises nothing that `text` can cause.
+    `served` is how the engine is served if another file says that. Raises nothing that `text` can cause.
     """
     try:
         document = parse(text, source)
@@ -117,18 +129,17 @@ def check(text: str, source: str, gpus: int | None = None, folder: Path | None =
         looked_at = _without(document, [problem.place for problem in problems])
     found: Sequence[Call] = ()
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
-        found = calls(looked_at, findings, gpus)
+        found = calls(looked_at, findings, gpus, chunked=chunks_prompts(served or looked_at.instantiate))
     if isinstance(looked_at, VLLMConfig):
         check_vllm(looked_at, findings)
     if looked_at is not None:
         others = not isinstance(looked_at, CogTRTLLMConfig | OfficialConfig | TensorRTLLMConfig)
         check_server(looked_at.instantiate, findings, only_decoupled=others)
     if looked_at is not None and not isinstance(looked_at, OfficialConfig):
-        model = model_of(looked_at)
-        if model is not None:
-            check_folder(model, folder, findings)
+        for place, model in models_in(looked_at, folder):
+            check_folder(place, model, findings)
     diagnostics = [_placed(one, document, source) for one in findings.found]
-    return Report(source, _sorted(diagnostics), config, tuple(found), folder=folder)
+    return Report(source, _sorted(diagnostics), config, tuple(found), folder=folder, document=document)
 
 
 def _check_for_an_image(document: Document, source: str, findings: Findings) -> Report:
@@ -149,7 +160,9 @@ def unreadable(error: CogTritonError, source: str) -> Report:
 
 
 def _without(document: Document, places: Sequence[Place]) -> AnyConfig | None:
-    """The config without what is wrong at `places`, so that the rest is checked in the same run."""
+    """The config without what is wrong at `places`, so that the rest is checked in the same run; None if it
+    cannot be understood without that.
+    """
     data = _pruned(document.data, set(places))
     return validate(Document(data, {(): document.positions[()]}))[0]
 
@@ -158,6 +171,9 @@ def _pruned(value: Any, places: set[Place], here: Place = ()) -> Any:
     if isinstance(value, dict):
         kept = {key: one for key, one in value.items() if (*here, key) not in places}
         return {key: _pruned(one, places, (*here, key)) for key, one in kept.items()}
+    if isinstance(value, list):
+        items = [(one, (*here, index)) for index, one in enumerate(value)]
+        return [_pruned(one, places, place) for one, place in items if place not in places]
     return value
 
 

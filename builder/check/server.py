@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.errors import ConfigKeyUnknown
-from shared.server_arguments import DECOUPLED, read_parameters
+from shared.server_arguments import CHUNKED, DECOUPLED, read_parameters
 
 if TYPE_CHECKING:
     from builder.findings import Findings
@@ -31,3 +31,11 @@ def check_server(section: Instantiate | None, findings: Findings, *, only_decoup
     for name, nearest in found.unknown.items():
         instead = nearest or "one of those in docs/tensorrt_llm.md"
         findings.warn((*_PLACE, name), ConfigKeyUnknown(key=name, instead=instead))
+
+
+def chunks_prompts(section: Instantiate | None) -> bool:
+    """Whether the executor reads a prompt in several steps, so that one may have more than max_num_tokens."""
+    server = section and section.server
+    if not server or not server.tensorrt_llm:
+        return False
+    return bool(read_parameters(server.tensorrt_llm.args).values.get(CHUNKED))

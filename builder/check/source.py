@@ -36,11 +36,11 @@ def _check(source: str, gpus: int | None) -> Report:
         return report
     official = report.config
     address, text = _named(source, official.build.config)
-    built = check(text, shown(address), gpus, folder_of(address))
+    built = check(text, shown(address), gpus, folder_of(address), official.instantiate)
     built = replace(built, diagnostics=(*report.diagnostics, *built.diagnostics))
     if isinstance(built.config, OfficialConfig):
         raise ConfigInvalid(source=shown(address), reason="it names a build config instead of being one")
-    if built.config is None or built.config.instantiate:
+    if built.config is None:
         return built
     return replace(built, config=built.config.model_copy(update={"instantiate": official.instantiate}))
 
@@ -54,8 +54,8 @@ def _named(source: str, config: str) -> tuple[str, str]:
             if "://" in config:
                 raise
             first = error
-    reason = f"build.config is {config!r}, which is neither beside it nor in a folder above it"
-    raise ConfigUnreachable(source=shown(source), reason=reason) from first
+    reason = f"it is neither beside {shown(source)}, whose build.config names it, nor in a folder above that"
+    raise ConfigUnreachable(source=shown(config), reason=reason) from first
 
 
 def _candidates(source: str, config: str) -> Iterator[str]:

@@ -23,12 +23,19 @@ from shared.vllm_arguments import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from builder.findings import Findings
     from shared.config import VLLMConfig
     from shared.vllm_arguments import Wrong
 
 _ARGUMENTS = "engine_args"
 _NEEDS = "must name a method, such as ngram, or a draft model"
+_LENGTH = "num_speculative_tokens"
+_NEEDS_LENGTH = f"must have {_LENGTH}: no draft model says how many"
+_LOOKED_UP = ("ngram", "ngram_gpu")  # in the prompt; a draft model is not read
+# The other methods draft from the prompt, or with what the model's own checkpoint has for it.
+_DRAFTED = ("dflash", "draft_model", "eagle", "eagle3", "medusa", "mlp_speculator")
 
 
 def check_vllm(config: VLLMConfig, findings: Findings) -> None:
@@ -40,9 +47,28 @@ def check_vllm(config: VLLMConfig, findings: Findings) -> None:
     for name, value in values.items():
         for wrong in wrong_value((name,), own[name], value):
             _report(wrong, wrong.place, findings)
-    speculative = config.speculative_config
-    if speculative is not None and not (speculative.get("method") or speculative.get("model")):
-        findings.error((SPECULATIVE,), ConfigValueInvalid(key=SPECULATIVE, problem=_NEEDS))
+    if config.speculative_config is not None:
+        _check_speculation(config.speculative_config, findings)
+
+
+def _check_speculation(given: Mapping[str, Any], findings: Findings) -> None:
+    method, model = given.get("method"), given.get("model")
+    problem = None
+    if not (method or model):
+        problem = _NEEDS
+    elif not model and method in _DRAFTED:
+        problem = f"must have a draft model: {method} drafts with one"
+    elif given.get(_LENGTH) is None and (not model or method in _LOOKED_UP):
+        problem = _NEEDS_LENGTH
+    if problem is not None:
+        findings.error((SPECULATIVE,), ConfigValueInvalid(key=SPECULATIVE, problem=problem))
+    match given:
+        case {"prompt_lookup_min": int(shortest), "prompt_lookup_max": int(longest)} if (
+            method in _LOOKED_UP and shortest > longest
+        ):
+            place = (SPECULATIVE, "prompt_lookup_min")
+            problem = f"must be at most prompt_lookup_max, which is {longest}"
+            findings.error(place, ConfigValueInvalid(key=".".join(place), problem=problem))
 
 
 def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
@@ -54,6 +80,8 @@ def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
             findings.error(place, EngineArgumentRefused(argument=place[-1], reason=wrong.told))
         case kind if kind == REMOVED:
             instead = f"Write {wrong.told} in its place" if wrong.told else "Remove it"
+            if wrong.told.partition(":")[0] in table()["own"]:  # a model.json has no other place for it
+                instead += f"; in a config, outside {_ARGUMENTS}"
             error = EngineArgumentRemoved(version=table()["version"], argument=place[-1], instead=instead)
             findings.warn(place, error)
         case _:

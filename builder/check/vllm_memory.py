@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from builder.check.estimate import bytes_of
+from builder.engines.vllm_checkpoint import check_quantization, longest_context, text_config
+from builder.sources.parameters import bytes_held
 from shared.config.vllm import GPUS
-from shared.errors import ContextTooLongForGpu, ModelTooLargeForGpu, ParallelismDoesNotDivide
+from shared.errors import (
+    CheckpointInvalid,
+    ConfigValueInvalid,
+    ContextTooLongForGpu,
+    ModelTooLargeForGpu,
+    ParallelismDoesNotDivide,
+)
 from shared.sizes import readable
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ _OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB; assumed, not 
 _BLOCK = 16  # tokens
 # The arguments that decide what is left for weights and cache, and how each leaves more.
 _MAKE_ROOM = {"gpu_memory_utilization": "raise", "max_num_seqs": "lower", "max_num_batched_tokens": "lower"}
-_MOST = 1e18
+_MAX_NUMBER = 1e18
 _CLEARLY = 1.15  # an estimate is not more exact than that
 _TO_EIGHT_BITS = {
     "experts_int8",
@@ -35,7 +42,8 @@ _TO_EIGHT_BITS = {
     "int8_per_channel_weight_only",
     "mxfp8",
 }
-_KV_BITS = {"float32": 32, "fp8": 8, "int8": 8, "int4": 4, "nvfp4": 4.5, "turboquant_k8v4": 6}
+_FP8_BITS = 8
+_KV_BITS = {"float32": 32, "fp8": _FP8_BITS, "int8": 8, "int4": 4, "nvfp4": 4.5, "turboquant_k8v4": 6}
 _OTHER_KV_BITS = {"turboquant_4bit_nc": 4, "turboquant_3bit_nc": 3, "turboquant_k3v4_nc": 3.5}
 
 
@@ -71,7 +79,7 @@ class Memory:
 
 def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[str, Any]) -> Memory:
     """What the checkpoint with these parameters, by type, needs; `model` is its config.json."""
-    text = _text_config(model)
+    text = text_config(model)
     shared = config.tensor_parallel_size * config.pipeline_parallel_size
     weights = _loaded(config, parameters) // shared
     per_token, bounded = _cache(config, text)
@@ -95,10 +103,8 @@ def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[
 
 def _loaded(config: VLLMConfig, parameters: Mapping[str, int]) -> int:
     """Bytes of the weights in memory: those that are quantized while loading have 8 bits."""
-    published = bytes_of(parameters)
-    if config.quantization not in _TO_EIGHT_BITS:
-        return published
-    return min(published, sum(parameters.values()))
+    held = bytes_held(parameters, config.dtype)
+    return min(held, sum(parameters.values())) if config.quantization in _TO_EIGHT_BITS else held
 
 
 def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], findings: Findings) -> None:
@@ -107,7 +113,7 @@ def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], f
     if memory.usable is None:
         return
     if memory.weights > memory.usable:
-        own = _in_the_way(config, _text_config(model), memory)
+        own = _in_the_way(config, text_config(model), memory)
         error = ModelTooLargeForGpu(
             weights=readable(memory.weights),
             gpu=memory.gpu,
@@ -115,7 +121,7 @@ def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], f
             fix=" and ".join(f"{_MAKE_ROOM[name]} {name}" for name in own).capitalize()
             or "Raise tensor_parallel_size",
         )
-        findings.error((), error)
+        findings.error(("model",), error)
     elif wanted is not None and feasible is not None and wanted > feasible:
         gpus = config.tensor_parallel_size * config.pipeline_parallel_size
         named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} {memory.gpu}"
@@ -124,14 +130,30 @@ def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], f
             room, fix = "no tokens", "Use a quantized checkpoint"
             if config.engine_args.get("kv_cache_memory_bytes") is not None:
                 fix = "Raise kv_cache_memory_bytes"
-        too_long = ContextTooLongForGpu(gpus=named, room=room, wanted=wanted, fix=fix)
+        smaller = ", or set kv_cache_dtype: fp8 in engine_args" if _kv_bits(config) > _FP8_BITS else ""
+        too_long = ContextTooLongForGpu(gpus=named, room=room, wanted=wanted, fix=fix, smaller=smaller)
         clear = wanted > _CLEARLY * feasible
-        (findings.error if clear else findings.warn)((), too_long)
+        place = "model" if config.max_model_len is None else "max_model_len"
+        (findings.error if clear else findings.warn)((place,), too_long)
+
+
+def check_model(config: VLLMConfig, model: Mapping[str, Any], findings: Findings) -> None:
+    """Report what vLLM would refuse of the model's config.json, unless the config changes it."""
+    if config.engine_args.get("hf_overrides"):
+        return
+    try:
+        check_quantization(model)
+    except CheckpointInvalid as error:
+        findings.error(("model",), error)
+    longest = longest_context(model)
+    if longest is not None and config.max_model_len is not None and config.max_model_len > longest:
+        problem = f"must be at most {longest}, the model's max_position_embeddings"
+        findings.error(("max_model_len",), ConfigValueInvalid(key="max_model_len", problem=problem))
 
 
 def check_division(config: VLLMConfig, model: Mapping[str, Any], findings: Findings) -> None:
     """Report a number of GPUs over which the model cannot be spread."""
-    text = _text_config(model)
+    text = text_config(model)
     heads, layers = text.get("num_attention_heads"), text.get("num_hidden_layers")
     tensor, pipeline = config.tensor_parallel_size, config.pipeline_parallel_size
     if isinstance(heads, int) and heads % tensor:
@@ -150,17 +172,11 @@ def check_division(config: VLLMConfig, model: Mapping[str, Any], findings: Findi
         findings.error(("pipeline_parallel_size",), error)
 
 
-def _text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a multimodal model that writes."""
-    nested = model.get("text_config")
-    return nested if isinstance(nested, dict) else model
-
-
 def _cache(config: VLLMConfig, text: Mapping[str, Any]) -> tuple[float, float]:
     """Bytes of each GPU for each token, and for layers that only keep a window of them."""
     heads = _number(text.get("num_attention_heads"), 0)
     layers = int(_number(text.get("num_hidden_layers"), 0))
-    bits = _kv_bits(config, text)
+    bits = _kv_bits(config)
     if latent := text.get("kv_lora_rank"):  # one vector for all heads, on every GPU
         per_layer = (_number(latent, 0) + _number(text.get("qk_rope_head_dim"), 0)) * bits / 8
     else:
@@ -176,10 +192,10 @@ def _cache(config: VLLMConfig, text: Mapping[str, Any]) -> tuple[float, float]:
     return per_layer * full / pipeline, per_layer * windowed * window / pipeline
 
 
-def _kv_bits(config: VLLMConfig, text: Mapping[str, Any]) -> float:
+def _kv_bits(config: VLLMConfig) -> float:
     kind = str(config.engine_args.get("kv_cache_dtype") or "auto")
     if kind == "auto":
-        kind = config.dtype if config.dtype != "auto" else str(text.get("dtype") or text.get("torch_dtype"))
+        kind = config.dtype  # for which auto never means float32
     known = _OTHER_KV_BITS.get(kind)
     return known or next((bits for start, bits in _KV_BITS.items() if kind.startswith(start)), 16)
 
@@ -217,4 +233,4 @@ def _number(value: object, otherwise: float) -> float:
     """`value` if it can be a size of something: a config.json may hold anything, even NaN."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return otherwise
-    return float(value) if 0 <= value < _MOST else otherwise
+    return float(value) if 0 <= value < _MAX_NUMBER else otherwise

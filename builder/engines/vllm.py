@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, ClassVar
 
+from builder.engines.vllm_checkpoint import check_quantization
+from builder.model_json import read_object
 from builder.sources.download import WEIGHT_FILES, Download, weights_form
 from builder.sources.model import PUBLISHED
+from builder.sources.parameters import bytes_held, bytes_of, parameters_of
 from builder.step import Build, BuiltWith
 from shared.vllm_arguments import table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from builder.step import Model
@@ -30,6 +33,7 @@ _READ = (
     "quantize_config.json",
 )
 _CHANGES = ("hf_overrides", "load_format")
+_OFFLOAD = ("cpu_offload_gb", "offload_group_size")  # 0, their default: nothing is
 _CODE = "*.py"  # that comes with a model, and the operator allows to run
 
 
@@ -37,9 +41,7 @@ _CODE = "*.py"  # that comes with a model, and the operator allows to run
 class FetchDraft:
     """Get the draft model and set `Build.draft`."""
 
-    model: str
-    revision: str | None
-    beside: Path | None
+    download: Download
 
     name: ClassVar[str] = "download draft"
 
@@ -47,9 +49,8 @@ class FetchDraft:
         """Raises what `Download` does."""
         work_dir = build.work_dir / "draft"
         work_dir.mkdir()
-        own = Build(work_dir, build.output, build.hf_token)
-        download = Download(self.model, self.revision, PUBLISHED, self.beside, _READ, needs_tokenizer=False)
-        download.run(own, progress)
+        own = Build(work_dir, build.output, build.hf_token, tars=build.tars)
+        self.download.run(own, progress)
         build.draft = own.model
 
 
@@ -61,18 +62,26 @@ class TakeModel:
     code: bool
     """Whether the model's own code is included."""
     whole: bool
-    """Whether the GPUs hold the weights as they are published."""
+    """Whether the GPUs hold all of the weights, in `dtype` unless they are quantized."""
+    dtype: str
+    overridden: bool
+    """Whether `hf_overrides` change what the checkpoint says of itself."""
 
     name: ClassVar[str] = "take the model"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - over at once
-        """Set `Build.packed` and `Build.built_with`."""
+        """Set `Build.packed` and `Build.built_with`. Raises CheckpointInvalid."""
         assert build.model is not None
+        for one in (build.model, build.draft):
+            if one is not None and not self.overridden:
+                check_quantization(read_object(one.path / "config.json"))
         build.packed = {f"engine/{path.name}": path for path in self._files(build.model)}
         if build.draft is not None:
             build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
-        sizes = {path.name: path.stat().st_size for path in build.model.path.iterdir() if path.is_file()}
-        gpu_bytes = weights_bytes(sizes) // self.gpus if self.whole else None
+        model = build.model.path
+        sizes = {path.name: path.stat().st_size for path in model.iterdir() if path.is_file()}
+        held = loaded_bytes(sizes, self.dtype, lambda: parameters_of(model, None, None))
+        gpu_bytes = held // self.gpus if self.whole and held is not None else None
         build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus, gpu_bytes=gpu_bytes)
 
     def _files(self, model: Model) -> list[Path]:
@@ -91,15 +100,45 @@ def weights_bytes(sizes: Mapping[str, int]) -> int:
     return max(parts, *ours.values(), 0)
 
 
+def loaded_bytes(sizes: Mapping[str, int], dtype: str, read: Callable[[], Mapping[str, int]]) -> int | None:
+    """As `weights_bytes`, of the weights as vLLM loads them; `read` gives the parameters of each type.
+
+    None for pickled weights: only those who load them know their types.
+    """
+    if weights_form(sorted(sizes), PUBLISHED) == "bin":
+        return None
+    try:
+        parameters = read()
+    except Exception:  # the library raises no narrower type, and only float32 takes another size
+        parameters = {}
+    return weights_bytes(sizes) - bytes_of(parameters) + bytes_held(parameters, dtype)
+
+
 def loads_whole(config: VLLMConfig) -> bool:
-    """Whether GPUs will hold the weights as they are published: none left out, made smaller or offloaded."""
+    """Whether GPUs will hold all weights of the model: none left out, quantized or offloaded."""
     changes = [name for name in config.engine_args if name in _CHANGES or "offload" in name]
     return config.quantization is None and not changes
+
+
+def offload(config: VLLMConfig) -> str | None:
+    """The argument that keeps some of the weights in the host's memory; None if all are on GPUs."""
+    return next((name for name in _OFFLOAD if config.engine_args.get(name)), None)
 
 
 def runs_code(config: VLLMConfig) -> bool:
     """Whether the model's own code will run; the config's check made sure that the operator allows it."""
     return bool(config.engine_args.get("trust_remote_code"))
+
+
+def draft_of(config: VLLMConfig, folder: Path | None) -> Download | None:
+    """The draft model in `config`, whose paths start at `folder`; None if it has none."""
+    speculative = config.speculative_config or {}
+    model, revision = (
+        None if speculative.get(key) is None else str(speculative[key]) for key in ("model", "revision")
+    )
+    if model is None:
+        return None
+    return Download(model, revision, PUBLISHED, folder, _READ, needs_tokenizer=False)
 
 
 def vllm_files(config: VLLMConfig) -> tuple[str, ...]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from builder.sources.files import check_files
 from builder.sources.hub import HubModel
-from builder.sources.model import is_url, local_folder
+from builder.sources.model import PUBLISHED, is_url, local_folder
 from builder.sources.tar import fetch_model_tar
+from builder.sources.weights import check_weights
 from builder.step import Build, Model
-from shared.errors import ModelFilesMissing, ModelFolderUnusable, RevisionNotFound
+from shared.errors import CogTritonError, ModelFilesMissing, ModelFolderUnusable, RevisionNotFound
 from shared.logs import get_logger
 from shared.secrets import public_address
 
@@ -86,14 +89,12 @@ class Download:
     name: ClassVar[str] = "download"
 
     def run(self, build: Build, progress: StepProgress) -> None:
-        """Raises the errors of a download (E3100 to E3108)."""
+        """Raises the errors of a download (E3100 to E3108), and CheckpointInvalid."""
         if local := self.look():
             _log.info("the model is a folder", model=self.model, folder=str(local.path))
             build.model = local
         elif is_url(self.model):
-            fetch_model_tar(self.model, build.work_dir / "model", progress)
-            name = PurePosixPath(urlsplit(self.model).path).name
-            build.model = self._directory(build.work_dir / "model", name)
+            build.model = self._of_tar(build, progress)
         else:
             hub = HubModel(self.model, self.revision, build.hf_token)
             path = hub.fetch(self.wanted, progress, build.accept)
@@ -103,7 +104,7 @@ class Download:
         """The model if it is a folder here.
 
         Raises what can be known without the network: ModelNotFound, RevisionNotFound, ModelFilesMissing,
-        ModelFolderUnusable.
+        ModelFolderUnusable, CheckpointInvalid.
         """
         path = None if is_url(self.model) else local_folder(self.model, self.beside)
         if path is None:
@@ -132,6 +133,18 @@ class Download:
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"
         )
 
+    def _of_tar(self, build: Build, progress: StepProgress) -> Model:
+        place = build.model_dir
+        if build.tars is not None:
+            place = build.tars / f"model-{sha256(self.model.encode()).hexdigest()[:32]}"
+        if not place.is_dir():
+            fetch_model_tar(self.model, place, progress)
+        try:
+            return self._directory(place, PurePosixPath(urlsplit(self.model).path).name)
+        except CogTritonError:
+            shutil.rmtree(place, ignore_errors=True)  # another start may find a better one at the URL
+            raise
+
     @property
     def _shown(self) -> str:
         return public_address(self.model)
@@ -143,4 +156,7 @@ class Download:
             raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
         wanted = self.wanted(files)
         check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
+        form = weights_form(files, self.weights)
+        if self.weights == PUBLISHED and form:  # an engine that converts them reads them all
+            check_weights(path, WEIGHT_FILES[form])
         return Model(name, revision, path)

@@ -15,7 +15,7 @@ _OBJECTS = (
     "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
 )  # fmt: skip
 # Far beyond every model: anything that believed such a number would use up all memory.
-_MOST = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size": 1 << 24}
+_MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size": 1 << 24}
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
@@ -43,6 +43,6 @@ def _root(folder: Path) -> Path:
 
 def _check_sizes(name: str, content: dict[str, Any]) -> None:
     for section in (content, *(value for value in content.values() if isinstance(value, dict))):
-        for key, most in _MOST.items():
+        for key, most in _MAX_SIZES.items():
             if isinstance(value := section.get(key), int) and value > most:
                 raise CheckpointInvalid(reason=f"{name} has {key} {value}, but no model has more than {most}")

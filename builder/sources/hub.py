@@ -35,6 +35,7 @@ from huggingface_hub.utils.tqdm import tqdm
 
 from builder.sources.hub_files import fetch_blob
 from builder.sources.hub_limits import limit_the_hub
+from builder.sources.weights import listed
 from shared.errors import (
     CogTritonError,
     DownloadFailed,
@@ -47,6 +48,7 @@ from shared.errors import (
 )
 from shared.http import Unreachable
 from shared.sizes import readable
+from shared.source import is_web_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -122,7 +124,11 @@ class HubModel:
             patterns = wanted({file.name for file in some.iterdir()})
         except ModelFilesMissing:
             raise DownloadFailed(model=self.name, reason=_NOT_CACHED) from None
-        return Path(self._snapshot(api, patterns, local_files_only=True))
+        path = Path(self._snapshot(api, patterns, local_files_only=True))
+        indexes = [file for file in path.glob("*.index.json") if _takes(patterns, file.name)]
+        if not all((path / part).is_file() for index in indexes for part in listed(index)):
+            raise DownloadFailed(model=self.name, reason=_NOT_CACHED)
+        return path
 
     def _has(self, file: RepoSibling, commit: str) -> bool:
         """Whether the cache has `file`. One of another size is removed: it would pass for the file."""
@@ -224,6 +230,8 @@ class HubModel:
                 reason = error.reason
             case HfHubHTTPError():
                 reason = f"the hub answered {error.response.status_code}"
+            case httpx2.TransportError() | httpx2.InvalidURL() if not is_web_address(constants.ENDPOINT):
+                reason = "HF_ENDPOINT is not an http or https URL"
             case httpx2.ConnectError():
                 reason = "no connection to the hub"
             case httpx2.TimeoutException():

@@ -47,6 +47,8 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
     except (ModelTarUnusable, NotEnoughSpace):
         raise
     except CogTritonError as error:
+        if destination.is_dir():  # another process has unpacked it meanwhile
+            return
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC:
             raise error.__cause__ from None
         reason = f"it cannot be unpacked ({_problem(error)})"

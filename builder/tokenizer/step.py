@@ -80,7 +80,7 @@ def _own_folder(build: Build) -> Path:
     path = build.model.path.resolve()
     if path.is_relative_to(build.work_dir.resolve()):
         return path
-    own = build.work_dir / "model"
+    own = build.model_dir
     own.mkdir()
     for file in path.iterdir():
         (own / file.name).symlink_to(file)

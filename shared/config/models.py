@@ -20,6 +20,7 @@ from pydantic import (
 
 from shared.prompt_template import checked
 from shared.secrets import public_address
+from shared.source import is_web_address
 
 from .vllm import GPUS, arguments_schema, quantization_schema, speculative_schema
 
@@ -53,9 +54,16 @@ def _source(value: str) -> str:
     return value
 
 
+def _web_address(value: str) -> str:
+    if not is_web_address(value):
+        raise ValueError("must be an http or https URL")
+    return value
+
+
 Line = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 # A signed URL is read with its signature, and written without it.
 Source = Annotated[Line, AfterValidator(_source), PlainSerializer(public_address)]
+WebAddress = Annotated[Line, AfterValidator(_web_address), PlainSerializer(public_address)]
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
 Texts = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)
@@ -71,7 +79,7 @@ class ServerArguments(Section):
     args: dict[str, Scalar] = Field({}, description="Arguments by name, as in the model's config.pbtxt.")
 
 
-_WITHOUT_EFFECT = "Accepted, as the original had it, and without effect."
+_WITHOUT_EFFECT = "Accepted because the original cog-triton had it; without effect."
 
 
 class Server(Section):
@@ -91,10 +99,15 @@ class Server(Section):
 class Instantiate(Section):
     """How a runner serves the engine."""
 
-    base_model: Line | None = Field(None, description="The runner image to put the engine on.")
+    base_model: Line | None = Field(None, description="The runner image that the model's image is made from.")
     staging_dest: Line | None = Field(None, description="The image name that the result is pushed to.")
-    weights: Source | None = Field(None, description="http(s) URL of the engine.tar that the image serves.")
-    system_prompt: str | None = Field(None, description="Default of the input `system_prompt`.")
+    weights: WebAddress | None = Field(
+        None, description="http(s) URL of the engine.tar that the image serves."
+    )
+    system_prompt: str | None = Field(
+        None,
+        description="Default of the input `system_prompt`, for templates with the field `{system_prompt}`.",
+    )
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, description="Default of the input `prompt_template`; has the field `{prompt}`."
     )
@@ -190,7 +203,7 @@ class TensorRTLLMConfig(EngineConfig):
     )
     max_batch_size: BatchSize = Field(2048, description="The most requests in one engine step.")
     max_input_len: SequenceLength | None = Field(
-        None, description="The most tokens of a prompt; not set: `max_seq_len`."
+        None, description="Has no effect: `max_seq_len` and `max_num_tokens` limit prompts."
     )
     max_seq_len: SequenceLength | None = Field(
         None,
@@ -210,12 +223,14 @@ class VLLMConfig(EngineConfig):
     model: Source = Field(description=_MODEL)
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
         "auto",
-        description="Type of weights and activations that are not quantized; auto: that of the checkpoint.",
+        description="Type of weights and activations that are not quantized; auto: that of the checkpoint, or"
+        " 16 bits in place of float32.",
     )
     quantization: Line | None = Field(
         None,
-        description="How vLLM is to quantize the weights while it loads them; not set: as the "
-        "checkpoint's own config says (AWQ, GPTQ, FP8, compressed-tensors, ...).",
+        description="vLLM's method of quantization: that in which the checkpoint's weights are (awq, gptq,"
+        " ...), or one by which vLLM quantizes them while it loads them (fp8, experts_int8, ...); not set: as"
+        " the checkpoint's own config says (AWQ, GPTQ, FP8, compressed-tensors, ...).",
         json_schema_extra=quantization_schema(),
     )
     max_model_len: SequenceLength | None = Field(
@@ -231,8 +246,8 @@ class VLLMConfig(EngineConfig):
     )
     gpu: Literal[*GPUS] | None = Field(  # type: ignore[valid-type] # the names are those of the table
         None,
-        description="The GPU that it is for: `cog-triton check` says whether the model and a context of "
-        "`max_model_len` fit into its memory.",
+        description="The GPU that will serve the model: `cog-triton check` says whether it fits into its"
+        " memory with a context of `max_model_len`.",
     )
     triton_model: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)] = Field(
         "vllm_model",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field
 
-from .models import Instantiate, Line, Section, Source
+from .models import Instantiate, Line, Section, WebAddress
 
 ArgumentValue = str | int | float | bool | None
 
@@ -33,7 +33,8 @@ class ToolSection(Section):
     output_dir: Line = Field(description="Where the step's files are, in the work directory.")
     args: dict[Line, Annotated[ArgumentValue | tuple[ArgumentValue, ...], BeforeValidator(_plain)]] = Field(
         {},
-        description="Arguments by name. One without a value is a flag; `false` omits it.",
+        description="Arguments by name. One without a value is a flag. `false` omits it, but means `disable`"
+        " for one whose values are `enable` and `disable`.",
     )
 
 
@@ -45,7 +46,7 @@ class CogTRTLLMConfig(Section):
     revision: Line | None = Field(
         None, description="Branch, tag or commit of the model; not set: its default branch."
     )
-    model_tar_url: Source | None = Field(
+    model_tar_url: WebAddress | None = Field(
         None, description="http(s) URL of a tar with the model, used instead of the hub."
     )
     weight_format: Literal["safetensors", "bin", "pt"] | None = Field(
@@ -67,13 +68,6 @@ class CogTRTLLMConfig(Section):
         None, exclude=True, repr=False, description="Ignored: send it to the builder as an input."
     )
 
-    @field_validator("model_tar_url")
-    @classmethod
-    def _is_url(cls, url: str | None) -> str | None:
-        if url is not None and "://" not in url:
-            raise ValueError("must be an http or https URL")
-        return url
-
 
 class BuiltConfig(Section):
     """Where the build config of an official model is."""
@@ -88,4 +82,6 @@ class OfficialConfig(Section):
     """The form of cog-triton's official models: a build config elsewhere, and how it is served."""
 
     build: BuiltConfig = Field(description="Where the build config is.")
-    instantiate: Instantiate = Field(description="How a runner serves what is built.")
+    instantiate: Instantiate = Field(
+        description="How a runner serves what is built; `instantiate` in the build config is only checked."
+    )

@@ -51,12 +51,14 @@ def demo_in_gpt2_form(folder: Path) -> Path:
     return folder
 
 
-def tiny_gpt2(folder: Path) -> Path:
-    """As sshleifer/tiny-gpt2: GPT-2 with two numbers per token, and no tokenizer.json."""
+def distilgpt2(folder: Path) -> Path:
+    """As distilbert/distilgpt2, with its head size and its files; one head in each of two layers."""
     folder.mkdir()
     vocabulary_and_merges(folder)
+    shutil.copy(DEMO / "tokenizer.json", folder)
     vocabulary = len(json.loads((folder / "vocab.json").read_text()))
-    sizes = {"n_embd": 2, "n_layer": 2, "n_head": 2, "n_positions": 1024, "vocab_size": vocabulary}
+    width = 64
+    sizes = {"n_embd": width, "n_layer": 2, "n_head": 1, "n_positions": 1024, "vocab_size": vocabulary}
     known = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "bos_token_id": 1, "eos_token_id": 1}
     special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "</s>")
     for name, content in (
@@ -65,15 +67,20 @@ def tiny_gpt2(folder: Path) -> Path:
         ("special_tokens_map.json", special),
     ):
         (folder / name).write_text(json.dumps(content))
-    shapes = {"wte.weight": (vocabulary, 2), "wpe.weight": (1024, 2), "ln_f.weight": (2,), "ln_f.bias": (2,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "wte.weight": (vocabulary, width),
+        "wpe.weight": (1024, width),
+        "ln_f.weight": (width,),
+        "ln_f.bias": (width,),
+    }
     for layer in range(2):
         for name, shape in (
-            ("ln_1", (2,)),
-            ("ln_2", (2,)),
-            ("attn.c_attn", (2, 6)),
-            ("attn.c_proj", (2, 2)),
-            ("mlp.c_fc", (2, 8)),
-            ("mlp.c_proj", (8, 2)),
+            ("ln_1", (width,)),
+            ("ln_2", (width,)),
+            ("attn.c_attn", (width, 3 * width)),
+            ("attn.c_proj", (width, width)),
+            ("mlp.c_fc", (width, 4 * width)),
+            ("mlp.c_proj", (4 * width, width)),
         ):
             shapes[f"h.{layer}.{name}.weight"] = shape
             shapes[f"h.{layer}.{name}.bias"] = shape[-1:]

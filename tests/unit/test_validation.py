@@ -39,8 +39,10 @@ ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
 def test_a_setting(name, value, told):
     with pytest.raises(SettingInvalid) as refused:
         Settings.from_environment({name: value})
+    shown = value if len(value) <= 200 else f"{value[:200]}..."
     assert str(refused.value) == (
-        f"E4002 SettingInvalid: The setting {name} is '{value}', but {told}. See docs/environment.md."
+        f"E4002 SettingInvalid: The setting {name} is '{shown}', but {told}."
+        " See docs/environment.md, or for an option `--help`."
     )
 
 

@@ -7,6 +7,7 @@ WHEEL is vLLM's wheel, or the folder in which it was unpacked; without it, the l
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE
-from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN, REMOVED, WITHOUT
+from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN, PACKAGES, REMOVED, WITHOUT
 from tools.vllm_arguments.source import Sources
 
 if TYPE_CHECKING:
@@ -30,12 +31,22 @@ LOCK = PROJECT_ROOT / "requirements/engine-vllm.txt"
 
 def main() -> None:
     """Make the file."""
-    if len(sys.argv) > 2:
-        sys.exit("usage: python -m tools.vllm_arguments [WHEEL]")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.vllm_arguments",
+        description="Rewrite shared/vllm_arguments.json, and print what has changed.",
+    )
+    parser.add_argument(
+        "wheel",
+        metavar="WHEEL",
+        nargs="?",
+        type=Path,
+        help="vLLM's wheel, or the folder in which it was unpacked; without it, the locked one is fetched",
+    )
+    given = parser.parse_args().wheel
     old = json.loads(FILE.read_text()) if FILE.exists() else {}
     with TemporaryDirectory(prefix="vllm-") as folder:
         try:
-            wheel = Path(sys.argv[1]) if sys.argv[1:] else locked_wheel(Path(folder))
+            wheel = given or locked_wheel(Path(folder))
         except subprocess.CalledProcessError as failed:
             sys.exit(failed.stderr.strip())
         new = table(Sources.read(wheel))
@@ -97,9 +108,15 @@ _CLASSES = {"speculative_config": "SpeculativeConfig"}
 
 
 def _without(name: str, spec: Spec) -> Spec:
-    if name in WITHOUT:
-        spec = spec | {"choices": [one for one in spec["choices"] if one not in WITHOUT[name]]}
-    return spec
+    lacking = {
+        value: package
+        for package, values in PACKAGES.items()
+        for value in sorted(values.get(name, ()))
+        if value in spec["choices"]
+    }
+    if left_out := WITHOUT.get(name, frozenset()) | lacking.keys():
+        spec = spec | {"choices": [one for one in spec["choices"] if one not in left_out]}
+    return spec | {"packages": lacking} if lacking else spec
 
 
 def rendered(made: dict[str, Any]) -> str:

@@ -37,9 +37,9 @@ ALLOWED = _names("""
     mamba_cache_dtype mamba_cache_mode mamba_cache_philox_rounds mamba_ssm_cache_dtype max_cpu_loras
     max_cudagraph_capture_size max_logprobs max_long_partial_prefills max_lora_rank max_loras
     max_num_batched_tokens max_num_partial_prefills max_num_scheduled_tokens max_num_seqs
-    max_parallel_loading_workers model_impl moe_backend num_gpu_blocks_override numa_bind numa_bind_cpus
-    numa_bind_nodes offload_backend offload_group_size offload_num_in_group offload_params
-    offload_prefetch_step optimization_level override_attention_dtype performance_mode
+    max_parallel_loading_workers model_impl moe_backend num_gpu_blocks_override offload_backend
+    offload_group_size offload_num_in_group offload_params offload_prefetch_step optimization_level
+    override_attention_dtype performance_mode
     prefill_schedule_interval prefix_caching_hash_algo prefix_match_unit quantization_config
     safetensors_load_strategy safetensors_prefetch_block_size safetensors_prefetch_num_threads
     scheduler_reserve_full_isl scheduling_policy seed skip_mm_profiling specialize_active_lora
@@ -73,17 +73,36 @@ MEMBERS = {
     "speculative_config": _names("""
         draft_sample_method draft_tensor_parallel_size max_model_len method model num_speculative_tokens
         prompt_lookup_max prompt_lookup_min quantization rejection_sample_method revision
-        suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor
-        suffix_decoding_max_tree_depth suffix_decoding_min_token_prob use_heterogeneous_vocab
+        use_heterogeneous_vocab
         """),
 }
 
-# Values that would run code, or need something that the images lack.
+# Packages that the images lack, and the values that need one of them.
+PACKAGES = {
+    "arctic-inference": {"speculative_config.method": {"suffix"}},
+    "bitsandbytes": {"load_format": {"bitsandbytes"}, "quantization": {"bitsandbytes"}},
+    "conch-triton-kernels": {"linear_backend": {"conch"}, "kernel_config.linear_backend": {"conch"}},
+    "fbgemm-gpu": {"linear_backend": {"fbgemm"}, "kernel_config.linear_backend": {"fbgemm"}},
+    "hpc-ops": {
+        "attention_backend": {"HPC_ATTN"},
+        "attention_config.backend": {"HPC_ATTN"},
+        "moe_backend": {"hpc"},
+        "kernel_config.moe_backend": {"hpc"},
+    },
+    "instanttensor": {"load_format": {"instanttensor"}},
+    "lmcache": {"kv_offloading_backend": {"lmcache"}},
+    "runai-model-streamer": {"load_format": {"runai_streamer", "runai_streamer_sharded"}},
+    "torchao": {"quantization": {"torchao"}, "safetensors_load_strategy": {"torchao"}},
+    "xxhash": {"prefix_caching_hash_algo": {"xxhash", "xxhash_cbor"}},
+}
+
+# Values that would run code, or need something else that images or archives lack: of a checkpoint in the form
+# of Mistral, .pt files or shards of a rank, the builder fetches and packs nothing.
 WITHOUT = {
     "attention_backend": frozenset({"CUSTOM"}),
     "attention_config.backend": frozenset({"CUSTOM"}),
     "distributed_executor_backend": frozenset({"external_launcher", "ray"}),
-    "load_format": frozenset({"tensorizer", "modelexpress"}),
+    "load_format": frozenset({"mistral", "modelexpress", "pt", "sharded_state", "tensorizer"}),
     "model_impl": frozenset({"terratorch"}),
     "speculative_config.method": frozenset({"custom_class", "extract_hidden_states"}),
     "structured_outputs_config.backend": frozenset({"lm-format-enforcer", "outlines", "xgrammar"}),
@@ -93,7 +112,7 @@ WITHOUT = {
 REMOVED = {
     "cuda_graph_sizes": "cudagraph_capture_sizes",
     "device": None,
-    "disable_async_output_proc": "async_scheduling",
+    "disable_async_output_proc": None,
     "disable_log_requests": None,
     "enable_lora_bias": None,
     "enable_prompt_adapter": None,
@@ -101,10 +120,10 @@ REMOVED = {
     "guided_decoding_backend": "structured_outputs_config: {backend: ...}",
     "long_lora_scaling_factors": None,
     "lora_extra_vocab_size": None,
-    "max_context_len_to_capture": "max_cudagraph_capture_size",
+    "max_context_len_to_capture": None,
     "max_log_len": None,
     "max_prompt_adapters": None,
-    "max_seq_len_to_capture": "max_cudagraph_capture_size",
+    "max_seq_len_to_capture": None,
     "multi_step_stream_outputs": None,
     "num_lookahead_slots": "speculative_config: {num_speculative_tokens: ...}",
     "num_scheduler_steps": "async_scheduling",

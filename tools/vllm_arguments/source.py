@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Sources:
     @classmethod
     def read(cls, place: Path) -> Sources:
         """Read them from the wheel at `place`, or from a folder in which one was unpacked."""
-        if place.is_file():
+        if is_zipfile(place):
             with ZipFile(place) as wheel:
                 names = [name for name in wheel.namelist() if _matters(name)]
                 (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

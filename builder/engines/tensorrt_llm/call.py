@@ -24,8 +24,29 @@ class Given(NamedTuple):
 
 
 def as_written(name: str, value: Value) -> str:
-    """`--name value`; a flag has no value."""
-    return f"--{name}" if value is None or value is True else f"--{name} {value}"
+    """`--name value`; a flag has no value, a list one for every item."""
+    return " ".join(_words(name, value))
+
+
+def _words(name: str, value: Value) -> list[str]:
+    match value:
+        case None | True:
+            return [f"--{name}"]
+        case tuple():
+            return [f"--{name}", *map(str, value)]
+    return [f"--{name}", str(value)]
+
+
+def in_config(name: str, value: Value) -> str:
+    """`name: value`, as a config has it; a flag has no value."""
+    match value:
+        case None:
+            return f"{name}:"
+        case bool():
+            return f"{name}: {str(value).lower()}"
+        case tuple():
+            return f"{name}: [{', '.join(map(str, value))}]"
+    return f"{name}: {value}"
 
 
 @dataclass(slots=True)
@@ -70,11 +91,6 @@ class Call:
         """The command of the step: a flag is its name, a list the name and every item."""
         words: list[str] = []
         for name, (value, _) in self.arguments.items():
-            if value is False:
-                continue
-            words.append(f"--{name}")
-            if isinstance(value, tuple):
-                words += map(str, value)
-            elif value is not None and value is not True:
-                words.append(str(value))
+            if value is not False:
+                words += _words(name, value)
         return RunTool(self.step, self.tool, self.script, tuple(words), self.output_dir)

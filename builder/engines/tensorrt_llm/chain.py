@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from builder.engines.tensorrt_llm.steps import Translated
     from builder.findings import Findings
     from shared.config.document import Place
-    from shared.config.old import CogTRTLLMConfig
+    from shared.config.old import CogTRTLLMConfig, ToolSection
 
 _OTHER_SOURCES = ("meta_ckpt_dir", "nemo_ckpt_path")
 
@@ -38,7 +38,7 @@ def calls_of_steps(config: CogTRTLLMConfig, findings: Findings) -> list[Call]:
         if call.tool == "trtllm-build":
             _set_checkpoint(one, config, calls, findings)
         else:
-            _set_model(call, findings)
+            _set_model(call, config, findings)
         calls.append(call)
     return calls
 
@@ -79,7 +79,14 @@ def _set_output(one: Translated, model: str, before: list[Call], findings: Findi
         findings.error(place, OutputTaken(step=call.step, path=written, other=other))
 
 
-def _set_model(call: Call, findings: Findings) -> None:
+def _as_given(config: CogTRTLLMConfig, place: Place) -> object:
+    """The value at `place`, which is among a step's arguments."""
+    step, _, name = place
+    section: ToolSection = getattr(config, str(step))
+    return section.args[str(name)]
+
+
+def _set_model(call: Call, config: CogTRTLLMConfig, findings: Findings) -> None:
     """Make a conversion read the model from the hub."""
     if "model_dir" not in call.arguments:
         if not any(name in call.arguments for name in _OTHER_SOURCES):
@@ -90,8 +97,8 @@ def _set_model(call: Call, findings: Findings) -> None:
         return
     error = StepInputMissing(
         argument=f"--{place[-1]}",
-        path=path,
-        reason="the model from the hub is not there",
+        path=_as_given(config, place),
+        reason="the model is not there",
         instead="/src/models/ followed by the model_id, or omit it",
     )
     findings.error(place, error)
@@ -110,14 +117,14 @@ def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call],
         path = made
     elif path is None and calls:
         path = calls[-1].output_dir
-    elif calls and path not in [other.output_dir for other in calls]:
+    elif given and calls and path not in [other.output_dir for other in calls]:
         error = StepInputMissing(
-            argument=f"--{call.place_of('checkpoint_dir')[-1]}",
-            path=path,
+            argument=f"--{given.place[-1]}",
+            path=_as_given(config, given.place),
             reason=f"earlier steps write to {', '.join(other.output_dir for other in calls)}",
             instead=calls[-1].output_dir,
         )
-        findings.error(call.place_of("checkpoint_dir"), error)
+        findings.error(given.place, error)
     if calls:
         merge(calls[-1].arguments, one.of_checkpoint, findings)
     if given is None and path is not None:

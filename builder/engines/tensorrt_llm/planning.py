@@ -33,11 +33,16 @@ def commands(config: CogTRTLLMConfig | TensorRTLLMConfig) -> tuple[RunTool, ...]
 
 
 def calls(
-    config: CogTRTLLMConfig | TensorRTLLMConfig, findings: Findings, gpus: int | None = None
+    config: CogTRTLLMConfig | TensorRTLLMConfig,
+    findings: Findings,
+    gpus: int | None = None,
+    *,
+    chunked: bool = False,
 ) -> list[Call]:
     """The calls of `config`, in order. They are complete if no error was found.
 
     `gpus` is how many GPUs the build has; None: as many as this machine has, if the driver says so.
+    `chunked`: whether the engine is served with chunked context.
     """
     if isinstance(config, CogTRTLLMConfig):
         if config.hf_token is not None:
@@ -47,7 +52,7 @@ def calls(
         found = calls_of_short_form(config)
     for call in found:
         check_arguments(call, findings)
-    check_rules(found, _gpus_here() if gpus is None else gpus, findings)
+    check_rules(found, _gpus_here() if gpus is None else gpus, findings, chunked=chunked)
     return found
 
 

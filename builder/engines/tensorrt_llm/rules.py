@@ -25,12 +25,15 @@ _IGNORED_BY_BUILD_CONFIG = (
 _PRECISIONS = ("use_weight_only", "smoothquant", "use_fp8", "use_nvfp4", "use_fp8_rowwise", "use_qserve")
 
 
-def check_rules(calls: list[Call], gpus: int | None, findings: Findings) -> None:
-    """Report contradictions; `gpus` is how many there are, None when that is not known."""
+def check_rules(calls: list[Call], gpus: int | None, findings: Findings, *, chunked: bool) -> None:
+    """Report contradictions; `gpus` is how many there are, None when that is not known.
+
+    `chunked`: whether the engine is served with chunked context.
+    """
     for call in calls:
         if call.tool == "trtllm-build":
             _build_contradictions(call, findings)
-            _build_lengths(call, findings)
+            _build_lengths(call, findings, chunked=chunked)
             _build_in_vain(call, findings)
         else:
             _parallel(call, gpus, findings)
@@ -60,8 +63,10 @@ def _contradict(call: Call, name: str, reason: str, fix: str, findings: Findings
 
 
 def _in_vain(call: Call, name: str, reason: str, findings: Findings, instead: str = "") -> None:
-    error = ArgumentWithoutEffect(argument=f"--{name}", reason=reason, instead=instead)
-    findings.warn(call.place_of(name), error)
+    place = call.place_of(name)
+    if any(one.place == place for one in findings.errors):
+        return  # to mend its value and to remove it would be two remedies for one argument
+    findings.warn(place, ArgumentWithoutEffect(argument=f"--{name}", reason=reason, instead=instead))
 
 
 def _build_contradictions(call: Call, findings: Findings) -> None:
@@ -92,17 +97,19 @@ def _build_contradictions(call: Call, findings: Findings) -> None:
         _contradict(call, "speculative_decoding_mode", reason, "Set max_draft_len", findings)
 
 
-def _build_lengths(call: Call, findings: Findings) -> None:
+def _build_lengths(call: Call, findings: Findings, *, chunked: bool) -> None:
     packed = _enabled(call, "context_fmha") and _enabled(call, "remove_input_padding")
     total = call.size("max_seq_len") if call.set("max_seq_len") else None
-    if call.set("max_input_len"):
+    counted = call.set("max_seq_len") and call.place_of("max_seq_len")[-1:] == ("max_output_len",)
+    if call.set("max_input_len") and not counted:  # otherwise it is part of max_seq_len
         if packed:
             reason = "max_seq_len and max_num_tokens limit prompts when input is packed, as it is"
-            _in_vain(call, "max_input_len", reason, findings, ", or set max_num_tokens")
+            limits = "" if call.set("max_num_tokens") else "; set max_num_tokens to limit prompts"
+            _in_vain(call, "max_input_len", reason, findings, limits)
         elif total is not None and call.size("max_input_len") > total:
             _in_vain(call, "max_input_len", f"max_seq_len limits prompts to {total}", findings)
     limit = call.size("max_num_tokens")
-    if packed and total is not None and limit < total - 1:
+    if packed and not chunked and total is not None and limit < total - 1:
         place = call.place_of("max_num_tokens") if call.set("max_num_tokens") else ()
         findings.warn(place or call.place_of("max_seq_len"), PromptCapped(limit=limit, max_seq_len=total))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from builder.child import PASSED_ON, environment, follow_child
 from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.engines.tensorrt_llm.failures import coded
+from builder.engines.tensorrt_llm.model_folder import lay_out
 from builder.output import LOG_MARK
 from shared.errors import ConversionFailed, PartNotInstalled
 from shared.home import writable_home
@@ -53,7 +54,8 @@ class ToolStep:
         Raises NotEnoughSpace, what `failures.coded` returns, and PartNotInstalled when the tool is missing.
         """
         assert build.model is not None
-        _link_model(build)
+        if not (place := build.work_dir / MODEL_DIR).exists():
+            lay_out(build.model.path, place)
         output = build.work_dir / self.tool.output_dir
         lines: deque[str] = deque(maxlen=_KEPT_LINES)
         with build.log.open("a", encoding="utf-8", buffering=1) as log:
@@ -95,14 +97,6 @@ def _command(tool: RunTool) -> list[str]:
         raise PartNotInstalled(part=tool.tool, place=program)
     # Through the interpreter: the first line of a program names one that need not be this one.
     return [str(python), str(program), *tool.arguments]
-
-
-def _link_model(build: Build) -> None:
-    """Make the checkpoint available to the tools at its place in the work directory."""
-    assert build.model is not None
-    place = build.work_dir / MODEL_DIR
-    if not place.exists():
-        place.symlink_to(build.model.path, target_is_directory=True)
 
 
 def _size(directory: Path) -> int:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from builder.engines.tensorrt_llm import scripts
-from builder.engines.tensorrt_llm.call import Call, Given, as_written
+from builder.engines.tensorrt_llm.call import Call, Given, as_written, in_config
 from builder.engines.tensorrt_llm.commands import ToolStep
 from builder.engines.tensorrt_llm.old_arguments import DTYPES, MAX_INPUT_LEN, RULES, Dropped, Removed, Renamed
 from builder.engines.tensorrt_llm.tables import table
@@ -152,9 +152,8 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
             case Renamed() as rule:
                 new = Given(_new_value(rule, given), given.place)
                 if name == call.tool:  # otherwise the whole script is a different one, which is reported once
-                    findings.warn(
-                        given.place, ArgumentReplaced(tool=name, argument=old, instead=f"--{rule.name}")
-                    )
+                    instead = in_config(rule.name, new.value)
+                    findings.warn(given.place, ArgumentReplaced(tool=name, argument=old, instead=instead))
                 _set(of_checkpoint if rule.of_checkpoint else call.arguments, rule.name, new, findings)
     return Translated(call, name, of_checkpoint)
 
@@ -190,9 +189,8 @@ def merge(arguments: dict[str, Given], moved: dict[str, Given], findings: Findin
 
 def _total_length(section: ToolSection, chosen: _Chosen, given: Given, findings: Findings) -> Given | None:
     """max_seq_len, which counts prompt and output together."""
-    default = MAX_INPUT_LEN.get(chosen.example, _DEFAULT_INPUT_LEN)
     try:
-        total = int(str(section.args.get("max_input_len", default))) + int(str(given.value))
+        output = int(str(given.value))
     except ValueError:
         error = ArgumentInvalid(
             argument="max_output_len", tool=chosen.script, value=repr(given.value), wanted="a whole number"
@@ -205,8 +203,24 @@ def _total_length(section: ToolSection, chosen: _Chosen, given: Given, findings:
             given.place, ArgumentDropped(tool=chosen.script, argument="max_output_len", reason=reason)
         )
         return None
-    replaced = ArgumentReplaced(
-        tool=chosen.script, argument="max_output_len", instead=f"--max_seq_len {total}"
-    )
+    prompt = _prompt_length(section, chosen)
+    if prompt is None:
+        return None
+    total = prompt + output
+    instead = in_config("max_seq_len", total)
+    replaced = ArgumentReplaced(tool=chosen.script, argument="max_output_len", instead=instead)
     findings.warn(given.place, replaced)
     return Given(total, given.place)
+
+
+def _prompt_length(section: ToolSection, chosen: _Chosen) -> int | None:
+    """max_input_len; None for what is not a number, which is reported where all arguments are checked."""
+    value = section.args.get("max_input_len", False)
+    if value is False:
+        return MAX_INPUT_LEN.get(chosen.example, _DEFAULT_INPUT_LEN)
+    if isinstance(value, tuple) and len(value) == 1:
+        (value,) = value
+    try:
+        return int(str(value))
+    except ValueError:
+        return None

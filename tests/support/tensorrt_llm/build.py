@@ -19,6 +19,9 @@ _BUILD_CONFIG = (
     "max_encoder_input_len", "monitor_memory",
 )  # fmt: skip
 
+# As mmha_supported() has them in the one source of another version that could be had; not known of 1.2.1.
+_HEAD_SIZES = {32, 48, 64, 80, 96, 104, 112, 128, 144, 160, 192, 224, 256}
+
 
 def main() -> None:
     parser = arguments.trtllm_build()
@@ -49,6 +52,9 @@ def _checkpoint(options) -> dict:
 def _refuse(options, config: dict) -> None:
     if config["architecture"] not in MODEL_MAP:
         raise RuntimeError(f"Unsupported model architecture: {config['architecture']}")
+    head_size = config.get("head_size") or config["hidden_size"] // config["num_attention_heads"]
+    if options.gpt_attention_plugin != "disable" and head_size not in _HEAD_SIZES:
+        raise RuntimeError(f"Head size {head_size} is not supported by MMHA.")
     if options.streamingllm == "enable":
         raise AssertionError("StreamingLLM is no longer supported")
     gathers = options.gather_context_logits or options.gather_all_token_logits

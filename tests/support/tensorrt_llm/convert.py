@@ -89,7 +89,7 @@ def _write(options, hub: dict, quantization: dict, cp: int) -> None:
         "dtype": "float16" if dtype == "float32" and options.dtype == "auto" else dtype,
         "quantization": quantization,
         # What the executor's stand-in computes with.
-        "stand_in_model": str(Path(options.model_dir).resolve()),
+        "stand_in_model": str(Path(options.model_dir, "config.json").resolve().parent),
         "mapping": {
             "world_size": tp * pp * cp,
             "tp_size": tp,

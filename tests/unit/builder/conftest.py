@@ -5,13 +5,14 @@ from huggingface_hub import constants
 
 from builder.step import Build
 from tests.support.hub import Hub, Repository
+from tests.support.weights import safetensors
 
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "tokenizer.json": b"{}",
     "tokenizer_config.json": b'{"eos_token": "</s>"}',
     "generation_config.json": b'{"eos_token_id": 2}',
-    "model.safetensors": bytes(range(256)) * 4096,
+    "model.safetensors": safetensors((1 << 20) - 81),
 }
 
 

@@ -1,6 +1,7 @@
 import errno
 import io
 import itertools
+import json
 import os
 import shutil
 import tarfile
@@ -286,6 +287,17 @@ def test_no_hub(state, monkeypatch):
         Download("someone/tiny").run(state, ignore)
 
 
+@pytest.mark.parametrize(
+    "address", ["huggingface.co", "localhost:80", "ftp://a/b", "http://", "http://hub:abc"]
+)
+def test_a_hub_that_is_no_address(state, monkeypatch, address):
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    with pytest.raises(DownloadFailed, match="HF_ENDPOINT is not an http or https URL"):
+        HubModel("someone/tiny", None, None).files()
+    with pytest.raises(DownloadFailed, match="HF_ENDPOINT is not an http or https URL"):
+        Download("someone/tiny").run(state, ignore)
+
+
 def test_offline_uses_the_cache(hub, state, monkeypatch):
     Download("someone/tiny").run(state, ignore)
     online, hub.failing = state.model, True
@@ -309,6 +321,21 @@ def test_offline_the_hub_is_not_asked_what_the_model_has(hub, monkeypatch):
 def test_offline_with_half_of_the_model(hub, state, monkeypatch):
     Download("someone/tiny", weights=()).run(state, ignore)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadFailed, match="the cache does not have all of it"):
+        Download("someone/tiny").run(state, ignore)
+
+
+def test_offline_without_a_part_that_the_index_lists(hub, model_dir, state, monkeypatch):
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for name in names:
+        (model_dir / name).write_bytes(name.encode())
+    (model_dir / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": dict(enumerate(names))})
+    )
+    Download("someone/tiny").run(state, ignore)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    Download("someone/tiny").run(state, ignore)
+    (state.model.path / names[1]).unlink()
     with pytest.raises(DownloadFailed, match="the cache does not have all of it"):
         Download("someone/tiny").run(state, ignore)
 

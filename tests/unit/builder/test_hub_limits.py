@@ -7,8 +7,8 @@ import httpx2
 import pytest
 from huggingface_hub import constants
 
-from builder.check.estimate import parameters_of
 from builder.sources.download import Download
+from builder.sources.parameters import parameters_of
 from shared.errors import DownloadFailed
 from shared.http import limits
 from tests.support.hostile import Hostile, drips

@@ -66,5 +66,5 @@ def test_vllm_with_a_model_that_drafts():
         "take the model",
         "package",
     ]
-    draft = plan(config).steps[2]
+    draft = plan(config).steps[2].download
     assert (draft.model, draft.revision) == ("a/draft", "v1")

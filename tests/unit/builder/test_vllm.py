@@ -5,11 +5,14 @@ import tarfile
 
 import pytest
 
+from builder.engines.vllm_checkpoint import PACKAGES
 from builder.pipeline import build
 from runner.engines.vllm.settings import engine_arguments
 from shared.artifact import extract_archive, write_archive
-from shared.errors import ConfigCheckFailed, ModelFilesMissing
+from shared.errors import CheckpointInvalid, ConfigCheckFailed, ModelFilesMissing
 from tests.support.hub import Repository
+from tests.support.weights import safetensors
+from tools.vllm_arguments.policy import PACKAGES as REFUSED
 
 TOKENIZER = {
     "version": "1.0",
@@ -62,6 +65,18 @@ def test_what_the_weights_take_of_a_gpu_is_not_known_where_they_change(made, pub
     assert published.is_dir()
     manifest, _ = made(f"{{engine: vllm, model: someone/tiny, {less}}}")
     assert manifest.gpu_bytes is None
+
+
+def test_weights_that_need_a_package_which_the_images_lack_are_refused(made, published):
+    config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "bitsandbytes"}})
+    (published / "config.json").write_text(config)
+    with pytest.raises(CheckpointInvalid, match="vLLM needs the package bitsandbytes, and the images lack"):
+        made("{engine: vllm, model: someone/tiny}")
+
+
+def test_the_packages_of_weights_are_those_of_arguments():
+    needed = {name: package for package, one in REFUSED.items() for name in one.get("quantization", ())}
+    assert needed == PACKAGES
 
 
 def test_weights_in_parts_are_counted_once(made, published):
@@ -125,7 +140,9 @@ def test_quantized_checkpoints_come_as_they_are(made, published, files):
     (published / "model.safetensors").unlink()
     (published / "pytorch_model.bin").unlink()
     for name in files:
-        (published / name).write_text("{}")
+        (published / name).write_bytes(b"{}" if name.endswith(".json") else safetensors())
+    if (index := published / "model.safetensors.index.json").exists():
+        index.write_text(json.dumps({"weight_map": {"a": files[0], "b": files[1]}}))
     _, archive = made("{engine: vllm, model: someone/tiny}")
     assert names(archive, "engine") == sorted(["config.json", "generation_config.json", *files])
 
@@ -171,3 +188,48 @@ def test_a_model_without_weights_is_refused(made, published):
         (published / name).unlink()
     with pytest.raises(ModelFilesMissing, match="safetensors or gptq or bin"):
         made("{engine: vllm, model: someone/tiny}")
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+INDEX = "model.safetensors.index.json"
+PART = "model-00001-of-00002.safetensors"
+
+
+def index(*names):
+    return json.dumps({"weight_map": dict(enumerate(names))}).encode()
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({INDEX: index(PART, "model-00002-of-00002.safetensors"), PART: safetensors()}, "has no model-00002"),
+        (
+            {INDEX: index("weights.safetensors"), "weights.safetensors": safetensors()},
+            r"but such files are named model-\*\.safetensors",
+        ),
+        ({INDEX: b"{}"}, "no weight_map"),
+        ({"model.safetensors": POINTER}, r"model\.safetensors is a Git LFS pointer"),
+        ({"model.safetensors": bytes(100)}, r"damaged or incomplete \(its header cannot be read\)"),
+        ({"model.safetensors": b"x"}, "its header cannot be read"),
+        ({"model.safetensors": b"\xff" * 100}, "its header cannot be read"),
+        ({"model.safetensors": safetensors()[:-500]}, r"it has \d+ bytes, but its header tells of \d+"),
+        ({"pytorch_model.bin": POINTER}, r"pytorch_model\.bin is a Git LFS pointer"),
+        ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin")}, r"has no pytorch_model-1\.bin"),
+    ],
+)
+class TestWeightsThatAreNotWhole:
+    @pytest.fixture(autouse=True)
+    def broken(self, published, files):
+        for name in ("model.safetensors", "pytorch_model.bin"):
+            (published / name).unlink()
+        for name, content in files.items():
+            (published / name).write_bytes(content)
+
+    def test_a_download(self, made, reason, tmp_path):
+        with pytest.raises(CheckpointInvalid, match=reason):
+            made("{engine: vllm, model: someone/tiny}")
+        assert not (tmp_path / "engine.tar").exists()
+
+    def test_a_folder(self, made, reason, published):
+        with pytest.raises(ConfigCheckFailed, match=f"E3201 .*{reason}"):
+            made(f"{{engine: vllm, model: {published}}}")

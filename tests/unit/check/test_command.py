@@ -50,7 +50,43 @@ def test_a_clean_config_and_what_its_build_takes(run, model):
 def test_a_model_without_readable_headers_has_no_estimate(run, model):
     (model / "model.safetensors").write_bytes(b"x")
     result = run("engine: tensorrt_llm\nmodel: model\n")
-    assert (result.exit_code, len(result.output.splitlines())) == (0, 1)
+    told, summary = result.output.splitlines()
+    reason = "a safetensors file of the model has no header that can be read"
+    assert told.endswith(f"config.yaml: memory was not estimated: {reason}")
+    assert (result.exit_code, summary[-22:]) == (0, ": 0 errors, 0 warnings")
+    told = json.loads(run("engine: tensorrt_llm\nmodel: model\n", "--json").output)
+    assert (told["estimate"], told["not_estimated"]) == (None, reason)
+
+
+@pytest.mark.parametrize(
+    ("engine", "source", "files", "reason"),
+    [
+        ("vllm", "http://127.0.0.1:9/model.tar", {}, "only a build reads what is in a tar"),
+        ("vllm", "model", {"pytorch_model.bin": "x"}, "and the model has neither"),
+        (
+            "tensorrt_llm",
+            "model",
+            {"model.safetensors.index.json": '{"weight_map": {"a": "model-1.safetensors"}}'},
+            "the model has no model-1.safetensors",
+        ),
+        ("tensorrt_llm", "model", {"model.safetensors.index.json": "{"}, "files could not be read"),
+    ],
+)
+def test_why_there_is_no_estimate_is_told(run, model, engine, source, files, reason):
+    (model / "model.safetensors").unlink()
+    for name, content in files.items():
+        (model / name).write_text(content)
+    result = run(f"engine: {engine}\nmodel: {source}\n", "--gpu", "A10")
+    assert result.exit_code == 0
+    told = result.output.splitlines()[-2]
+    assert "config.yaml: memory was not estimated: " in told
+    assert told.endswith(reason)
+
+
+def test_a_file_for_an_image_is_no_error_and_builds_nothing(run):
+    result = run("instantiate: {}\n")
+    assert result.exit_code == 0
+    assert result.output.endswith("config.yaml: 0 errors, 0 warnings, nothing to build\n")
 
 
 def test_json(run, model):
@@ -84,6 +120,10 @@ class TestOnTheHub:
             monkeypatch.setattr(constants, "ENDPOINT", hub.url)
             hub.repositories["someone/tiny"] = Repository(published)
             yield published
+
+    def test_the_headers_cannot_be_fetched(self, run, files):
+        told = run("engine: vllm\nmodel: someone/tiny\n", "--gpu", "A10").stdout.splitlines()
+        assert "config.yaml: memory was not estimated: " in told[-2]
 
     def codes(self, run, model="someone/tiny"):
         result = run(f"engine: ctranslate2\nmodel: {model}\n", "--json")

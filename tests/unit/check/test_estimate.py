@@ -4,9 +4,10 @@ import tempfile
 
 import pytest
 
-from builder.check.estimate import check_machine, estimate, parameters_of
+from builder.check.estimate import check_machine, estimate
 from builder.check.report import check
 from builder.findings import Findings
+from builder.sources.parameters import parameters_of
 
 SEVEN_BILLION = {"BF16": 7_000_000_000}
 

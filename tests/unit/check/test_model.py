@@ -3,6 +3,7 @@
 import pytest
 
 from builder.check.source import check_source
+from tests.support.weights import safetensors
 
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
@@ -51,6 +52,21 @@ def test_a_tokenizer_that_has_to_be_made(config, files):
 def test_a_file_that_the_build_needs_is_missing(config, missing):
     (config.parent / "models/tiny" / missing).unlink()
     assert found(config) == [("E3104", 2, "model")]
+
+
+def test_a_draft_model_is_looked_at_too(config):
+    text = "engine: vllm\nmodel: models/tiny\nspeculative_config:\n  num_speculative_tokens: 2\n  model: "
+    (config.parent / "models/tiny/model.safetensors").write_bytes(safetensors())
+    config.write_text(f"{text}./models/none\n")
+    assert found(config) == [("E3107", 5, "speculative_config.model")]
+    (config.parent / "models/draft").mkdir()
+    config.write_text(f"{text}models/draft\n")
+    assert found(config) == [("E3104", 5, "speculative_config.model")]
+    (config.parent / "models/draft/config.json").write_text("{}")  # the large one's tokenizer serves both
+    (config.parent / "models/draft/model.safetensors").write_bytes(safetensors()[:-1])
+    assert found(config) == [("E3201", 5, "speculative_config.model")]
+    (config.parent / "models/draft/model.safetensors").write_bytes(safetensors())
+    assert found(config) == []
 
 
 def test_a_folder_has_no_revisions(config):

@@ -5,6 +5,7 @@ import pytest
 from builder.check.report import check
 from builder.findings import Findings, Severity
 from shared.errors import ConfigCheckFailed, ConfigDuplicateKey, ConfigInvalid, MachineTooSmall
+from shared.vllm_arguments import table
 
 CLEAN = "engine: tensorrt_llm\nmodel: a/b\n"
 REFUSED = """\
@@ -62,7 +63,7 @@ def test_json():
         (REFUSED, ConfigCheckFailed),
     ],
 )
-def test_a_build_is_refused_with_everything_that_is_wrong(text, error):
+def test_a_build_is_refused_with_what_is_wrong(text, error):
     with pytest.raises(error) as caught:
         check(text, "c.yaml").build_config()
     if error is ConfigCheckFailed:
@@ -103,3 +104,130 @@ def test_gpus_that_are_there():
     text = CLEAN + "tensor_parallel_size: 2\n"
     assert [one.code for one in check(text, "c", gpus=1).diagnostics] == ["E3029"]
     assert check(text, "c", gpus=2).diagnostics == ()
+
+
+def test_an_item_of_a_list_hides_nothing():
+    served = """\
+instantiate:
+  stop_sequences: ["", "a"]
+  server: {tensorrt_llm: {args: {decoupled_mode: maybe}}}
+"""
+    found = check(CLEAN + served, "c").diagnostics
+    assert [(one.code, one.line) for one in found] == [("E3008", 4), ("E2505", 5)]
+
+
+@pytest.mark.parametrize(
+    "text", ["build: [1, 2]\nmodel_id: a/b\n", f"{CLEAN}instantiate: {{stop_sequences: [1, 2]}}"]
+)
+def test_several_items_of_a_list(text):
+    assert check(text, "c").errors
+
+
+class TestVllm:
+    def only(self, more):
+        (found,) = check(f"engine: vllm\nmodel: a/b\nengine_args: {{{more}}}\n", "c").diagnostics
+        return found
+
+    @pytest.mark.parametrize("name", ["num_speculative_tokens", "speculative_model", "num_lookahead_slots"])
+    def test_a_successor_that_is_a_key_of_the_config(self, name):
+        found = self.only(f"{name}: 4")
+        assert found.code == "E3034"
+        assert found.fix.startswith("Write speculative_config: {")
+        assert found.fix.endswith("in its place; in a config, outside engine_args.")
+
+    def test_a_successor_that_is_an_engine_argument(self):
+        assert self.only("swap_space: 4").fix == "Write kv_offloading_size in its place."
+
+    @pytest.mark.parametrize(
+        "name", ["max_seq_len_to_capture", "max_context_len_to_capture", "disable_async_output_proc"]
+    )
+    def test_arguments_that_nothing_replaces(self, name):
+        assert self.only(f"{name}: 4").fix == "Remove it."
+
+    @pytest.mark.parametrize("name", table()["own"])
+    def test_keys_of_the_config(self, name):
+        found = self.only(f"{name}: a/b")
+        assert found.code == "E3033"
+        assert f"the config's own key {name}, outside engine_args, sets that." in found.what
+        assert found.fix == "Remove it, or set it as the reason says."
+
+    @pytest.mark.parametrize(
+        ("argument", "package"),
+        [
+            ("load_format: bitsandbytes", "bitsandbytes"),
+            ("kernel_config: {moe_backend: hpc}", "hpc-ops"),
+            ("kv_offloading_backend: lmcache", "lmcache"),
+        ],
+    )
+    def test_what_needs_a_package_says_so(self, argument, package):
+        found = self.only(argument)
+        assert found.code == "E3008"
+        value = argument.rstrip("}").rpartition(" ")[2]
+        assert f"({value} needs the package {package}, which the images lack)" in found.what
+
+
+OLD = """\
+model_id: a/b
+example_name: llama
+convert_to_ft:
+  script: convert_checkpoint.py
+  output_dir: c
+  args: {CONVERT}
+build:
+  executable: trtllm-build
+  output_dir: engine
+  args: {BUILD}
+"""
+
+
+def of_old(code, convert="{}", build="{}", more=""):
+    report = check(OLD.replace("{CONVERT}", convert).replace("{BUILD}", build) + more, "c")
+    return [(one.what, one.fix) for one in report.diagnostics if one.code == code]
+
+
+def test_paths_are_told_as_they_are_written():
+    ((what, _),) = of_old("E3026", convert="{model_dir: /src/models/a/c}")
+    assert what.startswith("--model_dir is '/src/models/a/c', and ")
+    ((what, _),) = of_old("E3026", build="{checkpoint_dir: ./d}")
+    assert what == "--checkpoint_dir is './d', and earlier steps write to c."
+
+
+def test_what_limits_prompts_instead():
+    ((_, fix),) = of_old("E3017", build="{max_input_len: 100}")
+    assert fix == "Remove it; set max_num_tokens to limit prompts."
+    ((_, fix),) = of_old("E3017", build="{max_input_len: 100, max_num_tokens: 100}")
+    assert fix == "Remove it."
+
+
+def test_arguments_that_do_not_go_together():
+    ((what, _),) = of_old("E3018", build="{model_cls_file: z}")
+    assert what == "--model_cls_file z does not go with the other arguments: model_cls_name is missing."
+
+
+@pytest.mark.parametrize(
+    ("argument", "named", "fix"),
+    [
+        ("qformat: fp8_pc_pt", "--qformat fp8_pc_pt", "write another value"),
+        ("export_format: tensorrt_llm", "--export_format", "remove it"),
+    ],
+)
+def test_what_only_some_versions_are_known_to_have(argument, named, fix):
+    text = OLD.replace("{CONVERT}", f"{{{argument}}}").replace("{BUILD}", "{}")
+    found = check(text.replace("convert_to_ft", "quantize").replace("convert_checkpoint", "quantize"), "c")
+    (one,) = found.diagnostics
+    assert (one.code, one.severity) == ("E3038", Severity.WARNING)
+    assert one.what == f"It is not known whether quantize.py of TensorRT-LLM 1.2.1 accepts {named}."
+    assert one.fix == f"Nothing to do: the build tries it. If it is refused, {fix}."
+
+
+CHUNKED = "instantiate: {server: {tensorrt_llm: {args: {enable_chunked_context: WORD}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "warned"), [("true", False), ("'True'", False), ("false", True), ("", True)]
+)
+def test_with_chunked_context_prompts_are_not_capped(word, warned):
+    served = CHUNKED.replace("WORD", word)
+    assert bool(of_old("E3028", build="{max_seq_len: 32768}", more=served)) == warned
+    short = check(f"{CLEAN}max_seq_len: 32768\n{served}", "c").diagnostics
+    assert [one.code for one in short] == (["E3028"] if warned else [])

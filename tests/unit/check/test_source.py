@@ -1,6 +1,7 @@
 import pytest
 
 from builder.check.source import check_source
+from shared.config import load_instantiate
 from shared.errors import ConfigCheckFailed
 from tests.support.loopback import folder_server
 
@@ -41,9 +42,15 @@ def test_an_address(folder, site):
     assert prompt_of(check_source(str(folder / "official.yaml"))) == "Be brief."
 
 
-def test_the_build_config_has_the_last_word(folder):
-    (folder / "models/m/build.yaml").write_text(BUILD + "instantiate: {system_prompt: Be long.}\n")
-    assert prompt_of(check_source(str(folder / "models/m/config.yaml"))) == "Be long."
+def test_how_it_is_served_is_said_here_and_not_there(folder):
+    config = folder / "models/m/config.yaml"
+    (folder / "models/m/build.yaml").write_text(
+        BUILD + "instantiate: {system_prompt: Be long., prompt_template: '{prompt}!'}\n"
+    )
+    report = check_source(str(config))
+    assert prompt_of(report) == "Be brief."
+    # As `cog-triton instantiate` reads the same file.
+    assert report.build_config().instantiate == load_instantiate(config.read_text(), "config.yaml")
 
 
 def test_what_is_wrong_there_is_named_there(folder):
@@ -71,9 +78,47 @@ def test_an_address_with_nothing_there(folder, site):
     assert "beside it" not in found.what
 
 
+def test_the_build_config_is_what_is_missing(folder):
+    config = folder / "models/m/config.yaml"
+    config.write_text(OFFICIAL.replace("models/m/build.yaml", "nope.yaml"))
+    (found,) = check_source(str(config)).diagnostics
+    assert found.what == (
+        f"The config nope.yaml cannot be read: it is neither beside {config}, whose build.config names it,"
+        " nor in a folder above that."
+    )
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_with_chunked_context_there_prompts_are_not_capped(folder, chunked):
+    """The official config says how it is served; what the build config says of that has no effect."""
+    config, build = folder / "models/m/config.yaml", folder / "models/m/build.yaml"
+    args = "{tensorrt_llm: {args: {enable_chunked_context: WORD}}}"
+    config.write_text(
+        OFFICIAL.replace("system_prompt: Be brief.", f"server: {args.replace('WORD', str(chunked))}")
+    )
+    served = f"instantiate: {{server: {args.replace('WORD', str(not chunked))}}}"
+    build.write_text(f"{BUILD}max_seq_len: 32768\n{served}\n")
+    codes = [one.code for one in check_source(str(config)).diagnostics]
+    assert codes == ([] if chunked else ["E3028"])
+
+
 @pytest.mark.parametrize(("text", "code"), [("", "E3000"), (OFFICIAL, "E3004")])
 def test_no_build_config(folder, text, code):
     build = folder / "models/m/build.yaml"
     build.write_text(text) if text else build.unlink()
     (found,) = check_source(str(folder / "models/m/config.yaml")).diagnostics
     assert found.code == code
+
+
+def test_a_problem_is_told_of_the_file_that_has_it(folder):
+    official, build = folder / "official.yaml", folder / "models/m/build.yaml"
+    wrong = "{tensorrt_llm: {args: {kv_cache_free_gpu_mem_fraction: 2}}}"
+    official.write_text(OFFICIAL.replace("system_prompt: Be brief.", f"server: {wrong}"))
+    with pytest.raises(ConfigCheckFailed) as failed:
+        check_source(str(official)).build_config()
+    assert failed.value.details["source"] == str(official)
+    build.write_text(f"{BUILD}instantiate:\n  server: {wrong}\n")
+    with pytest.raises(ConfigCheckFailed) as failed:
+        check_source(str(official)).build_config()
+    assert failed.value.details["source"] == str(official)
+    assert f"; {build}, line 4: E2505 " in str(failed.value.details["reason"])

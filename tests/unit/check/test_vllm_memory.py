@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import struct
 
 import pytest
@@ -100,6 +101,15 @@ def test_weights_that_are_quantized_while_they_are_loaded():
     assert memory_of(config("quantization: fp8"), {"F8_E4M3": 1000}, LLAMA_8B).weights == 1000
 
 
+def test_float32_is_loaded_in_16_bits_unless_it_is_asked_for():
+    published = {"F32": 8_000_000_000}
+    model = LLAMA_8B | {"torch_dtype": "float32"}
+    assert memory_of(config(), published, model).weights == 16_000_000_000
+    assert memory_of(config("dtype: float32"), published, model).weights == 32_000_000_000
+    assert memory_of(config("dtype: float32"), {"BF16": 8}, model).weights == 32
+    assert memory_of(config(), {}, model).cache_per_token == 131_072
+
+
 def test_a_latent_cache_is_on_every_gpu():
     model = LLAMA_70B | {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}
     assert memory_of(config("tensor_parallel_size: 8"), {}, model).cache_per_token == 61 * 576 * 2
@@ -117,6 +127,18 @@ def test_layers_with_a_window_have_room_for_that_alone():
 
 def test_a_model_that_also_sees():
     assert memory_of(config(), {}, {"text_config": LLAMA_70B}).cache_per_token == 327_680
+
+
+@pytest.mark.parametrize(
+    ("kind", "offered"),
+    [("auto", True), ("bfloat16", True), ("fp8", False), ("fp8_e5m2", False), ("nvfp4", False)],
+)
+def test_a_smaller_cache_is_offered_if_there_is_one(kind, offered):
+    text = f"gpu: H100\nengine_args: {{kv_cache_dtype: {kind}}}"
+    ((_, code, told),) = found(text, {"F8_E4M3": 70 * 10**9}, LLAMA_70B | {"max_position_embeddings": 10**6})
+    assert code == "E3036"
+    assert told.endswith("larger GPUs, or set kv_cache_dtype: fp8 in engine_args.") == offered
+    assert ("fp8" in told) == offered
 
 
 def test_weights_that_do_not_fit():
@@ -242,8 +264,8 @@ class TestCommand:
         (tmp_path / "model/config.json").write_text(json.dumps(LLAMA_8B))
         (tmp_path / "model/tokenizer.json").write_text("{}")
 
-        def run(more="", *options):
-            (tmp_path / "c.yaml").write_text(f"engine: vllm\nmodel: ./model\n{more}")
+        def run(more="", *options, model="./model"):
+            (tmp_path / "c.yaml").write_text(f"engine: vllm\nmodel: {model}\n{more}")
             return CliRunner().invoke(app, ["check", str(tmp_path / "c.yaml"), *options])
 
         return run
@@ -258,6 +280,76 @@ class TestCommand:
         (room,) = re.findall(r"room for (\d+) tokens", run("gpu: H100").output)
         assert f", 1 sequence of {room}" in run(f"gpu: H100\nmax_model_len: {room}").output
 
+    @pytest.mark.parametrize(
+        ("more", "line", "code"),
+        [
+            ("pipeline_parallel_size: 33", 3, "E3037"),
+            ("gpu: H100\nmax_model_len: 4000000", 4, "E3036"),
+            ("engine_args: {gpu_memory_utilization: 0.01}\ngpu: L4", 2, "E3035"),
+        ],
+    )
+    def test_findings_stand_where_the_config_has_their_cause(self, run, more, line, code):
+        assert f"c.yaml:{line}:1: error: {code} " in run(more).output
+
+    @pytest.mark.parametrize(
+        ("model", "more", "told"),
+        [
+            ({}, "max_model_len: 131073", "must be at most 131072, the model's max_position_embeddings"),
+            ({}, "max_model_len: 131072", None),
+            (
+                {},
+                "max_model_len: 131073\nengine_args: {hf_overrides: {max_position_embeddings: 200000}}",
+                None,
+            ),
+            ({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, "max_model_len: 200000", None),
+            ({"rope_scaling": {"type": "linear", "factor": 4}}, "max_model_len: 200000", None),
+            (
+                {"rope_scaling": {"rope_type": "llama3", "factor": 8}},
+                "max_model_len: 200000",
+                "at most 131072",
+            ),
+            ({"rope_parameters": {"rope_type": "default"}}, "max_model_len: 200000", "at most 131072"),
+            ({"rope_parameters": {"full": {"rope_type": "linear"}}}, "max_model_len: 200000", None),
+            ({"model_max_length": 500000}, "max_model_len: 200000", None),
+            ({"max_position_embeddings": "many"}, "max_model_len: 200000", None),
+        ],
+    )
+    def test_a_context_that_the_model_does_not_have(self, run, tmp_path, model, more, told):
+        (tmp_path / "model/config.json").write_text(json.dumps(LLAMA_8B | model))
+        result = run(more)
+        assert result.exit_code == (told is not None), result.output
+        if told is not None:
+            assert "c.yaml:3:1: error: E3008 " in result.output
+            assert told in result.output
+
+    @pytest.mark.parametrize("package", ["bitsandbytes", "torchao"])
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_weights_that_need_a_package_which_the_images_lack(self, run, tmp_path, package, nested):
+        config = LLAMA_8B | {"quantization_config": {"quant_method": package}}
+        (tmp_path / "model/config.json").write_text(json.dumps({"text_config": config} if nested else config))
+        result = run()
+        assert result.exit_code == 1
+        assert "c.yaml:2:1: error: E3201 " in result.output
+        assert f"vLLM needs the package {package}, and the images lack it" in result.output
+
+    @pytest.mark.parametrize("model", ["./model", "http://127.0.0.1:9/model.tar"])
+    @pytest.mark.parametrize("method", ["bitsandbytes", "torchao", "awq"])
+    def test_a_draft_model_that_needs_a_package_which_the_images_lack(self, run, tmp_path, model, method):
+        draft = tmp_path / "draft"
+        shutil.copytree(tmp_path / "model", draft)
+        (draft / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
+        result = run("speculative_config:\n  num_speculative_tokens: 2\n  model: ./draft", model=model)
+        refused = "c.yaml:5:3: error: E3201 " in result.output
+        assert (result.exit_code, refused) == ((0, False) if method == "awq" else (1, True)), result.output
+
+    def test_a_draft_model_whose_config_changes_it_is_not_refused(self, run, tmp_path):
+        shutil.copytree(tmp_path / "model", tmp_path / "draft")
+        described = {"quantization_config": {"quant_method": "torchao"}}
+        (tmp_path / "draft/config.json").write_text(json.dumps(described))
+        speculation = "speculative_config: {num_speculative_tokens: 2, model: ./draft}"
+        result = run(f"{speculation}\nengine_args: {{hf_overrides: {{quantization_config: null}}}}")
+        assert result.exit_code == 0, result.output
+
     def test_the_option_comes_before_the_key(self, run):
         assert "A10 has room" in run("gpu: H100\nmax_model_len: 8192", "--gpu", "A10").output
 
@@ -271,3 +363,13 @@ class TestCommand:
         told = json.loads(run("gpu: A10", "--json").output)
         assert told["estimate"]["feasible"] > 0
         assert [one["code"] for one in told["diagnostics"]] == []
+
+    @pytest.mark.parametrize("name", ["cpu_offload_gb", "offload_group_size"])
+    def test_weights_that_are_not_all_on_the_gpu_are_not_refused(self, run, name):
+        too_little = "gpu_memory_utilization: 0.01"
+        result = run(f"gpu: L4\nengine_args: {{{too_little}, {name}: 200}}")
+        assert result.exit_code == 0, result.output
+        why = f"memory was not estimated: with {name}, some of the weights are in the host's memory"
+        assert why in result.output
+        none = run(f"gpu: L4\nengine_args: {{{too_little}, {name}: 0}}")
+        assert "E3035" in none.output

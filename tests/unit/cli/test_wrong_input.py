@@ -166,10 +166,7 @@ RIGHT_AFTER_ALL = {
     "init --model": (None, "it is copied: `check` judges it"),
     "init config": (NEW, "files can have such names"),
     "inspect engine": ({"half.tar", "model"}, "only the manifest is read, which old engines lack"),
-    "model-repository --out": (
-        {*NEW, "", ".", "none/none", "folder", "folder/", "model"},
-        "it is made; '' is Python's '.'",
-    ),
+    "model-repository --out": ({*NEW, "none/none", "folder", "folder/"}, "it is made, or empty"),
     "perf --metrics": (None, "what a server does not tell is left out of the report"),
     "perf --model": (None, "the server knows which there are"),
     "perf --prompts": ({"text.yaml/", "half.tar", *NAMES}, "each line is a prompt"),

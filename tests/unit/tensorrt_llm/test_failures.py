@@ -115,7 +115,7 @@ Traceback (most recent call last):
             """raise ValueError(f"{part.name} is not divisible by {ranks}")""",
             "ValueError: lm_head is not divisible by 3",
             CheckpointInvalid,
-            r"converted: ValueError: lm_head is not divisible by 3\.",
+            r"cannot be used: ValueError: lm_head is not divisible by 3\.",
         ),
         (
             """raise Trouble(f"{what} error: argument --{name}: is wrong")""",

@@ -29,6 +29,34 @@ def test_paths_of_the_work_directory(path, local):
     assert in_work_dir(path, "org/name") == local
 
 
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [
+        ("/data/llama", "model"),
+        ("/data/llama/original/", "model/original"),
+        ("/src/models/data/llama", "model"),
+        ("/src/models//data/llama", "model"),
+        ("/data/llama/../other", None),
+        ("/data", None),
+        ("data/llama", "data/llama"),
+    ],
+)
+def test_the_model_may_be_a_folder_of_this_machine(path, local):
+    assert in_work_dir(path, "/data/llama") == local
+
+
+@pytest.mark.parametrize("model", ["llama", "./llama", "../data/llama", "../../../llama", "/data/llama"])
+def test_the_model_is_found_below_models_however_it_is_named(model):
+    assert in_work_dir(f"/src/models/{model}", model) == "model"
+    assert in_work_dir(f"./models/{model}/original", model) == "model/original"
+    assert in_work_dir("engine", model) == "engine"
+
+
+@pytest.mark.parametrize("model", [".", "..", "/", "/src", "../.."])
+def test_a_model_that_holds_the_work_directory_is_not_all_of_it(model):
+    assert in_work_dir("engine", model) == "engine"
+
+
 @given(st.text(alphabet="a./ ~", max_size=30))
 def test_no_path_leads_out(path):
     local = in_work_dir(path, "org/name")

@@ -1,3 +1,6 @@
+import pytest
+
+from builder.check.report import check
 from tests.unit.tensorrt_llm.commands import errors, lines, warnings
 
 HEAD = "model_id: a/b\nexample_name: llama\n"
@@ -38,6 +41,13 @@ def test_a_model_config_needs_no_checkpoint():
     assert lines(text)[1] == "trtllm-build --dry_run --model_config c/config.json --output_dir engine"
 
 
+def test_a_list_is_told_as_the_tool_has_it():
+    build = "build:\n  script: build.py\n  output_dir: e\n  args:\n    dtype: [a, b]\n"
+    report = check(HEAD + CONVERT + "    dtype: float16\n" + build, "test.yaml")
+    (told,) = [one.what for one in report.errors if one.code == "E3018"]
+    assert "--dtype a b" in told
+
+
 def test_the_script_may_name_its_example():
     text = "model_id: a/b\nconvert_to_ft:\n  script: ../qwen/convert_checkpoint.py\n  output_dir: c\n" + BUILD
     assert lines(text)[0].startswith("models/core/qwen/convert_checkpoint.py ")
@@ -68,12 +78,35 @@ def test_lengths_count_from_the_default_of_the_old_tool():
     assert "--max_seq_len 2148" in lines(HEAD + old)[1]
 
 
+@pytest.mark.parametrize(("prompt", "total"), [("false", 1124), ("[50]", 150)])
+def test_lengths_count_from_what_the_prompt_length_means(prompt, total):
+    args = f"    max_input_len: {prompt}\n    max_output_len: 100\n"
+    assert f"--max_seq_len {total}" in lines(HEAD + BUILD + args)[1]
+
+
 def test_a_flag_that_is_false_is_left_out():
     args = "    weight_streaming: false\n    max_batch_size: false\n"
     assert (
         lines(HEAD + BUILD + args)[1]
         == "trtllm-build --checkpoint_dir checkpoint --dry_run --output_dir engine"
     )
+
+
+@pytest.mark.parametrize(("written", "meant"), [("false", "disable"), ("true", "enable"), ("", "enable")])
+def test_a_switch_that_is_a_yaml_boolean(written, meant):
+    args = f"    remove_input_padding: {written}\n"
+    assert f"--remove_input_padding {meant}" in lines(HEAD + BUILD + args)[1]
+    assert ("E3014", "build.args.remove_input_padding") in warnings(HEAD + BUILD + args)
+
+
+def test_a_switch_of_an_old_tool_that_is_off_stays_off():
+    old = "build:\n  script: build.py\n  output_dir: e\n  args: {enable_context_fmha: false}\n"
+    assert "--context_fmha disable" in lines(HEAD + old)[1]
+
+
+def test_a_deprecated_switch_that_is_off_is_told():
+    told = warnings(HEAD + BUILD + "    paged_kv_cache: false\n")
+    assert [key for _, key in told].count("build.args.paged_kv_cache") == 2
 
 
 def test_lists_are_spread():

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
+from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE, table, wrong_arguments
 from tools.vllm_arguments import __main__ as command
 from tools.vllm_arguments.__main__ import changes, rendered
 from tools.vllm_arguments.__main__ import table as made_from
-from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN
+from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN, PACKAGES
 from tools.vllm_arguments.source import Sources
 
 ENGINE_ARGS = """
@@ -92,6 +93,48 @@ def test_what_nobody_has_looked_at_cannot_be_set(sources):
     assert "new: brand_new (cannot be set; see tools/vllm_arguments/policy.py)" in lines
     assert "gone: watermark (name its successor in policy.py)" in lines
     assert any(line.startswith('changed: max_lora_rank: {"type": "int", "choices": [1, 8,') for line in lines)
+
+
+def test_the_only_value_is_not_one_of_several():
+    assert told(kv_offloading_backend="nativ") == [
+        ("kv_offloading_backend", "invalid", "native (did you mean native?)")
+    ]
+
+
+def test_a_package_that_the_images_lack_is_told_of_values_that_this_vllm_has(sources):
+    made = made_from(sources)["arguments"]["attention_backend"]
+    assert "packages" not in made
+    assert told(attention_backend=["HPC_ATTN"])[0][1] == "invalid"
+    ((_, kind, why),) = told(attention_backend="HPC_ATTN")
+    assert (kind, why.partition(" (")[2]) == (
+        "invalid",
+        "HPC_ATTN needs the package hpc-ops, which the images lack)",
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_needs_a_package_that_the_images_lack_cannot_be_set(package):
+    lock = json.loads((PROJECT_ROOT / "nix/locks/wheels/engine-vllm.json").read_text())
+    assert package not in {one["name"] for one in lock["wheels"]}, "remove it from PACKAGES"
+    for argument, values in PACKAGES[package].items():
+        name, _, member = argument.partition(".")
+        spec = table()["arguments"].get(name) or table()["own"][name]
+        choices = (spec["members"][member] if member else spec)["choices"]
+        assert values.isdisjoint(choices)
+
+
+@pytest.mark.parametrize("form", ["mistral", "pt", "sharded_state"])
+def test_no_form_of_weights_can_be_set_that_no_archive_holds(form):
+    ((place, kind, _),) = told(load_format=form)
+    assert (place, kind) == ("load_format", "invalid")
+
+
+@pytest.mark.parametrize("name", ["numa_bind", "numa_bind_cpus", "numa_bind_nodes"])
+def test_what_needs_the_program_numactl_cannot_be_set(name):
+    packages = json.loads((PROJECT_ROOT / "nix/locks/debian.json").read_text())
+    assert '"numactl"' not in json.dumps(packages), "let policy.py allow it"
+    ((place, kind, _),) = told(**{name: None})
+    assert (place, kind) == (name, "refused")
 
 
 def test_the_file_is_as_the_tool_writes_it():

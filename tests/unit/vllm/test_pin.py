@@ -1,8 +1,12 @@
 """Moving the version of vLLM: what is said to change, what is written, and that a version without a lock changes nothing."""
 
 import ast
+import os
 import re
+import signal
 import subprocess
+import threading
+import time
 
 import pytest
 from packaging.version import Version
@@ -192,6 +196,59 @@ def test_an_index_that_does_not_answer_changes_nothing(checkout, monkeypatch):
     before = contents(checkout)
     assert pin.move(checkout, "engine-vllm-next", "0.33.0", "2.14.0") == "no such index"
     assert contents(checkout) == before
+
+
+@pytest.fixture
+def handlers():
+    """Those of signals are again what they were."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_an_interruption_changes_nothing(number, status, checkout, monkeypatch, capsys):
+    """Also not later: what ci/lock has started is ended."""
+    before = contents(checkout)
+    (checkout / "ci/lock").write_text(
+        """#!/bin/sh
+echo half > requirements/engine-vllm-next.txt
+echo new > requirements/new.txt
+(sleep 1; echo late > requirements/engine-vllm-next.txt) &
+wait
+"""
+    )
+    before[(checkout / "ci/lock").relative_to(checkout)] = (checkout / "ci/lock").read_text()
+
+    def interrupt():
+        deadline = time.monotonic() + 30
+        while not (checkout / "requirements/new.txt").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for _ in range(2):  # make hands on what its whole group has got already
+            os.kill(os.getpid(), number)
+
+    def run(checkout, group, version):
+        threading.Thread(target=interrupt).start()
+        pin.move(checkout, group, version, "2.14.0")
+
+    monkeypatch.setattr(pin, "_run", run)
+    assert pin.main(["0.33.0", "--next"], checkout) == status
+    assert capsys.readouterr().err == "Interrupted. Nothing was changed.\n"
+    time.sleep(1.2)
+    assert contents(checkout) == before
+
+
+@pytest.mark.parametrize("version", ["0.26", "0.26.*", "v0.26.0", "latest"])
+def test_a_version_that_is_not_full_is_refused_before_anything(version, monkeypatch, capsys):
+    monkeypatch.setattr(pin, "_run", None)
+    with pytest.raises(SystemExit):
+        pin.main([version])
+    assert "is not a full version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("group", GROUPS)

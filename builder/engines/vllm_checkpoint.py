@@ -1,0 +1,45 @@
+"""What the config.json of a checkpoint for vLLM says that its start would find: packages, and the context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import CheckpointInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Methods of quantization for which vLLM needs a package that the images lack.
+PACKAGES = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
+_UNSCALED = ("default", "llama3", "longrope", "su")
+
+
+def check_quantization(model: Mapping[str, Any]) -> None:
+    """Raises CheckpointInvalid when the weights are quantized in a way that the images cannot load."""
+    of_weights = model.get("quantization_config") or text_config(model).get("quantization_config")
+    method = of_weights.get("quant_method") if isinstance(of_weights, dict) else None
+    package = PACKAGES.get(method.lower()) if isinstance(method, str) else None
+    if package is not None:
+        reason = f"its quant_method is {method}, for which vLLM needs the package {package}"
+        raise CheckpointInvalid(reason=f"{reason}, and the images lack it")
+
+
+def longest_context(model: Mapping[str, Any]) -> int | None:
+    """The largest max_model_len that vLLM accepts; None where vLLM derives it from more than one key."""
+    text = text_config(model)
+    longest = text.get("max_position_embeddings")
+    derived = any(one.get("model_max_length") is not None or _is_scaled(one) for one in (model, text))
+    return longest if isinstance(longest, int) and longest > 0 and not derived else None
+
+
+def text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a multimodal model that writes."""
+    nested = model.get("text_config")
+    return nested if isinstance(nested, dict) else model
+
+
+def _is_scaled(config: Mapping[str, Any]) -> bool:
+    for rope in (config.get("rope_scaling"), config.get("rope_parameters")):
+        if rope and not (isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) in _UNSCALED):
+            return True
+    return False

@@ -1,0 +1,45 @@
+"""How many parameters a checkpoint has, and their bytes: from the headers of its safetensors files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huggingface_hub import HfApi, get_local_safetensors_metadata
+
+from builder.sources.hub_limits import limit_the_hub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+limit_the_hub()
+
+_BITS = {
+    "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,
+    "I8": 8, "U8": 8, "BOOL": 8,
+}  # fmt: skip
+_PLAIN = ("F64", "F32", "F16", "BF16")
+
+
+def parameters_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, int]:
+    """How many parameters of each type (`BF16`) the checkpoint has: in a folder, or by its name on the hub.
+
+    Only headers are read. Raises whatever the hub library raises.
+    """
+    if isinstance(model, Path):
+        found = get_local_safetensors_metadata(model)
+    else:
+        found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
+    return {str(kind): number for kind, number in found.parameter_count.items()}
+
+
+def bytes_of(parameters: Mapping[str, int]) -> int:
+    """The bytes of that many parameters of each type, as published."""
+    return sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
+
+
+def bytes_held(parameters: Mapping[str, int], dtype: str) -> int:
+    """Their bytes where vLLM has loaded them with this `dtype`, for which `auto` never means float32."""
+    plain = 32 if dtype == "float32" else 16
+    bits = {kind: plain if kind in _PLAIN else _BITS.get(kind, 16) for kind in parameters}
+    return sum(number * bits[kind] for kind, number in parameters.items()) // 8
