@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from builder.output import check_output
 from runner.engines.vllm.compile_cache import MADE_FOR, NOT_SHIPPED, SHIPPED, made_for, model_of
 from runner.settings import Settings
 from runner.weights import fetch_weights
@@ -23,8 +24,9 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     """Write `output`: the files of `engine`, an engine.tar, and everything in `cache` that is for it.
 
     `cache` defaults to COMPILE_CACHE. Returns what it was compiled on, one line each. Raises
-    NothingCompiled, NotEnoughSpace, PackageFailed, and what `fetch_weights` raises.
+    OutputRefused, NothingCompiled, NotEnoughSpace, PackageFailed, and what `fetch_weights` raises.
     """
+    check_output(output)
     settings = Settings.from_environment(os.environ)
     directory = fetch_weights(
         engine, settings.weights_cache, check=lambda _: None, max_bytes=settings.max_engine_bytes
@@ -33,7 +35,9 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     try:
         found = list(_compiled(cache, directory.path, directory.manifest))
     except OSError as error:  # such as too long a name
-        fix = f"It cannot be read ({error.strerror}): give the right folder with --cache or COMPILE_CACHE"
+        fix = (
+            f"That folder cannot be read ({error.strerror}): give the right one with --cache or COMPILE_CACHE"
+        )
         raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix) from None
     if not found or directory.manifest is None:
         fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CONFIGS = (".yaml", ".yml")
 # On the hub: owner/name, and after an @ a revision.
-_OF_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+_OF_THE_HUB = re.compile(r"(?!\.{1,2}/)[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 log = get_logger()
@@ -125,11 +125,12 @@ def _served(
     adapters: Mapping[str, Path] | None = None,
 ) -> str:
     from builder.check.vllm import check_vllm
-    from builder.engines.vllm import loads_whole, weights_bytes
+    from builder.engines.vllm import loaded_bytes, loads_whole, weights_bytes
     from builder.findings import Findings, Severity
     from builder.in_place import in_place
+    from builder.sources.parameters import parameters_of
     from shared import VERSION
-    from shared.errors import VllmRepositoryInvalid
+    from shared.errors import VllmRepositoryInvalid, WeightsTooLargeForGpu
     from shared.progress import stderr_progress
 
     ranks = config.tensor_parallel_size * config.pipeline_parallel_size
@@ -150,12 +151,22 @@ def _served(
             fix="Unset LORA_FOLDER, or put all adapters into that folder and remove multi_lora.json",
         )
 
-    def accept(sizes: Mapping[str, int]) -> None:
-        if loads_whole(config):
-            check(facts.model_copy(update={"gpu_bytes": weights_bytes(sizes) // ranks}))
-
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
+
+    def accept(sizes: Mapping[str, int]) -> None:
+        if not loads_whole(config):
+            return
+        try:
+            check(facts.model_copy(update={"gpu_bytes": weights_bytes(sizes) // ranks}))
+        except WeightsTooLargeForGpu:
+            # Those in float32 take half of that: only now are the requests worth their time.
+            held = loaded_bytes(
+                sizes, config.dtype, lambda: parameters_of(config.model, config.revision, token)
+            )
+            if held is not None:
+                check(facts.model_copy(update={"gpu_bytes": held // ranks}))
+
     place = in_place(
         config,
         settings.weights_cache,

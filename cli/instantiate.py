@@ -20,7 +20,7 @@ from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed, OutputRefused
 from shared.server_arguments import parse_parameters
-from shared.source import data_url
+from shared.source import data_url, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +31,7 @@ _INDEXES = {
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 }
+_SCHEMES = {"http", "https", "file"}
 _MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|/)")
 _BASE_NAME = "org.opencontainers.image.base.name"
@@ -81,7 +82,7 @@ def instantiate(
             "an image needs --base and --dest, or base_model and staging_dest in the section `instantiate`"
         )
         raise ConfigInvalid(source=named, reason=reason)
-    if "://" not in variables.get("COG_WEIGHTS", ""):
+    if scheme(variables.get("COG_WEIGHTS", "")) not in _SCHEMES:
         reason = "instantiate.weights, or -e COG_WEIGHTS=..., must be the URL of an engine.tar"
         raise ConfigInvalid(source=named, reason=reason)
     return push_model(base, dest, variables)

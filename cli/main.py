@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,7 @@ from typer.core import TyperGroup
 
 from cli.measuring import perf, plan
 from cli.output import AS_JSON, say, say_error, say_json
+from cli.places import absolute, from_here
 from cli.streams import prepare_streams
 from shared import VERSION
 from shared.errors import CogTritonError, GenericError
@@ -28,8 +28,7 @@ _SERVED = (
     " vLLM backend."
 )
 _ENGINE = typer.Argument(help=_SERVED)
-_PATHS_OF_LIBRARIES = ("HF_HOME", "HF_HUB_CACHE", "SSL_CERT_FILE", "TMPDIR")
-_MOST = 1_000_000  # of GPUs, or of predictions at the same time: far beyond what there can be
+_MAX_COUNT = 1_000_000  # of GPUs, or of predictions at the same time: far beyond what there can be
 
 
 class _Commands(TyperGroup):
@@ -121,7 +120,7 @@ def build(
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     configure_logging()
-    signal.signal(signal.SIGTERM, _end)
+    _end_by_signals()
     manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
     if as_json:
         say_json({"output": str(output), "manifest": manifest.model_dump(mode="json")})
@@ -134,16 +133,17 @@ def check(
     config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
     as_json: Annotated[bool, AS_JSON] = False,
     gpus: Annotated[
-        int | None, typer.Option(min=0, max=_MOST, help="GPUs of the machine that builds.")
+        int | None, typer.Option(min=0, max=_MAX_COUNT, help="GPUs of the machine that builds.")
     ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(help="For vLLM: the GPU that it must fit on, such as H100; overrides the key `gpu`."),
     ] = None,
 ) -> None:
-    """Report everything wrong with a config before anything is fetched: `cog-triton check config.yaml`.
+    """Report what is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
 
-    Only the headers of the model's weights are read. Exit status 1 when a build cannot succeed.
+    Only the headers of the model's weights are read. Exit status 1 when there are errors: with them, nothing
+    can be built. A file that only has the section `instantiate` is for an image, and builds nothing.
     """
     from cli.check import check as check_config
 
@@ -160,7 +160,7 @@ def serve(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_MOST, help="Predictions that may run or wait at the same time; more are refused."
+            min=1, max=_MAX_COUNT, help="Predictions that may run or wait at the same time; more are refused."
         ),
     ] = None,
 ) -> None:
@@ -172,8 +172,8 @@ def serve(
     from shared.cog.server import server_command, server_environment
     from shared.layout import PROJECT_ROOT
 
-    signal.signal(signal.SIGTERM, _end)
-    environment = {**_from_here(), **server_environment(port, concurrency), "COG_WEIGHTS": _absolute(engine)}
+    _end_by_signals()
+    environment = {**from_here(), **server_environment(port, concurrency), "COG_WEIGHTS": absolute(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
@@ -197,10 +197,10 @@ def join(
         Address.parse(address)
     except ValueError as wrong:
         raise typer.BadParameter(f"it {wrong}", param_hint="ADDRESS") from None
-    weights = {} if engine is None else {"COG_WEIGHTS": _absolute(engine)}
+    weights = {} if engine is None else {"COG_WEIGHTS": absolute(engine)}
     command = [sys.executable, "-m", "cli.joining", address]
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
-    environment = {**_from_here(), **safe, **weights}
+    environment = {**from_here(), **safe, **weights}
     os.chdir(PROJECT_ROOT)
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 
@@ -215,7 +215,10 @@ def generate(
             help="A chat instead of a prompt: a JSON list of objects with role and content; -: stdin."
         ),
     ] = None,
-    system_prompt: Annotated[str | None, typer.Option(help="For the template's {system_prompt}.")] = None,
+    system_prompt: Annotated[
+        str | None,
+        typer.Option(help="For the template's {system_prompt}; with --messages, that of the conversation."),
+    ] = None,
     prompt_template: Annotated[str | None, typer.Option(help="Text with {prompt}.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens in the answer.")] = None,
     temperature: Annotated[
@@ -252,7 +255,7 @@ def generate(
         "seed": seed,
         "stop_sequences": stop_sequences,
     }
-    print_answer(_absolute(engine), inputs, as_json=as_json)
+    print_answer(absolute(engine), inputs, as_json=as_json)
 
 
 @app.command()
@@ -359,44 +362,22 @@ def inspect(
     From a URL, only the beginning of the file is fetched.
     """
     from cli.inspect import described, manifest_of
+    from shared.secrets import public_address
 
     manifest = manifest_of(engine)
     if as_json:
-        say_json({"source": engine, "manifest": manifest and manifest.model_dump(mode="json")})
+        say_json(
+            {"source": public_address(engine), "manifest": manifest and manifest.model_dump(mode="json")}
+        )
     else:
         typer.echo(described(manifest))
 
 
-def _absolute(engine: str) -> str:
-    """An existing path, as it is from every working directory; everything else is left as it is."""
-    from shared.http import Unreachable
-    from shared.source import NotThere, found, scheme
-
-    try:
-        if scheme(engine):
-            return engine
-        found(Path(engine))
-    except NotThere:
-        return engine
-    except Unreachable:
-        pass  # what reads the engine says what is wrong with it
-    return str(Path(engine).resolve())
-
-
-def _from_here() -> dict[str, str]:
-    """The environment, with the paths in its settings as they are from every working directory."""
-    from runner.engines.hosts.settings import CLUSTER
-    from runner.settings import PATHS
-
-    environment = dict(os.environ)
-    for name in (*PATHS, *_PATHS_OF_LIBRARIES):
-        if value := environment.get(name):
-            with suppress(OSError):  # there is no working directory any more
-                environment[name] = str(Path(value).absolute())
-    for name in ("COG_WEIGHTS", "COG_TRITON_CONFIG", "MPI_HOSTS"):
-        if (value := environment.get(name)) and value != CLUSTER:
-            environment[name] = _absolute(value)
-    return environment
+def _end_by_signals() -> None:
+    """By SIGTERM, and when the terminal is closed, unless nohup has it ignored."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
 
 
 def _end(number: int, _frame: object) -> None:
@@ -407,7 +388,9 @@ def _end(number: int, _frame: object) -> None:
 @app.command()
 def model_repository(
     engine: Annotated[str, typer.Option(help=_SERVED)],
-    out: Annotated[Path, typer.Option(help="The directory to write, for tritonserver's --model-repository.")],
+    out: Annotated[
+        Path, typer.Option(help="The new or empty directory to write, for tritonserver's --model-repository.")
+    ],
 ) -> None:
     """Write a model repository for a Triton of your own: `... --engine engine.tar --out DIR`.
 

@@ -9,10 +9,10 @@ import typer
 
 from cli.output import AS_JSON
 
-_MOST = 1e9  # of numbers with a fraction: far beyond what can be meant, and not infinite
-_MOST_REQUESTS = 1e6  # in a second: far beyond what a client can send
-_MOST_TOKENS = 10_000_000  # of a prompt, and of an answer: far beyond what a model can take
-_MOST_GPUS = 1_000_000
+_MAX_NUMBER = 1e9  # of numbers with a fraction: far beyond what can be meant, and not infinite
+_MAX_REQUESTS = 1e6  # in a second: far beyond what a client can send
+_MAX_TOKENS = 10_000_000  # of a prompt, and of an answer: far beyond what a model can take
+_MAX_GPUS = 1_000_000
 
 
 def perf(
@@ -40,7 +40,7 @@ def perf(
         float | None,
         typer.Option(
             min=0.001,
-            max=_MOST_REQUESTS,
+            max=_MAX_REQUESTS,
             help="Requests per second; with --unit batch, requests per batch.",
         ),
     ] = None,
@@ -48,13 +48,13 @@ def perf(
         Literal["rps", "batch"],
         typer.Option(
             help="rps: send at this rate, however fast the server answers; batch: send the next"
-            " batch when the last has ended."
+            " batch a second after the last has ended."
         ),
     ] = "rps",
     arrivals: Annotated[
         Literal["poisson", "constant"], typer.Option(help="Arrivals of --unit rps: random, or evenly spaced.")
     ] = "poisson",
-    duration: Annotated[float, typer.Option(min=0.1, max=_MOST, help="Seconds of each load.")] = 10,
+    duration: Annotated[float, typer.Option(min=0.1, max=_MAX_NUMBER, help="Seconds of each load.")] = 10,
     requests: Annotated[
         int | None, typer.Option(min=1, help="The most requests to send in each load.")
     ] = None,
@@ -63,7 +63,7 @@ def perf(
         typer.Option(
             "--n_input_tokens",
             min=1,
-            max=_MOST_TOKENS,
+            max=_MAX_TOKENS,
             help="Approximate length of the prompt: its words.",
         ),
     ] = 100,
@@ -72,7 +72,7 @@ def perf(
         typer.Option(
             "--n_output_tokens",
             min=1,
-            max=_MOST_TOKENS,
+            max=_MAX_TOKENS,
             help="Length of each answer; exact if the server can do that.",
         ),
     ] = 100,
@@ -80,7 +80,7 @@ def perf(
         float | None,
         typer.Option(
             min=1,
-            max=_MOST,
+            max=_MAX_NUMBER,
             help="Tokens per second expected of each stream; with --target mock, the speed at which"
             " it generates.",
         ),
@@ -101,7 +101,9 @@ def perf(
     ] = None,
     stall: Annotated[
         float,
-        typer.Option(min=0.1, max=_MOST, help="Seconds without a token after which a request is abandoned."),
+        typer.Option(
+            min=0.1, max=_MAX_NUMBER, help="Seconds without a token after which a request is abandoned."
+        ),
     ] = 60,
     metrics: Annotated[
         str | None, typer.Option(help="Where the server reports its metrics; default: its /metrics.")
@@ -150,7 +152,7 @@ def plan(
         ),
     ],
     rate: Annotated[
-        list[float], typer.Option(min=0.001, max=_MOST, help="Requests per second; may be repeated.")
+        list[float], typer.Option(min=0.001, max=_MAX_NUMBER, help="Requests per second; may be repeated.")
     ],
     slo: Annotated[
         str,
@@ -165,26 +167,32 @@ def plan(
         Literal["least_conn", "round_robin", "random"],
         typer.Option(help="How the load balancer chooses a runner."),
     ] = "least_conn",
-    gpus: Annotated[int, typer.Option(min=1, max=_MOST_GPUS, help="GPUs of one runner.")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, max=_MAX_GPUS, help="GPUs of one runner.")] = 1,
     reserve: Annotated[
         float,
-        typer.Option(min=0, max=_MOST, help="Runners kept beyond what the load needs, as a share of those."),
+        typer.Option(
+            min=0, max=_MAX_NUMBER, help="Runners kept beyond what the load needs, as a share of those."
+        ),
     ] = 0.25,
     pull: Annotated[
         float,
-        typer.Option(min=0, max=_MOST, help="Seconds that a start spends pulling the image onto a node."),
+        typer.Option(
+            min=0, max=_MAX_NUMBER, help="Seconds that a start spends pulling the image onto a node."
+        ),
     ] = 0,
     weights: Annotated[
         float,
         typer.Option(
-            min=0, max=_MOST, help="Seconds that a start spends fetching the engine into an empty cache."
+            min=0,
+            max=_MAX_NUMBER,
+            help="Seconds that a start spends fetching the engine into an empty cache.",
         ),
     ] = 0,
     load: Annotated[
         float,
         typer.Option(
             min=0,
-            max=_MOST,
+            max=_MAX_NUMBER,
             help="Seconds that a start spends loading the engine from the cache until it is ready.",
         ),
     ] = 0,

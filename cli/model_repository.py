@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 def model_repository(engine: str, out: Path) -> str:
     """Write the model repository `out` for `engine`, as COG_WEIGHTS names it.
 
-    An archive is unpacked where a runner would look for it (WEIGHTS_CACHE). Returns the command that serves
-    it, quoted for a shell, from any directory. Raises OutputRefused, PartNotInstalled, ServerParameterInvalid
+    `out` is new or empty: a model in it could have the name of one of ours. An archive is unpacked where a
+    runner would look for it (WEIGHTS_CACHE). Returns the command that serves it, quoted for a shell, from any
+    directory. Raises OutputRefused, PartNotInstalled, ServerParameterInvalid
     and what `engine_of` and `fetch_weights` raise.
     """
     configure_logging()
+    is_new = _check(out)
     settings = Settings.from_environment(os.environ)
     layout = Layout.current()
 
@@ -59,12 +61,31 @@ def model_repository(engine: str, out: Path) -> str:
         "--allow-metrics=false",
     ]
     decoupled = is_decoupled(settings.server_arguments(directory.config))
-    is_new = False
     try:
-        is_new = not out.exists()
         write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
     except OSError as error:
-        if is_new:
-            shutil.rmtree(out, ignore_errors=True)
-        raise OutputRefused(path=out, reason=error.strerror, fix="Choose another directory") from None
+        for written in [out] if is_new else out.iterdir():
+            shutil.rmtree(written, ignore_errors=True)
+        raise _refused(out, error) from None
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
+
+
+def _check(out: Path) -> bool:
+    """Whether `out` is not there yet. Raises OutputRefused if it is, and not an empty directory."""
+    try:
+        is_empty = not any(out.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise _refused(out, error) from None
+    if not is_empty:
+        raise OutputRefused(
+            path=out,
+            reason="the directory is not empty",
+            fix="Choose a new or empty directory, or remove that one",
+        )
+    return False
+
+
+def _refused(out: Path, error: OSError) -> OutputRefused:
+    return OutputRefused(path=out, reason=error.strerror, fix="Choose another directory")

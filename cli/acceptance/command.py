@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .bench import Bench
 
 _CONFIGS = (".yaml", ".yml")
-_MOST_CHARACTERS = 1 << 24  # a run prints some ten thousand
+_MAX_CHARACTERS = 1 << 24  # a run prints some ten thousand
 
 
 def run(
@@ -137,7 +137,7 @@ def _other_run(against: Path | None) -> dict[str, Any] | None:
         return None
     try:
         with against.open(encoding="utf-8") as file:
-            found = json.loads(file.read(_MOST_CHARACTERS))
+            found = json.loads(file.read(_MAX_CHARACTERS))
     except OSError as error:
         raise typer.BadParameter(f"{against}: {error.strerror}", param_hint="--against") from None
     except (ValueError, RecursionError):

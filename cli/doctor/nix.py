@@ -11,8 +11,7 @@ from .tool import answer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FEATURES = ("flakes", "nix-command")
-_FLAGS = ("--extra-experimental-features", "nix-command flakes")
+_ASKED = ("--extra-experimental-features", "nix-command")
 
 
 def _look() -> Iterator[Finding]:
@@ -25,10 +24,12 @@ def _look() -> Iterator[Finding]:
     if version is None:
         yield warning("Nix is installed, but does not answer.", "Try `nix --version`.")
         return
-    # The command was renamed in 2.20.
-    settings = answer("nix", *_FLAGS, "config", "show") or answer("nix", *_FLAGS, "show-config") or ""
-    lines = [line for line in settings.splitlines() if line.startswith("experimental-features =")]
-    missing = [feature for feature in _FEATURES if feature not in "".join(lines).split()]
+    # Without nix-command, Nix does not even say what is enabled.
+    told = _settings(*_ASKED) or ""
+    lines = [line for line in told.splitlines() if line.startswith("experimental-features =")]
+    missing = [] if "flakes" in "".join(lines).split() else ["flakes"]
+    if _settings() is None:
+        missing.append("nix-command")
     if missing:
         yield warning(
             f"{version}; not enabled: {', '.join(missing)}.",
@@ -36,6 +37,11 @@ def _look() -> Iterator[Finding]:
         )
     else:
         yield ok(version)
+
+
+def _settings(*flags: str) -> str | None:
+    """What Nix is set to; None when it refuses to say. The command was renamed in 2.20."""
+    return answer("nix", *flags, "config", "show") or answer("nix", *flags, "show-config")
 
 
 CHECK = Check("nix", "Nix, which builds the images", _look, of_hosts=True)

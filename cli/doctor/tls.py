@@ -13,6 +13,7 @@ from urllib.request import getproxies
 from huggingface_hub import constants
 
 from shared.secrets import public_address
+from shared.source import is_web_address
 from shared.tls import why_refused
 
 from .check import Check, Finding, error, ok, warning
@@ -53,6 +54,12 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
     except ValueError:
         return warning(
             f"HF_ENDPOINT is {public_address(url)}, which is not a valid address.", "Correct it, or unset it."
+        )
+    if not is_web_address(url):
+        # Not shown: without a scheme, what may be a password cannot be told apart.
+        return warning(
+            "HF_ENDPOINT is not an http or https URL.",
+            "Correct it (it starts with http:// or https://), or unset it.",
         )
     if parts.scheme in getproxies():
         return ok(f"{host} is reached through the proxy in {parts.scheme.upper()}_PROXY; not tried")

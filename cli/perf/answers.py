@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cli.perf.request import CUT
+from cli.perf.request import CUT, REFUSED
 
 if TYPE_CHECKING:
     from cli.perf.request import Request
@@ -114,7 +114,7 @@ class CogAnswer(Answer):
         request.prompt_tokens = metrics.get("input_token_count")
         if prediction.get("status") != "succeeded":
             said = str(prediction.get("error") or prediction.get("status"))
-            request.fail(prediction.get("error_code") or code_in(said) or "failed", said)
+            request.fail(prediction.get("error_code") or code_in(said) or REFUSED, said)
 
 
 class OpenAIAnswer(Answer):
@@ -162,7 +162,7 @@ class TritonAnswer(Answer):
     def _response(self, response: dict[str, Any], now: float | None) -> None:
         if "error" in response:
             said = str(response["error"])
-            self.request.fail(code_in(said) or "failed", said)
+            self.request.fail(code_in(said) or REFUSED, said)
         text = response.get("text_output") or ""
         if text and now is not None:
             self.text(text, now)
@@ -182,7 +182,7 @@ class ReplicateAnswer(Answer):
             self.text(said.decode(errors="replace"), now)
         elif kind == b"error":
             text = said.decode(errors="replace")
-            self.request.fail(code_in(text) or "failed", text)
+            self.request.fail(code_in(text) or REFUSED, text)
         elif kind == b"done":
             self.request.complete = True
             reason = (orjson.loads(said) or {}).get("reason")
@@ -223,9 +223,9 @@ def _refusal(status: int, body: bytes) -> tuple[str, str]:
 
 def _error(error: Any) -> tuple[str, str]:
     if not isinstance(error, dict):
-        return "failed", str(error)
+        return REFUSED, str(error)
     said = str(error.get("message") or "")
-    return str(error.get("code") or code_in(said) or error.get("type") or "failed"), said
+    return str(error.get("code") or code_in(said) or error.get("type") or REFUSED), said
 
 
 def code_in(text: str) -> str | None:

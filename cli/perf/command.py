@@ -20,9 +20,10 @@ from cli.perf.load import Load, Runner, open_files
 from cli.perf.plan import Objectives
 from cli.perf.reach import kind_of, metrics_address, model_of, parsed, reach
 from cli.perf.server_view import ServerView
+from cli.perf.targets import server_key, triton_model
 from cli.perf.terminal import Live, print_report
 from shared import VERSION
-from shared.errors import OutputRefused
+from shared.errors import OutputRefused, ServerNotMeasured
 from shared.secrets import public_address, public_text
 
 if TYPE_CHECKING:
@@ -97,10 +98,15 @@ async def measured(plan: Plan) -> dict[str, Any]:
     url = parsed(plan.url)
     metrics = metrics_address(url, plan.metrics_url)
     name = kind_of(url, plan.target)
+    # The key goes to the server that is asked, or to where the user says that its metrics are.
+    key = server_key(name, url) if metrics else None
+    if metrics and plan.metrics_url and (reason := await ServerView(metrics, key=key).why_absent()):
+        raise ServerNotMeasured(url=public_address(metrics), reason=reason)
     model = plan.model
     if name == "openai" and model is None:
         model = model_of(url)
     target, warm_up = await reach(name, url, model, plan.ask)
+    counted = triton_model(url, model) if name == "triton" else None
     predictable = name == "mock"
     loads: list[Load] = []
     steps: list[dict[str, Any]] = []
@@ -108,7 +114,7 @@ async def measured(plan: Plan) -> dict[str, Any]:
     with Live() if sys.stderr.isatty() else nullcontext() as live:
         for step in plan.steps:
             load = Load(step)
-            view = ServerView(metrics) if metrics else None
+            view = ServerView(metrics, counted, key) if metrics else None
             try:
                 await _hold(load, plan, target, view, live, predictable=predictable)
             except asyncio.CancelledError:

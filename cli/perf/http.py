@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 import httpx2
 
-from shared.tls import why_refused
+from shared.tls import in_causes, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,11 +42,8 @@ def client(seconds: float) -> httpx2.Client:
 
 def why(error: Exception) -> str:
     """Why there is no connection, without the numbers that Python puts into its texts."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return why_refused(cause)
-        cause = cause.__cause__ or cause.__context__
+    if problem := in_causes(error):
+        return why_refused(problem)
     return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or "it did not answer"
 
 

@@ -25,7 +25,7 @@ _OBJECTIVES = {
 }
 _OBJECTIVE = re.compile(r"(\w+)=(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 _SEED = 0  # the same load each time
-_MOST_BYTES = 256_000_000  # of prompts: they stay in memory
+_MAX_BYTES = 256_000_000  # of prompts: they stay in memory
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,11 @@ class Prompts:
         """
         texts = []
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"it has more than {readable(_MOST_BYTES)}")
-        for number, line in enumerate(content.decode().splitlines(), 1):
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"it has more than {readable(_MAX_BYTES)}")
+        # Not splitlines(), which also splits at U+2028, form feeds and others: prompts may contain them.
+        for number, line in enumerate(re.split(r"\r?\n", content.decode()), 1):
             text = line
             if line.startswith("{"):
                 try:

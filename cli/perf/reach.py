@@ -48,13 +48,15 @@ def parsed(url: str) -> SplitResult:
             url=public_address(whole), reason="an address begins with http://, https:// or grpc://"
         )
     try:
-        httpx2.URL(whole)
+        query = httpx2.URL(whole).query.decode()  # as it can be sent: a space is %20
         parts.hostname.encode("idna")
     except (httpx2.InvalidURL, UnicodeError):
         raise ServerNotMeasured(url=public_address(whole), reason="no host has such a name") from None
     if parts.scheme == "grpc" and not parts.port:
         raise ServerNotMeasured(url=public_address(whole), reason="gRPC needs a port, such as 8001")
-    return parts
+    if parts.scheme == "grpc" and query:
+        raise ServerNotMeasured(url=public_address(whole), reason="gRPC has no query")
+    return parts._replace(query=query)
 
 
 def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
@@ -84,7 +86,7 @@ def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
 
 def model_of(url: SplitResult) -> str:
     """The first that a server of OpenAI's API lists. Raises ServerNotMeasured."""
-    root = url.path.split("/v1")[0]
+    root = url.path.split("/v1")[0].rstrip("/")
     try:
         with client(_SECONDS) as asking:
             answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers(url))
@@ -132,7 +134,8 @@ def metrics_address(url: SplitResult, given: str | None) -> str | None:
 
 
 def _at(url: SplitResult, path: str) -> str:
-    return urlunsplit((url.scheme, url.netloc, path, "", ""))
+    """Another path of the server. The query stays: gateways want `?api-version=` with every request."""
+    return urlunsplit((url.scheme, url.netloc, path, url.query, ""))
 
 
 def _shown(url: SplitResult) -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 CUT = "cut"
 STALLED = "stalled"
 NOT_CONNECTED = "not connected"
+REFUSED = "an error without a code"
 
 
 @dataclass(slots=True, eq=False)

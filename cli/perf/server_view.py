@@ -12,7 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.perf.http import client
 
 _SECONDS = 5.0
-# By our name of a metric, the names that servers use: ours, vLLM's.
+_NEED_KEY = (401, 403)
+# By our name of a metric, the names that servers use: ours, vLLM's, Triton's. Triton's counters have no
+# _total: the parser adds it.
 _HISTOGRAMS = {
     "time_to_first_token": ("cog_triton_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"),
     "inter_token_latency": (
@@ -29,9 +31,9 @@ _COUNTERS = {
     "requests": (
         "cog_triton_predictions_total",
         "vllm:request_success_total",
-        "nv_inference_request_success",
+        "nv_inference_request_success_total",
     ),
-    "errors": ("cog_triton_errors_total", "nv_inference_request_failure"),
+    "errors": ("cog_triton_errors_total", "nv_inference_request_failure_total"),
     "engine_restarts": ("cog_triton_engine_restarts_total",),
 }
 _GAUGES = {
@@ -45,11 +47,27 @@ class ServerView:
     a failure.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, triton_model: str | None = None, key: dict[str, str] | None = None) -> None:
+        """`triton_model`: only this one's counters are read, and not those of its parts.
+
+        `key`: the header that has it.
+        """
         self._url = url
+        self._triton_model = triton_model
         self._client = client(_SECONDS)
+        self._key = key
+        self._status: int | None = None  # of the last answer
         self._before: dict[str, Any] | None = None
         self._most: dict[str, float] = {}
+
+    async def why_absent(self) -> str | None:
+        """Why it reports nothing; None if it reports anything."""
+        if await self._read():
+            return None
+        if self._status in _NEED_KEY:
+            reason = "the key is not accepted there" if self._key else "it needs a key"
+            return f"{reason} (HTTP {self._status})"
+        return "no metrics are there"
 
     async def begin(self) -> None:
         """Before a step."""
@@ -88,7 +106,8 @@ class ServerView:
 
     def _fetch(self) -> dict[str, Any] | None:
         try:
-            answer = self._client.get(self._url)
+            answer = self._client.get(self._url, headers=self._key)
+            self._status = answer.status_code
             families = (
                 list(text_string_to_metric_families(answer.text)) if answer.status_code == 200 else None
             )
@@ -99,6 +118,11 @@ class ServerView:
         values: dict[str, dict[Any, float]] = {}
         for family in families:
             for sample in family.samples:
+                if (
+                    self._triton_model
+                    and sample.labels.get("model", self._triton_model) != self._triton_model
+                ):
+                    continue
                 values.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
         return values
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -70,7 +71,11 @@ class HttpTarget:
 
     async def send(self, request: Request, prompt: str) -> None:
         """One request on a connection of its own."""
-        await self.exchange(self.message(prompt, self.ask), self.answer(request))
+        await self.exchange(self._message(prompt), self.answer(request))
+
+    def _message(self, prompt: str) -> Message:
+        message = self.message(prompt, self.ask)
+        return replace(message, path=_with_query(message.path, self.url))
 
     async def exchange(self, message: Message, answer: Answer) -> None:
         """Send a message and take the answer. A kept connection that the server has closed is replaced."""
@@ -132,7 +137,7 @@ class ReplicateTarget(HttpTarget):
         """The events' connection may lead to another host."""
         first = Document(Request(request.number, request.intended))
         self._begun[request] = first.request
-        await self.exchange(self.message(prompt, self.ask), first)
+        await self.exchange(self._message(prompt), first)
         del self._begun[request]
         if first.found is None or first.request.failure:
             request.ended = first.request.ended
@@ -148,7 +153,7 @@ class ReplicateTarget(HttpTarget):
             key = self.headers if address.netloc == self.url.netloc else {}
             target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, key)
             self._streams[address.netloc] = target
-        path = address.path + (f"?{address.query}" if address.query else "")
+        path = _with_query(address.path, address)
         await target.exchange(Message("GET", path, b"", {"Accept": _EVENTS}), ReplicateAnswer(request))
 
     def __post_init__(self) -> None:
@@ -168,6 +173,10 @@ class ReplicateTarget(HttpTarget):
         await super().close()
         for target in self._streams.values():
             await target.close()
+
+
+def _with_query(path: str, url: SplitResult) -> str:
+    return f"{path}?{url.query}" if url.query else path
 
 
 def _json(path: str, content: dict[str, Any], **headers: str) -> Message:
@@ -248,7 +257,7 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
         from cli.perf.triton_grpc import GrpcTarget
 
         for exact in (ask, replace(ask, exact=False)):
-            yield GrpcTarget(url.netloc, model or "ensemble", exact)
+            yield GrpcTarget(url.netloc, triton_model(url, model), exact)
         return
     for exact in (ask, replace(ask, exact=False)):
         match name:
@@ -270,16 +279,27 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
                         api, url, exact, _openai(one, model or ""), OpenAIAnswer, key_headers(url)
                     )
             case "triton":
-                served = path or f"/v2/models/{model or 'ensemble'}"
+                served = path or f"/v2/models/{triton_model(url, model)}"
                 verb = "generate_stream" if exact.stream else "generate"
                 whole = served if "/generate" in served else f"{served}/{verb}"
                 yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, key_headers(url))
             case "replicate":
-                key = key_headers(url, "REPLICATE_API_TOKEN")
+                key = server_key(name, url)
                 place = path or "/v1/predictions"
                 yield ReplicateTarget(
                     "Replicate", url, exact, _replicate(place, model or ""), ReplicateAnswer, key
                 )
+
+
+def triton_model(url: SplitResult, model: str | None) -> str:
+    """The model that a Triton is asked for: that of the address, else the one that is named."""
+    named = re.match(r"/v2/models/([^/]+)", url.path)
+    return named[1] if named else model or "ensemble"
+
+
+def server_key(name: TargetName, url: SplitResult) -> dict[str, str]:
+    """The key that a server of this kind is sent. Raises ServerNotMeasured."""
+    return key_headers(url, "REPLICATE_API_TOKEN" if name == "replicate" else "OPENAI_API_KEY")
 
 
 def key_headers(url: SplitResult, variable: str = "OPENAI_API_KEY") -> dict[str, str]:

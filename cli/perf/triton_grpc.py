@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from cli.perf.answers import code_in
-from cli.perf.request import CUT, NOT_CONNECTED
+from cli.perf.request import CUT, NOT_CONNECTED, REFUSED
 from runner.triton.messages import messages
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class GrpcTarget:
         now = time.perf_counter()
         if answer.error_message:
             request.complete = True
-            request.fail(code_in(answer.error_message) or "failed", answer.error_message)
+            request.fail(code_in(answer.error_message) or REFUSED, answer.error_message)
             return
         response = answer.infer_response
         for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):

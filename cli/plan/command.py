@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli.plan.sizing import Sized
 
 JUMP = 1.5
-_MOST_CHARACTERS = 1 << 26  # a load takes a few kilobytes
+_MAX_CHARACTERS = 1 << 26  # a load takes a few kilobytes
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read(measurement: str) -> Curve:
     """The curve that `cog-triton perf --json` wrote; `-` is standard input. Raises MeasurementInvalid."""
     try:
         with nullcontext(sys.stdin) if measurement == "-" else Path(measurement).open() as file:
-            text = file.read(_MOST_CHARACTERS)
+            text = file.read(_MAX_CHARACTERS)
         return Curve.of(json.loads(text), measurement)
     except OSError as problem:
         reason = str(problem.strerror)

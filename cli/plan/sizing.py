@@ -22,6 +22,8 @@ _LIFETIMES = 2
 _PRECISION = 0.03
 _MAX_UTILIZATION = 0.9
 """Closer to the runners' capacity, queues grow for longer than is simulated here."""
+_IDLE = 1e-4
+"""Of the capacity of one place: so few requests that hardly any meets another one."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class Sizing:
         self.most = cache(self._most)
 
     def possible(self) -> bool:
-        """Whether a runner meets the objectives at all, with hardly any load."""
-        return self._keeps(1, self._curve.requests_per_second / self._curve.most_streams / 10)
+        """Whether a runner meets the objectives at all, with a single request at a time."""
+        return self._keeps(1, self._idle)
 
     def size(self, rate: float) -> Sized:
         """For that many requests a second; `possible` must be true."""
@@ -107,6 +109,11 @@ class Sizing:
             latencies[int(0.99 * (len(latencies) - 1))],
         )
 
+    @property
+    def _idle(self) -> float:
+        """Requests a second that leave a runner idle between two of them."""
+        return self._curve.requests_per_second / self._curve.most_streams * _IDLE
+
     def _limit(self, runners: int) -> float:
         return runners * self._curve.requests_per_second * _MAX_UTILIZATION
 
@@ -117,8 +124,8 @@ class Sizing:
         return share_good(requests, self._wanted) >= self._wanted.share
 
     def _most(self, runners: int) -> float:
-        """Requests a second that this many can serve within the objectives."""
-        low, high = 0.0, self._limit(runners)
+        """Requests a second that this many can serve within the objectives; at least a few."""
+        low, high = runners * self._idle, self._limit(runners)
         if self._keeps(runners, high):
             return high
         while high - low > _PRECISION * high:

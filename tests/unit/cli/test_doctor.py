@@ -92,7 +92,7 @@ def test_a_wrong_setting_is_no_bug(monkeypatch):
     severities, text = found(disk)
     assert severities == {Severity.ERROR}
     assert text == (
-        "The setting MAX_BODY_BYTES is 'abc', but it must be a whole number. See docs/environment.md."
+        "The setting MAX_BODY_BYTES is 'abc', but it must be a whole number. See docs/environment.md, or for an option `--help`."
     )
 
 
@@ -342,6 +342,16 @@ class TestTls:
         monkeypatch.setattr(constants, "ENDPOINT", address)
         assert f"HF_ENDPOINT is {address}, which is not a valid address." in found(tls)[1]
 
+    @pytest.mark.parametrize(
+        "address", ["huggingface.co", "me:pw@hub.example", "ftp://hub.example", "http://"]
+    )
+    def test_an_address_of_no_site(self, monkeypatch, address):
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        severities, text = found(tls)
+        assert Severity.WARNING in severities
+        assert "HF_ENDPOINT is not an http or https URL." in text
+        assert "pw" not in text
+
     def test_a_host_that_cannot_be(self, monkeypatch):
         monkeypatch.setattr(constants, "ENDPOINT", f"http://{'a' * 70}.com")
         assert "cannot be reached: no host has such a name." in found(tls)[1]
@@ -399,16 +409,28 @@ class TestNix:
         assert found(nix)[0] == {Severity.WARNING}
 
     @pytest.mark.parametrize(
-        ("features", "severity"),
-        [("nix-command flakes", Severity.OK), ("nix-command", Severity.WARNING), ("", Severity.WARNING)],
+        ("features", "missing"),
+        [
+            ("nix-command flakes", ""),
+            ("nix-command", "flakes"),
+            ("flakes", "nix-command"),
+            ("", "flakes, nix-command"),
+        ],
     )
-    @pytest.mark.parametrize("command", ["show-config", "config"])
-    def test_features(self, programs, features, severity, command):
-        programs(
-            "nix",
-            f'[ "$1" = --version ] && echo nix 2.30 && exit; [ "$3" = {command} ] && echo "experimental-features = {features}"',
-        )
-        assert found(nix)[0] == {severity}
+    @pytest.mark.parametrize("command", ["show-config", "config show"])
+    def test_features(self, programs, features, missing, command):
+        """As Nix does it: a feature of the command line counts, and without nix-command it says nothing."""
+        script = f"""
+        [ "$1" = --version ] && echo nix 2.30 && exit
+        features="{features}"
+        [ "$1" = --extra-experimental-features ] && features="$features $2" && shift 2
+        case "$features" in *nix-command*) ;; *) exit 1 ;; esac
+        [ "$*" = "{command}" ] && echo "experimental-features = $features"
+        """
+        programs("nix", script)
+        severities, text = found(nix)
+        assert severities == {Severity.WARNING if missing else Severity.OK}
+        assert not missing or f"not enabled: {missing}. " in text
 
     def test_broken(self, programs):
         programs("nix", "exit 1")

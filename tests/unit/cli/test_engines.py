@@ -2,10 +2,14 @@
 
 import json
 import os
+import shutil
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from builder.tokenizer.step import MakeTokenizer
 from cli.engines import engine_of
 from runner.engines.vllm.settings import engine_arguments
 from runner.lifecycle import machine
@@ -14,6 +18,7 @@ from runner.lifecycle.preparation import prepare_engine
 from runner.settings import Settings
 from shared.artifact import EngineDirectory
 from shared.errors import (
+    CheckpointInvalid,
     ConfigInvalid,
     EngineKindMismatch,
     GpusMissing,
@@ -25,6 +30,7 @@ from shared.errors import (
 )
 from shared.logs import configure_logging
 from shared.lora import CONFIG, WEIGHTS
+from tests.support.loopback import folder_server
 from tests.unit.builder.conftest import hub, model_dir
 from tests.unit.builder.test_vllm import TOKENIZER
 
@@ -72,6 +78,15 @@ def repository(tmp_path, model):
         return tmp_path / "model_repository"
 
     return repository
+
+
+def write_weights(model: Path, dtype: str, mib: int) -> None:
+    """So many MiB in a file as safetensors writes it."""
+    width = {"F32": 4, "BF16": 2}[dtype]
+    tensor = {"dtype": dtype, "shape": [(mib << 20) // width], "data_offsets": [0, mib << 20]}
+    header = json.dumps({"a": tensor}).encode()
+    content = struct.pack("<Q", len(header)) + header + bytes(mib << 20)
+    (model / "model.safetensors").write_bytes(content)
 
 
 def weights_of(source: str) -> str:
@@ -122,10 +137,20 @@ def test_a_machine_that_cannot_run_it_is_refused_before_anything_is_fetched(tmp_
     assert not (tmp_path / "weights").exists()
 
 
-def test_weights_that_no_gpu_has_room_for_are_refused_before_they_are_fetched(hub, load):
-    with pytest.raises(WeightsTooLargeForGpu, match="has 0 MiB free; the weights alone take 1 MiB"):
-        load("someone/tiny", free_mib=0)
-    assert hub.file_requests() == []
+def test_weights_that_no_gpu_has_room_for_are_refused_before_they_are_fetched(hub, model, load):
+    write_weights(model, "BF16", 3)
+    with pytest.raises(WeightsTooLargeForGpu, match="has 2 MiB free; the weights alone take 3 MiB"):
+        load("someone/tiny", free_mib=2)
+    assert not any("tokenizer" in request for request in hub.file_requests())
+
+
+def test_weights_in_float32_take_half_of_their_files(hub, model, load):
+    write_weights(model, "F32", 4)
+    with pytest.raises(WeightsTooLargeForGpu, match="has 1 MiB free; the weights alone take 2 MiB"):
+        load("someone/tiny", free_mib=1)
+    with pytest.raises(WeightsTooLargeForGpu, match="has 1 MiB free; the weights alone take 2 MiB"):
+        load(model, free_mib=1)
+    assert load("someone/tiny", free_mib=2).manifest.gpu_bytes >> 20 == 2
 
 
 def test_a_host_of_several_needs_a_gpu_for_its_part(model, tmp_path, load):
@@ -165,6 +190,50 @@ def test_the_same_is_the_same_folder(model):
     first = weights_of(str(model))
     (model / "generation_config.json").write_text('{"eos_token_id": 3}')
     assert weights_of(str(model)) != first
+
+
+def test_a_model_in_a_tar_is_fetched_once(model, tmp_path):
+    (tmp_path / "web").mkdir()
+    shutil.make_archive(str(tmp_path / "web/tiny"), "tar", model)
+    with folder_server(tmp_path / "web") as server:
+        (tmp_path / "c.yaml").write_text(f"engine: vllm\nmodel: {server.url}/tiny.tar\n")
+        first = weights_of(str(tmp_path / "c.yaml"))
+    assert weights_of(str(tmp_path / "c.yaml")) == first
+    large = list((tmp_path / "weights").rglob("model.safetensors"))
+    assert len([path for path in large if not path.is_symlink()]) == 1
+
+
+def test_a_tar_that_is_no_model_is_not_kept(model, tmp_path):
+    (tmp_path / "web").mkdir()
+    with folder_server(tmp_path / "web") as server:
+        (tmp_path / "c.yaml").write_text(f"engine: vllm\nmodel: {server.url}/tiny.tar\n")
+        (model / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+        shutil.make_archive(str(tmp_path / "web/tiny"), "tar", model)
+        with pytest.raises(ModelFilesMissing, match=r"tokenizer\.json"):
+            weights_of(str(tmp_path / "c.yaml"))
+        (tmp_path / "tokenizer.json").rename(model / "tokenizer.json")
+        whole = (model / "model.safetensors").read_bytes()
+        (model / "model.safetensors").write_bytes(whole[:-1])
+        shutil.make_archive(str(tmp_path / "web/tiny"), "tar", model)
+        with pytest.raises(CheckpointInvalid, match=r"model\.safetensors is damaged"):
+            weights_of(str(tmp_path / "c.yaml"))
+        (model / "model.safetensors").write_bytes(whole)
+        shutil.make_archive(str(tmp_path / "web/tiny"), "tar", model)
+        weights_of(str(tmp_path / "c.yaml"))
+
+
+def test_a_tokenizer_that_is_made_gives_the_same_folder(model, tmp_path, monkeypatch):
+    def run(_self, build, _progress):
+        made = build.model_dir
+        made.mkdir()
+        for file in model.iterdir():
+            (made / file.name).symlink_to(file)
+        (made / "tokenizer.json").unlink()
+        (made / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        build.model = replace(build.model, path=made)
+
+    monkeypatch.setattr(MakeTokenizer, "run", run)
+    assert weights_of(str(model)) == weights_of(str(model))
 
 
 def test_a_config_says_how(model, tmp_path):
@@ -226,13 +295,13 @@ class TestRepositoriesOfTriton:
 
     def test_removed_keys_are_warnings_with_their_successors(self, repository, capsys):
         configure_logging()
-        weights_of(str(repository(swap_space=4, max_seq_len_to_capture=4096, worker_use_ray=False)))
+        weights_of(str(repository(swap_space=4, max_seq_len_to_capture=4096, num_lookahead_slots=4)))
         told = capsys.readouterr().err
         assert (
             "no longer has the engine argument swap_space; it is left out. Write kv_offloading_size" in told
         )
-        assert "Write max_cudagraph_capture_size in its place." in told
-        assert "worker_use_ray; it is left out. Remove it." in told
+        assert "max_seq_len_to_capture; it is left out. Remove it." in told
+        assert "Write speculative_config: {num_speculative_tokens: ...} in its place" in told
 
     def test_truth_as_text_and_old_types(self, repository):
         made = repository(dtype="half", enforce_eager="true", trust_remote_code="false", max_model_len=512)
@@ -366,7 +435,7 @@ def test_a_repository_of_another_user_is_left_to_what_reads_it(repository, monke
     assert weights_of(place) == place
 
 
-@pytest.mark.parametrize("name", ["configs/llama.yaml", "engines/llama.tar.zst"])
+@pytest.mark.parametrize("name", ["configs/llama.yaml", "engines/llama.tar.zst", "./llama", "../llama"])
 def test_a_file_that_is_missing_is_no_model_of_the_hub(hub, name):
     assert weights_of(name) == name
     assert hub.requests == []

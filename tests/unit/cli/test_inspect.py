@@ -88,6 +88,13 @@ def test_the_command_prints_it_for_programs(path, manifest):
     assert printed == {"source": str(path), "manifest": manifest.model_dump(mode="json")}
 
 
+def test_what_opens_an_address_is_not_printed(path, manifest):
+    with FileServer(path) as web:
+        url = web.url.replace("://", "://user:hunter2@") + "?signature=sig-1"
+        printed = json.loads(CliRunner().invoke(app, ["inspect", url, "--json"]).stdout)
+    assert printed == {"source": web.url, "manifest": manifest.model_dump(mode="json")}
+
+
 def test_the_command_prints_it_for_people(path, manifest):
     printed = CliRunner().invoke(app, ["inspect", str(path)]).stdout.splitlines()
     assert printed[0] == "engine:       mock"

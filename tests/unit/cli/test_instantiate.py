@@ -45,8 +45,14 @@ def test_a_config_that_names_no_image_is_refused(tmp_path):
 
 
 def test_weights_on_this_machine_are_refused(tmp_path):
-    with pytest.raises(ConfigInvalid, match="must be the URL"):
+    with pytest.raises(ConfigInvalid, match=r"line 6: instantiate\.weights: must be an http or https URL"):
         instantiate(config(tmp_path, CONFIG.format(weights="./engine.tar")), None, None)
+
+
+@pytest.mark.parametrize("address", ["://", "ftp://example.com/engine.tar", "owner/name", ""])
+def test_weights_that_no_runner_can_fetch_are_refused(address):
+    with pytest.raises(ConfigInvalid, match="must be the URL"):
+        instantiate(None, "localhost:1/runner", "localhost:1/model", {"COG_WEIGHTS": address})
 
 
 def test_arguments_with_which_no_runner_starts_are_refused(tmp_path):

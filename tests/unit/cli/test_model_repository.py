@@ -25,11 +25,11 @@ def test_a_place_that_cannot_be_written_is_named(engine, tmp_path, place):
         model_repository(engine, tmp_path / place)
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "a repository with other models"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "empty"])
 def test_a_full_disk_is_named_and_leaves_what_was_there(engine, tmp_path, monkeypatch, is_new):
     out = tmp_path / "models"
     if not is_new:
-        (out / "mine/1").mkdir(parents=True)
+        out.mkdir()
     write_text = Path.write_text
 
     def full(path, text):
@@ -39,4 +39,15 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(engine, tmp_path, monkey
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OutputRefused, match="No space left"):
         model_repository(engine, out)
-    assert (out / "mine/1").is_dir() if not is_new else not out.exists()
+    assert list(out.iterdir()) == [] if not is_new else not out.exists()
+
+
+def test_a_repository_with_models_is_left_as_it_is(engine, tmp_path):
+    config = tmp_path / "models/tensorrt_llm/config.pbtxt"
+    config.parent.mkdir(parents=True)
+    config.write_text("a user's own")
+    with pytest.raises(OutputRefused, match="models: the directory is not empty"):
+        model_repository(engine, tmp_path / "models")
+    assert [path for path in (tmp_path / "models").rglob("*") if path.is_file()] == [config]
+    assert config.read_text() == "a user's own"
+    assert not (tmp_path / "weights").exists()

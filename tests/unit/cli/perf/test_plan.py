@@ -1,5 +1,6 @@
 """When requests are sent, what they ask for, and what is good enough."""
 
+import json
 import statistics
 from itertools import pairwise
 
@@ -60,6 +61,17 @@ def test_prompts_of_a_file(tmp_path):
         "more",
         "What is this?",
     ]
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\f", "\v", "\x1c"])
+def test_only_the_end_of_a_line_ends_it(tmp_path, inside):
+    """JSON lets U+2028 and others stand in strings; texts have form feeds."""
+    file = tmp_path / "prompts"
+    texts = [f"What{inside}is this?", "And this?"]
+    lines = json.dumps({"prompt": texts[0]}, ensure_ascii=False), texts[0], texts[1], ""
+    file.write_text("\r\n".join(lines), newline="")
+    prompts = Prompts.of_file(file)
+    assert [prompts[number] for number in range(4)] == [texts[0], *texts, texts[0]]
 
 
 def test_a_line_that_is_not_json_is_named(tmp_path):

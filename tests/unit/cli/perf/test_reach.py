@@ -9,6 +9,7 @@ from cli.main import app
 from cli.perf.http import why
 from cli.perf.reach import parsed
 from shared.errors import ServerNotMeasured
+from tests.support.loopback import LoopbackServer, QuietHandler
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,47 @@ def test_only_triton_is_asked_over_grpc(target):
     refused = CliRunner().invoke(app, asked).exception
     assert isinstance(refused, ServerNotMeasured)
     assert "grpc://127.0.0.1:1 cannot be measured: only Triton is asked over gRPC. Check" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "paths"),
+    [
+        ("/v1", [], ["/v1/models", "/v1/chat/completions"]),
+        ("/", ["--target", "openai"], ["/v1/models", "/v1/chat/completions"]),
+        ("", [], ["/v2/health/ready", "/health-check", "/predictions"]),
+    ],
+)
+def test_the_query_of_the_address_goes_with_every_request(address, options, paths):
+    """Gateways want `?api-version=` with each."""
+    asked = []
+
+    class Gateway(QuietHandler):
+        def do_GET(self) -> None:
+            asked.append(self.requestline.split()[1])  # of several slashes, `path` keeps one
+            path, _, query = self.path.partition("?")
+            self._answer(b'{"data": [{"id": "m"}]}' if query and not path.startswith("/v2") else b"")
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append(self.requestline.split()[1])  # of several slashes, `path` keeps one
+            self._answer(b"")
+
+        def _answer(self, answer: bytes) -> None:
+            self.send_response(200 if answer else 404)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+    with LoopbackServer(Gateway) as gateway:
+        place = f"{gateway.url}{address}?api-version=1&of=a b"
+        CliRunner().invoke(app, ["perf", place, "--requests", "1", *options])
+    assert set(asked) >= {f"{path}?api-version=1&of=a%20b" for path in paths}
+    assert all(path.endswith("?api-version=1&of=a%20b") for path in asked)
+
+
+def test_grpc_has_no_query():
+    with pytest.raises(ServerNotMeasured, match=r"grpc://host:8001 cannot be measured: gRPC has no query\."):
+        parsed("grpc://host:8001?a=1")
 
 
 def test_metrics_are_not_read_over_grpc():

@@ -112,6 +112,15 @@ def test_a_fleet_is_the_smallest_that_keeps_the_objectives():
     assert tighter.runners > found.runners
 
 
+def test_one_place_is_enough_for_a_request_that_meets_no_other():
+    sizing = Sizing(Curve.of(measured(step(1, 30, 10), tokens=50)), Wanted(Objectives.of("ttft=50ms")))
+    assert sizing.possible()
+    found = sizing.size(1)
+    assert found.runners > 1
+    assert found.good >= 0.99
+    assert not Sizing(CURVE, Wanted(Objectives.of("ttft=5ms"))).possible()
+
+
 def test_a_large_fleet_is_groups_of_a_small_one():
     sizing = Sizing(CURVE, Wanted(Objectives.of("ttft=200ms,itl=8ms")))
     many = sizing.size(100_000)
