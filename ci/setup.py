@@ -1,17 +1,12 @@
 """Make the environments that cog-triton runs in; a second run does nothing.
 
-    python3 ci/setup.py [--dev | --parts | --vllm | --vllm-next]
-
---parts: all but the environment of the command line, for a Python that has it (see cog.yaml).
---vllm: only the environment of the tests with the real vLLM, once the others are there; --vllm-next: of those
-with the newest.
-
 Standard library only: it runs before there is any environment. Everything is installed from the hashed files
 in requirements/, with the machine's own settings of pip.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import fcntl
 import hashlib
@@ -99,7 +94,8 @@ def make_environment(place: Path) -> None:
         venv.create(place, clear=True, with_pip=True, symlinks=True)
     except subprocess.CalledProcessError as error:  # Debian's python3 lacks what installs pip
         raise SetupFailed(
-            "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv)"
+            "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv), or the"
+            f" disk of {place} is full"
         ) from error
 
 
@@ -203,6 +199,8 @@ def parts(*, dev: bool) -> list[Part]:
 
 def make(part: Part) -> None:
     started = time.monotonic()
+    if part.place.is_symlink():
+        raise SetupFailed(f"{part.place} is a link: remove it, so that what it leads to is not overwritten")
     part.stamp.unlink(missing_ok=True)
     part.make(part)
     part.stamp.write_text(part.recipe())
@@ -235,32 +233,55 @@ def bar(part: Part) -> str:
     return "[" + "#" * full + "." * (20 - full) + "]"
 
 
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Make the environments that cog-triton runs in.", allow_abbrev=False
+    )
+    either = parser.add_mutually_exclusive_group()
+    for name, made in (
+        ("dev", "with the tools of development"),
+        ("parts", "all but the environment of the command line, for a Python that has it (see cog.yaml)"),
+        ("vllm", "only the environment of the tests with the real vLLM, once the others are there"),
+        ("vllm-next", "only that of the tests with the newest vLLM"),
+    ):
+        either.add_argument(f"--{name}", action="store_true", help=made)
+    return parser.parse_args()
+
+
 def main() -> int:
+    options = read_options()
     if sys.version_info[:2] not in SUPPORTED:
         first, *_, last = (".".join(map(str, version)) for version in SUPPORTED)
         sys.stderr.write(
             f"cog-triton needs a Python from {first} to {last}; run `make setup PYTHON=python3.12`\n"
         )
         return 1
-    HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / "lock").open("w") as lock:
+    try:
+        HOME.mkdir(parents=True, exist_ok=True)
+        lock = (HOME / "lock").open("w")
+    except OSError as problem:
+        sys.stderr.write(
+            f"{problem.filename} cannot be written: {problem.strerror}. Did another user make this checkout,"
+            " or its environments? `make clean` as that user removes them.\n"
+        )
+        return 1
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another one may be making the same
-            return set_up(sys.argv[1:])
+            return set_up(options)
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
 
 
-def set_up(options: Sequence[str]) -> int:
+def set_up(options: argparse.Namespace) -> int:
     """Make what is missing, and return the exit status."""
-    dev = "--dev" in options
-    # An environment that also holds the tools of development serves both.
-    if not dev and parts(dev=True)[0].is_made():
-        dev = True
-    vllm = [name for name in options if name in ("--vllm", "--vllm-next")]
-    asked = [vllm_part(newest=name == "--vllm-next") for name in vllm] or parts(dev=dev)
+    if options.vllm or options.vllm_next:
+        asked = [vllm_part(newest=options.vllm_next)]
+    else:
+        # An environment that also holds the tools of development serves both.
+        asked = parts(dev=options.dev or parts(dev=True)[0].is_made())
     wanted = [part for part in asked if not part.is_made()]
-    if "--parts" in options:
+    if options.parts:
         wanted = [part for part in wanted if part.place != ROOT / ".venv"]
     if not wanted:
         return 0

@@ -5,11 +5,12 @@
 writes DIR/files (small files that say what they replace, and do nothing), DIR/simple (an index of the
 wheels), DIR/repositories (of git), and DIR/locks (nix/locks with the hashes, commits and places of these).
 Images built from it have the shape of the real ones, and a stand-in that is run says so and fails. The bytes
-are the same everywhere; nix/locks/stand-ins.json lists them.
+are the same everywhere; nix/locks/stand-ins.json lists them, and is written again if no DIR is named.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
 import io
@@ -249,12 +250,20 @@ _MADE = {
 
 def main() -> None:
     """Without a directory, write the list of the stand-ins; with one, the alternative lock set."""
-    if len(sys.argv) == 1:
+    parser = argparse.ArgumentParser(
+        prog="python -m nix.lock.stand_ins",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR")
+    directory = parser.parse_args().directory
+    if directory is None:
         write(_LISTED, listing())
-    elif len(sys.argv) == 2:
-        write_set(Path(sys.argv[1]))
-    else:
-        sys.exit("usage: python -m nix.lock.stand_ins [DIR]")
+        return
+    try:
+        write_set(directory)
+    except OSError as error:
+        sys.exit(f"{error.filename or directory}: {error.strerror}")
 
 
 if __name__ == "__main__":

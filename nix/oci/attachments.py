@@ -3,8 +3,8 @@
 Each is an artifact with the image as its `subject` (OCI image 1.1). A registry that supports referrers lists
 them; for others, the tag `sha256-HEX` does (distribution 1.1, "referrers tag schema").
 
-    python3 -m oci.attachments REFERENCE          the types of what is attached to host/repository:tag
-    python3 -m oci.attachments REFERENCE TYPE     writes the attachment of a type to standard output
+    ci/attached HOST/REPOSITORY:TAG          the types of what is attached to an image
+    ci/attached HOST/REPOSITORY:TAG TYPE     writes the attachment of a type to standard output
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main() -> None:
             case [reference, kind]:
                 sys.stdout.buffer.write(read(reference, kind))
             case _:
-                sys.exit("usage: python3 -m oci.attachments REFERENCE [TYPE]")
+                sys.exit("usage: ci/attached HOST/REPOSITORY:TAG [TYPE]")
     except Problem as problem:
         sys.exit(str(problem))
 

@@ -13,6 +13,7 @@ from .report import LibraryReport, Outcome, TreeReport
 from .tree import prune_wheel_tree
 
 _MB = 1_000_000
+_ARCHITECTURES = range(50, 200)
 
 
 def main(arguments: list[str]) -> int:
@@ -23,33 +24,55 @@ def main(arguments: list[str]) -> int:
         problem = str(refused)
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-    print(f"prune: {problem}", file=sys.stderr)
+    _tell(problem)
     return 1
+
+
+def _tell(problem: str) -> None:
+    print(f"prune: {problem}", file=sys.stderr)
 
 
 def _list(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="prune list", description="Device code in libraries, by architecture."
+        prog="python3 -m prune list", description="Device code in libraries, by architecture."
     )
     parser.add_argument("file", nargs="+", type=Path)
+    status = 0
     for path in parser.parse_args(arguments).file:
+        try:
+            found = list_library(path)
+        except (Refused, OSError) as error:
+            _tell(f"{path}: {_reason(error)}")
+            status = 1
+            continue
         print(f"{path}:")
-        for target, (count, size) in sorted(list_library(path).items(), key=lambda row: -row[1][1]):
+        for target, (count, size) in sorted(found.items(), key=lambda row: -row[1][1]):
             print(f"  {target:14}{count:7} {size / _MB:10.1f} MB")
-    return 0
+    return status
+
+
+def _reason(error: Refused | OSError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _sm(text: str) -> int:
+    """86, as an argument. A typing error would cost a library all of its device code."""
+    if not text.isdecimal() or int(text) not in _ARCHITECTURES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability without its dot, such as 86")
+    return int(text)
 
 
 def _prune(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="prune",
+        prog="python3 -m prune",
         description="Leave only one GPU architecture's device code in shared libraries, in place.",
-        epilog="prune list FILE...: show the device code of libraries.",
+        epilog="python3 -m prune list FILE...: show the device code of libraries.",
     )
-    parser.add_argument("--sm", type=int, help="compute capability without the dot: 86")
+    parser.add_argument("--sm", type=_sm, help="compute capability without the dot: 86")
     parser.add_argument("--tree", type=Path, action="append", default=[], help="a site-packages folder")
     parser.add_argument(
         "--builder",
-        type=int,
+        type=_sm,
         nargs="+",
         default=[],
         metavar="SM",
@@ -68,7 +91,7 @@ def _prune(arguments: list[str]) -> int:
     how = {"cut": options.cut, "keep_debug": options.keep_debug, "dry_run": options.dry_run}
     reports = [prune_wheel_tree(root, options.sm, builder=options.builder, **how) for root in options.tree]
     if options.file:
-        files = TreeReport(options.sm, [prune_library(path, options.sm, **how) for path in options.file])
+        files = TreeReport(options.sm, [_pruned(path, options.sm, how) for path in options.file])
         reports.append(files)
     if options.report == "json":
         print(json.dumps([report.as_dict() for report in reports], indent=1))
@@ -78,6 +101,14 @@ def _prune(arguments: list[str]) -> int:
     return int(
         any(one.outcome is Outcome.REFUSED for one in reports[-1].libraries) if options.file else False
     )
+
+
+def _pruned(path: Path, sm: int, how: dict[str, bool]) -> LibraryReport:
+    """What was done to a file, or why nothing could be: the report has it beside the others."""
+    try:
+        return prune_library(path, sm, **how)
+    except OSError as error:
+        return LibraryReport(str(path), 0, 0, Outcome.REFUSED, _reason(error))
 
 
 def _show(report: TreeReport) -> None:

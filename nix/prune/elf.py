@@ -179,6 +179,8 @@ class Elf:
 
 def parse(source: Source) -> Elf:
     """The headers of a library. Raises Refused when they cannot be handled, or disagree."""
+    if source.size < HEADER.size:
+        raise Refused("not an ELF file for x86-64")
     header = HEADER.unpack(source.read(0, HEADER.size))
     identity, kind, machine, _, _, segments_at, sections_at, _, size, *table = header
     segment_size, segment_count, section_size, section_count, names_index = table

@@ -33,12 +33,13 @@ def prune_library(
     With `cut`, the removed code takes no space in the file, if possible; else it becomes zeros. The file is
     replaced completely or not at all, and keeps its mode. Raises OSError.
     """
-    with _opened(path) as source:
-        report = LibraryReport(str(path), size_before=source.size, size_after=source.size)
-        try:
+    report = LibraryReport(str(path), size_before=0, size_after=0)
+    try:
+        with _opened(path) as source:
+            report.size_before = report.size_after = source.size
             _prune(path, source, sm, report, cut=cut, keep_debug=keep_debug, dry_run=dry_run)
-        except Refused as refused:
-            report.outcome, report.reason, report.size_after = Outcome.REFUSED, str(refused), source.size
+    except Refused as refused:
+        report.outcome, report.reason, report.size_after = Outcome.REFUSED, str(refused), report.size_before
     return report
 
 
@@ -67,7 +68,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Source]:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # A named pipe is not waited for.
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         yield Source(file)
     finally:

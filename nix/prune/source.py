@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from .refused import Refused
 
@@ -13,8 +14,12 @@ class Source:
     """A file that is read by position; none of it is kept in memory."""
 
     def __init__(self, file: int) -> None:
+        """Raises Refused when it is something else."""
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused("not a regular file")
         self.file = file
-        self.size = os.fstat(file).st_size
+        self.size = status.st_size
 
     def read(self, offset: int, size: int) -> bytes:
         """Raises Refused when the file is shorter."""

@@ -13,6 +13,8 @@ FORBIDDEN = {
     "builder": {"runner", "cli", "demo", "tools", "tests"},
     "runner": {"builder", "cli", "demo", "tools", "tests"},
     "cli": {"demo", "tools", "tests"},
+    "demo": {"tools", "tests"},
+    "tools": {"tests"},
     # A check looks at engines and sources; they know nothing of it.
     "builder/engines": {"builder.check", "builder.pipeline", "builder.plan"},
     "builder/sources": {"builder.check", "builder.engines", "builder.pipeline", "builder.plan"},

@@ -9,6 +9,7 @@ from shared import vllm_arguments
 from shared.config import ENGINES, CogTRTLLMConfig, MockConfig, OfficialConfig, VLLMConfig
 from shared.config.examples import EXAMPLES
 from shared.config.schema import schema
+from tools.vllm_arguments.policy import PACKAGES
 
 OLD_EXAMPLES = {
     CogTRTLLMConfig: """\
@@ -52,8 +53,9 @@ INTRO = f"""\
 Made from `shared/config` by `make docs`; do not edit.
 
 One YAML file says which model becomes which engine. The key `engine` decides which other keys exist. An
-unknown key and a value of the wrong type are errors that give the line, all of them together; a key that
-appears twice is reported first, alone. Secrets do not belong here: send them to the builder as inputs.
+unknown key and a value of the wrong type are errors that give the line, reported together as far as the rest
+can be understood; a key that appears twice is reported first, alone. Secrets do not belong here: send them to
+the builder as inputs.
 
 An editor with the YAML language server completes and checks keys when the file begins with this line
 (with the path or URL of [config.schema.json](config.schema.json)):
@@ -66,12 +68,13 @@ folder: its paths must be absolute.
 
 A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and
 `merges.txt`. The build makes it with transformers, and ends with E3210 unless both forms agree on a corpus of
-many languages and on texts from the whole vocabulary. A build runs no code that comes with a model.
+many languages and on texts from the whole vocabulary; different tokens for a text that begins with a space
+are only a warning. A build runs no code that comes with a model.
 
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
 
-`cog-triton check config.yaml` reports everything wrong with a config, with the place and what to do, before
+`cog-triton check config.yaml` reports what is wrong with a config, with the place and what to do, before
 anything is fetched; of a model on the hub it reads the list of its files and, for tensorrt_llm and vllm, the
 headers of its weights; for vllm its `config.json`, too. A build begins with the same check of the config. The
 check knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from
@@ -79,10 +82,13 @@ those is a warning, and the build continues.
 """
 
 OLD_FORM = """
-Every path starts at the work directory of the build; `/src` is another name for it, and
-`/src/models/<model_id>` is the model. Scripts and arguments of older releases are replaced by those of 1.2.1,
-with a warning that gives both. A step reads what an earlier one wrote; if none makes the checkpoint that
-`build` reads, a conversion is added.
+Every path in a step starts at the work directory of the build; `/src` is another name for it, and
+`/src/models/<model_id>` is the model; an absolute path in `model_id` means the model in a step, too. Scripts
+and arguments of older releases are replaced by those of 1.2.1 or left out, with a warning (where a whole
+script was replaced, arguments that only have another name get none of their own); an argument that has to be
+set in another step is an error. `convert_to_ft` and `quantize` read the model; `build` reads what one of
+them wrote, and a `checkpoint_dir` that neither wrote is an error. If the config has neither step, a
+conversion that makes the checkpoint is added.
 """
 
 OF_MOCK = """
@@ -95,6 +101,8 @@ If no `model` is set, a prompt may say how it is answered, with these words amon
 | `<error>` | it fails after half of its tokens (E2405) |
 | `<crash>` | the engine process dies after its first token |
 | `<hang>` | no token ever comes |
+
+The last three are tokens: 3, 2 and 4 in a prompt of token ids do the same.
 """
 
 
@@ -107,6 +115,8 @@ operator of builder and runner has set `ALLOW_MODEL_CODE=1`: {code}.
 """
 
 REMOVED = "Of earlier versions, and left out with a warning (in parentheses, what replaces them):"
+
+PACKAGED = "Refused, because vLLM needs a package for them that the images lack (in parentheses):"
 
 SPECULATIVE = """\
 ### speculative_config
@@ -140,11 +150,19 @@ def _of_vllm() -> str:
     removed = [
         f"`{name}`" + (f" (`{instead}`)" if instead else "") for name, instead in known["removed"].items()
     ]
+    packaged = [
+        f"`{argument}: {value}` ({package})"
+        for package, values in PACKAGES.items()
+        for argument, refused in values.items()
+        if "." not in argument or argument.startswith(vllm_arguments.SPECULATIVE)
+        for value in sorted(refused)
+    ]
     return "\n".join(
         [
             ARGUMENTS.format(version=known["version"], code=", ".join(f"`{name}`" for name in known["code"])),
             _arguments(known["arguments"]),
             f"{REMOVED} {', '.join(removed)}.\n",
+            f"{PACKAGED} {', '.join(packaged)}.\n",
             SPECULATIVE,
             _arguments(known["own"][vllm_arguments.SPECULATIVE]["members"]),
         ]

@@ -33,6 +33,7 @@ OTHERS = {
     ],
     "The runner and the builder": [
         ("LOG_LEVEL", "info", "debug, info, warning, error or critical"),
+        ("NO_COLOR", "", "set to anything: no colours at a terminal"),
         ("COG_TRITON_HOME", ".build", "where Triton, the engine bridge and the engines' environments are"),
         ("PORT", "5000", "port of the HTTP API; `cog-triton serve` has `--port` instead"),
         ("TMPDIR", "/tmp", "where a runner has its sockets, and a build its files until it is done"),  # noqa: S108 - a default, told to readers

@@ -23,7 +23,8 @@ Every error that cog-triton raises on purpose is one line: the code, the name, w
     E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095. Send a shorter prompt.
 
 A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so it is safe to match on; the
-text after the name may be reworded at any time. Words in braces stand for what the error is about.
+text after the name may be reworded at any time. Words in braces stand for what the error is about, except the
+fields of a template in E1004.
 
 **State.** *active*: can occur. *reserved*: had a meaning once, is no longer raised, and will never get
 another one.

@@ -21,7 +21,8 @@ must be that number.
 |---|---|
 | top_k | up to 1024 |
 | top_p, min_p, temperature | yes; a temperature of 0 means the likeliest token |
-| min_tokens, seed, length_penalty | yes |
+| min_tokens, seed | yes |
+| length_penalty | no, E1103: the executor weighs the lengths of beams alone, and there are none |
 | repetition_penalty, presence_penalty, frequency_penalty | yes |
 | end ids | all of them; none is output |
 | stop words | yes; they stay in the output of `tensorrt_llm`, while the text of `ensemble` ends before them |
@@ -29,14 +30,15 @@ must be that number.
 | max_tokens | up to what the prompt leaves of max_seq_len |
 
 With min_tokens, the tokenizer's own EOS cannot be chosen before that many tokens; until then, any other end
-id is a token like any other. Stop words ignore min_tokens, and one of several tokens may begin in the prompt.
+id is a token like any other. Stop words ignore min_tokens, and a stop word of several tokens may begin in
+the prompt.
 
 A prompt may have max_seq_len - 1 tokens with chunked context; without it, also at most max_num_tokens
 (engines that pad prompts: max_input_len).
 
 A request that the executor would refuse, or not survive (ids outside the vocabulary), is refused first, with
-a code. After a CUDA error the engine process is started again. No error text with paths or backtraces reaches
-anybody.
+a code. After a CUDA error the engine process is started again. No error that a client gets contains paths or
+backtraces; they are in the log.
 
 ## Parameters
 

@@ -39,7 +39,10 @@ def main() -> None:
     """Report what was found."""
     parser = argparse.ArgumentParser(prog="python -m tools.manifests", description=__doc__)
     parser.add_argument("--crds", type=Path, metavar="FOLDER")
-    wrong, unchecked = check(DEPLOY, parser.parse_args().crds)
+    crds = parser.parse_args().crds
+    if crds is not None and not crds.is_dir():
+        parser.error(f"{crds} is not a folder")
+    wrong, unchecked = check(DEPLOY, crds)
     for text in wrong:
         sys.stdout.write(f"{text}\n")
     for kind in sorted(unchecked):

@@ -208,8 +208,12 @@ def references(resources: Sequence[Resource]) -> Iterator[str]:
                         yield f"{resource}: what it selects has no port {port}"
             case "HorizontalPodAutoscaler":
                 target = spec["scaleTargetRef"]
-                if (target["kind"], target["name"]) not in {one.identity for one in resources}:
+                scaled = [one for one in resources if one.identity == (target["kind"], target["name"])]
+                if not scaled:
                     yield f"{resource}: there is no {target['kind']} {target['name']}"
+                for one in scaled:
+                    if "replicas" in one.content["spec"]:
+                        yield f"{resource}: {one} has replicas, to which each `kubectl apply` returns"
             case "HTTPRoute":
                 for match in [one for rule in spec["rules"] for one in rule.get("matches", ())]:
                     if not is_route(f"{match['path']['value'].rstrip('/')}/models"):

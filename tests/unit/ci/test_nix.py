@@ -14,6 +14,7 @@ from tests.support.waiting import wait_for
 NIX = """#!/bin/bash
 printf '%s\\n' "$@" >"$TOLD"
 cat >>"$TOLD"
+echo "locks: ${COG_TRITON_LOCKS:-}" >>"$TOLD.locks"
 if [ -n "${RUNS:-}" ]; then
     trap 'echo ended >>"$TOLD"; exit 3' TERM
     echo running >>"$TOLD"
@@ -25,14 +26,16 @@ exit 2
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """`start(*arguments, **environment)`: ci/nix of a checkout in "a checkout", with a Nix that records its
-    arguments.
+    """`start(*arguments, **environment)`: ci/nix of a checkout in "a checkout", given outside it, with a Nix that
+    records its arguments.
     """
     checkout = tmp_path / "a checkout"
     (checkout / "ci").mkdir(parents=True)
     (checkout / "nix/host-toolchain").mkdir(parents=True)
     (checkout / "nix/host-toolchain/flake.nix").write_text("")
-    shutil.copy(PROJECT_ROOT / "ci/nix", checkout / "ci/nix")
+    for name in ("nix", "build-image", "check-image", "push-image"):
+        shutil.copy(PROJECT_ROOT / "ci" / name, checkout / "ci" / name)
+    (checkout / "ci/install-image-tools").symlink_to("/bin/true")
     for words in (["init", "--quiet"], ["add", "."]):
         subprocess.run(["git", *words], cwd=checkout, check=True)
     program = tmp_path / "bin/nix"
@@ -41,9 +44,10 @@ def start(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
-    def start(*arguments, **environment):
+    def start(*arguments, program="nix", **environment):
         return subprocess.Popen(
-            [checkout / "ci/nix", *arguments],
+            [checkout / "ci" / program, *arguments],
+            cwd=tmp_path,
             env={**os.environ, "TOLD": str(tmp_path / "told"), "TOOLCHAIN": "host", **environment},
             stdin=subprocess.PIPE,
         )
@@ -85,3 +89,31 @@ def test_a_signal_ends_nix_and_the_copy(start, told):
     assert process.wait(30) == 3
     assert told()[-1] == "ended"
     assert not copy.exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "last"),
+    [
+        ("nix", ["build", ".#image", "--no-link"], "--no-link"),
+        ("build-image", ["image"], "{here}/result"),
+        ("check-image", ["image"], "{here}/a checkout/result"),
+        ("push-image", ["image", "registry/image:1"], "{here}/a checkout/result"),
+    ],
+)
+def test_paths_are_from_where_the_command_is_given(start, told, tmp_path, program, words, last):
+    for name in ("locks", "toolchain"):
+        (tmp_path / name).mkdir()
+    process = start(*words, program=program, COG_TRITON_LOCKS="locks", TOOLCHAIN="toolchain")
+    process.communicate()
+    assert (tmp_path / "told.locks").read_text() == f"locks: {tmp_path}/locks\n"
+    given = told()
+    assert given[given.index("nixpkgs") + 1] == f"path:{tmp_path}/toolchain"
+    assert given[-1] == last.format(here=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["COG_TRITON_LOCKS", "TOOLCHAIN"])
+def test_a_path_that_is_no_directory_is_refused(start, told, capfd, name):
+    process = start("build", ".#image", **{name: "none"})
+    process.communicate()
+    assert capfd.readouterr().err == f"{name} is no directory: none\n"
+    assert (process.returncode, told()) == (1, [])

@@ -37,6 +37,12 @@ setup.venv.create = create
 setup.parts = lambda dev: [setup.Part("it", home / "it", home / "lock.txt", setup.environment)]
 sys.exit(setup.main())
 """
+LINKED = f"""{LOADED}
+(home / "lock.txt").touch()
+(home / "it").symlink_to(home / "theirs")
+setup.parts = lambda dev: [setup.Part("it", home / "it", home / "lock.txt", setup.environment)]
+sys.exit(setup.main())
+"""
 INTERRUPTED = f"""{LOADED}
 def interrupted(_):
     raise KeyboardInterrupt
@@ -64,8 +70,45 @@ def set_up(script, home):
 
 def test_a_python_without_what_installs_pip_is_told_with_the_package_that_has_it(tmp_path):
     failed = set_up(WITHOUT_PIP, tmp_path)
-    told = "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv)"
+    told = "This Python cannot make a virtual environment (on Debian: apt-get install python3-venv), or"
+    told += f" the disk of {tmp_path / 'it'} is full"
     assert (failed.returncode, failed.stderr) == (1, f"Setting up (once):\nSet-up failed:\n{told}\n")
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path):
+    """It was a traceback: root had made `.build` for a test that needs root."""
+    (tmp_path / "file").touch()
+    refused = set_up(SET_UP.partition("(home")[0] + "sys.exit(setup.main())", tmp_path / "file/home")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(
+        f"{tmp_path}/file/home cannot be written: Not a directory. Did another user "
+    )
+
+
+def test_what_a_link_leads_to_is_not_overwritten(tmp_path):
+    file = tmp_path / "theirs/file"
+    file.parent.mkdir()
+    file.touch()
+    refused = set_up(LINKED, tmp_path)
+    told = f"{tmp_path}/it is a link: remove it, so that what it leads to is not overwritten"
+    assert (refused.returncode, refused.stderr) == (1, f"Setting up (once):\nSet-up failed:\n{told}\n")
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["--help"], 0, "--vllm-next  only that of"),
+        (["--version"], 2, "unrecognized arguments: --version"),
+        (["dev"], 2, "unrecognized arguments: dev"),
+        (["--vllm-n"], 2, "unrecognized arguments: --vllm-n"),
+        (["--dev", "--vllm"], 2, "argument --vllm: not allowed with argument --dev"),
+    ],
+)
+def test_help_and_what_is_no_option_make_nothing(words, status, told, tmp_path):
+    ended = set_up(SET_UP.replace('argv = ["setup"]', f"argv = {['setup', *words]}"), tmp_path)
+    assert (ended.returncode, told in ended.stdout + ended.stderr) == (status, True), ended
+    assert not (tmp_path / "it").exists()
 
 
 def test_ctrl_c_ends_it_quietly(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -157,7 +158,7 @@ FATBIN_ADDRESS = sections_of(LIBRARY.build())[".nv_fatbin"][0]
     ("data", "reason"),
     [
         (b"\x7fELF" + bytes(100), "not an ELF file for x86-64"),
-        (b"\x7fELF", "a header points past the end of the file"),
+        (b"\x7fELF", "not an ELF file for x86-64"),
         (broken(0, b"\1"), "device code outside of a container"),
         (broken(4, b"\2"), "a container of version 2 with a header of 16 bytes"),
         (broken(8, b"\xff" * 8), "a container reaches past its section"),
@@ -189,8 +190,34 @@ def test_command_with_a_refused_file(tmp_path, capsys):
     assert main(["--sm", "86", str(tmp_path / "text")]) == 1
     assert "refused, " in capsys.readouterr().out
     assert main(["list", str(tmp_path / "text")]) == 1
-    assert main(["--sm", "86", str(tmp_path / "missing")]) == 1
-    assert "No such file" in capsys.readouterr().err
+    told = f"prune: {tmp_path / 'text'}: not an ELF file for x86-64\n"
+    assert capsys.readouterr() == ("", told)
+
+
+@pytest.mark.timeout(30)
+def test_what_is_not_a_file_is_refused_and_the_others_are_pruned(path, tmp_path, capsys):
+    folder, pipe, missing = (tmp_path / name for name in ("folder", "pipe", "missing"))
+    folder.mkdir()
+    os.mkfifo(pipe)
+    assert main(["--sm", "86", *map(str, (folder, pipe, missing, path))]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    reasons = ["not a regular file", "not a regular file", "No such file or directory"]
+    assert [line.rpartition(": refused, ")[2] for line in lines[:3]] == reasons
+    assert f"{path}: pruned, device code" in lines[3]
+    assert main(["list", *map(str, (folder, pipe, missing, path))]) == 1
+    told, problems = capsys.readouterr()
+    assert told.startswith(f"{path}:\n")
+    wrong = zip((folder, pipe, missing), reasons, strict=True)
+    assert problems == "".join(f"prune: {name}: {reason}\n" for name, reason in wrong)
+
+
+@pytest.mark.parametrize("sm", ["8.6", "8", "860", "-86"])
+def test_an_architecture_that_there_is_not_is_refused(path, capsys, sm):
+    before = path.read_bytes()
+    with pytest.raises(SystemExit):
+        main([f"--sm={sm}", str(path)])
+    assert f"'{sm}' is no compute capability without its dot, such as 86" in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_list_of_what_is_no_library(tmp_path):

@@ -6,13 +6,14 @@ import re
 from datetime import UTC, datetime
 
 from shared.layout import PROJECT_ROOT
-from tests.gpu.page import head, head_of
+from tests.gpu.page import COMMAND, head, head_of
 
 
 def test_the_page_says_when_it_was_measured_and_of_what():
     page = (PROJECT_ROOT / "docs/pruning-libraries.md").read_text()
     (found,) = re.findall(r"Measured on (.+), of vLLM (\S+) and torch (\S+), with", page)
     assert page.startswith(head(*found))
+    assert page.endswith(COMMAND)
 
 
 def test_a_new_page_has_the_versions_of_its_folder(tmp_path):
