@@ -1,16 +1,18 @@
 """The simulation of `cog-triton plan` beside what it simulates: four runners of the mock behind nginx."""
 
 import json
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from getpass import getuser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Semaphore
 
 import httpx2
 import pytest
@@ -22,6 +24,7 @@ from cli.plan.fleet import simulate
 from shared.cog.server import free_port
 from tests.integration.conftest import cog_server
 from tests.support.images import ROOT
+from tests.support.loopback import LoopbackServer, QuietHandler
 from tests.support.waiting import wait_for
 
 CONFIG = ROOT / "deploy/nginx/cog-triton.conf"
@@ -131,42 +134,105 @@ def test_it_tells_what_four_runners_behind_nginx_do(curve, balanced, rate):
     assert {name: by for name, by in off.items() if abs(by) > WITHIN} == {}
 
 
-class Server(BaseHTTPRequestHandler):
-    """A runner that is full, or is not."""
+FULL = b"E2106"
+
+
+class Server(QuietHandler):
+    """A runner with so many places, each taken for as long as an answer takes."""
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, status: int, *arguments: object) -> None:
-        self.status = status
+    def __init__(self, places: Semaphore, seconds: float, status: int, *arguments: object) -> None:
+        self.places, self.seconds, self.status = places, seconds, status
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
         self.answer(200, b"ready")
 
     def do_POST(self) -> None:
-        self.answer(self.status, self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.places.acquire(blocking=False):
+            self.answer(429, FULL)
+            return
+        try:
+            time.sleep(self.seconds)
+            self.answer(self.status, prompt)
+        finally:
+            self.places.release()
 
     def answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
+        if status in (429, 503):
+            self.send_header("Retry-After", "2")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
-        pass
+
+@contextmanager
+def stand_in(status: int = 200, places: int = 100, seconds: float = 0) -> Iterator[str]:
+    """The address of one."""
+    with LoopbackServer(partial(Server, Semaphore(places), seconds, status)) as server:
+        yield server.url
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """An address where connections are refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@contextmanager
+def silence() -> Iterator[str]:
+    """An address where connections are neither accepted nor refused, as of a host that is gone."""
+    with socket.socket() as silent, ExitStack() as stack:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        with suppress(TimeoutError):
+            while True:  # until the queue of connections is full
+                stack.enter_context(socket.create_connection(silent.getsockname(), timeout=0.2))
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+
+@contextmanager
+def nginx_before_all(folder: Path, *runners: AbstractContextManager[str]) -> Iterator[str]:
+    """The address of nginx before them."""
+    with ExitStack() as stack:
+        urls = [stack.enter_context(runner) for runner in runners]
+        yield stack.enter_context(nginx_before(urls, folder))
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_nginx_passes_over_runners_that_are_full_whatever_the_prompt(tmp_path, size):
-    with ExitStack() as stack:
-        urls = []
-        for status in (429, 503, 200, 200):  # of three attempts one succeeds
-            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, status)))
-            Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.shutdown)
-            urls.append(f"http://127.0.0.1:{server.server_port}")
-        url = stack.enter_context(nginx_before(urls, tmp_path))
-        prompt = bytes(size)
+    runners = [stand_in(status) for status in (429, 503, 200, 200)]
+    prompt = bytes(size)
+    with nginx_before_all(tmp_path, *runners) as url:
         answers = [httpx2.post(url, content=prompt) for _ in range(8)]
     assert {answer.status_code for answer in answers} == {200}
     assert all(answer.content == prompt for answer in answers)
+
+
+def test_when_all_are_full_nginx_passes_on_what_they_say(tmp_path):
+    """It took each that was full out for ten seconds, and answered 502 when none was left."""
+    runners = [stand_in(places=4, seconds=0.2) for _ in range(RUNNERS)]
+    clients = 20  # for 16 places
+
+    def ask(url: str) -> list[httpx2.Response]:
+        with httpx2.Client() as client:
+            return [client.post(url, content=b"?") for _ in range(40)]
+
+    with nginx_before_all(tmp_path, *runners) as url, ThreadPoolExecutor(clients) as pool:
+        answers = [answer for several in pool.map(ask, [url] * clients) for answer in several]
+    assert {answer.status_code for answer in answers} == {200, 429}
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert {(answer.content, answer.headers["Retry-After"]) for answer in refused} == {(FULL, "2")}
+
+
+@pytest.mark.parametrize(("gone", "count"), [(nobody, 3), (silence, 1)])
+def test_nginx_passes_over_runners_that_are_gone(tmp_path, gone, count):
+    runners = [gone() for _ in range(count)] + [stand_in() for _ in range(RUNNERS - count)]
+    with nginx_before_all(tmp_path, *runners) as url:
+        answers = [httpx2.post(url, content=b"?") for _ in range(8)]
+    assert {answer.status_code for answer in answers} == {200}

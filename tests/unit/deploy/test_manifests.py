@@ -12,6 +12,7 @@ import yaml
 from runner.lifecycle.supervisor import SECONDS_TO_END
 from tests.support.images import ROOT
 from tools.manifests.__main__ import check
+from tools.manifests.code import pods
 from tools.manifests.kustomize import build
 from tools.manifests.schemas import UNCHECKED, definitions_in
 
@@ -21,6 +22,7 @@ COMPOSE = "compose/compose.yaml"
 PICKER = "kubernetes/overlays/gateway"
 HOSTS = "kubernetes/overlays/several-hosts"
 GROUP = f"{HOSTS}/group.yaml"
+UNSIZED = "kubernetes/overlays/autoscaling/unsized.yaml"
 KSERVE = "kubernetes/overlays/kserve/serving-runtime.yaml"
 HUB = "HF_HOME, value: /var/cache/cog-triton/huggingface"
 COMPILED = "        - {name: COMPILE_CACHE, value: /home/cog/.cache/cog-triton/compiled}\n"
@@ -56,11 +58,25 @@ def test_what_only_other_programs_read_is_yaml_too():
         assert list(yaml.safe_load_all(path.read_text())), path
 
 
+def test_the_picker_may_read_objectives_by_either_name_of_their_group():
+    """Of the definitions that are installed it takes llm-d's, or else those of the extension up to 1.5."""
+    documents = yaml.safe_load_all((DEPLOY / PICKER / "picker-access.yaml").read_text())
+    (role,) = (document for document in documents if document["kind"] == "Role")
+    groups = [rule["apiGroups"] for rule in role["rules"] if "inferenceobjectives" in rule["resources"]]
+    assert groups == [["llm-d.ai", "inference.networking.x-k8s.io"]]
+
+
 def test_nginx_waits_for_the_longest_answer_as_the_gateway_does():
     """One that is not streamed has its first byte at its end."""
     nginx = re.findall(r"proxy_read_timeout (\w+);", (DEPLOY / "nginx/cog-triton.conf").read_text())
     route = yaml.safe_load((DEPLOY / PICKER / "route.yaml").read_text())
     assert nginx == [rule["timeouts"]["request"] for rule in route["spec"]["rules"]]
+
+
+def test_nginx_asks_no_second_runner_for_what_took_too_long():
+    config = (DEPLOY / "nginx/cog-triton.conf").read_text()
+    (longest,) = re.findall(r"proxy_read_timeout (\w+);", config)
+    assert f"proxy_next_upstream_timeout {longest};" in config
 
 
 def test_the_page_names_what_is_not_checked():
@@ -102,6 +118,7 @@ def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
         (f"{PICKER}/pool.yaml", "number: 5000", "number: 8000", "has no port 8000"),
         (f"{PICKER}/route.yaml", "value: /v1", "value: /v2", "OpenAI's API is not below /v2"),
         ("kubernetes/overlays/autoscaling/autoscaler.yaml", "kind: StatefulSet", "kind: Deployment", "there is no D"),
+        (UNSIZED, "replicas: null", "podManagementPolicy: Parallel", "StatefulSet/cog-triton has replicas, to which"),
         (GROUP, "name: cog-triton-hosts\n", "name: cog-triton\n", "a Service has its name"),
         (GROUP, "LeaderCreated", "LeaderReady", "startupPolicy: the leader is ready once the others have joined"),
         (GROUP, '"$(POD_IP):5700"', '"0.0.0.0:5700"', "0.0.0.0:5700 is not the pod's address and a port"),
@@ -172,6 +189,45 @@ def test_the_page_changes_the_engine_of_all_hosts():
             place = place[int(part)] if isinstance(place, list) else place[part]
         assert place["name"] == "COG_WEIGHTS"
     assert [path.split("/")[3] for path in paths] == ["leaderTemplate", "workerTemplate"]
+
+
+def test_the_page_names_the_image_and_the_engine_of_each_folder():
+    """kustomize passes over an image that it does not find, and refuses a patch without a target."""
+    page = (ROOT / "docs/deploying.md").read_text()
+    (example,) = re.findall(r"```yaml\n# kustomization.yaml\n(.*?)```", page, re.DOTALL)
+    said = yaml.safe_load(example)
+    patch = yaml.safe_load(said["patches"][0]["patch"])
+    same, cpu = said["images"][0]["name"], re.findall(r"\*\*`base`\*\* has the image `(\S+)`", page)[0]
+    folders = dict.fromkeys(
+        ("overlays/gpu", "overlays/autoscaling", "overlays/gateway", "overlays/kserve"), same
+    )
+    for folder, image in {"base": cpu, **folders, "overlays/several-hosts": same}.items():
+        built = build(DEPLOY / "kubernetes" / folder)
+        ours = [one["image"] for resource in built for pod in pods(resource) for one in pod.containers]
+        assert {one.rpartition(":")[0] for one in ours} == {image}, folder
+        kinds = {one.content["kind"] for one in built}
+        assert (patch["kind"] in kinds) == (folder not in {"overlays/kserve", "overlays/several-hosts"}), (
+            folder
+        )
+    (service,) = [
+        one.content
+        for one in build(DEPLOY / KSERVE.rpartition("/")[0])
+        if one.content["kind"] == "InferenceService"
+    ]
+    assert "path: /spec/predictor/model/storageUri\n" in page
+    assert service["spec"]["predictor"]["model"]["storageUri"]
+
+
+def test_the_page_says_how_long_the_start_up_probe_waits():
+    page = (ROOT / "docs/deploying.md").read_text()
+    assert "raise the probe's `failureThreshold` to (SETUP_TIMEOUT + 60) / 5." in page
+    for file in (RUNNER, GROUP, KSERVE):
+        text = (DEPLOY / file).read_text()
+        (timeout,) = re.findall(r'SETUP_TIMEOUT, value: "(\d+)"', text)
+        (period, threshold) = re.findall(
+            r"startupProbe:\n.*\n +periodSeconds: (\d+)\n +failureThreshold: (\d+)", text
+        )[0]
+        assert (int(period), int(threshold)) == (5, (int(timeout) + 60) // 5), file
 
 
 @pytest.mark.parametrize("name", ["COG_WEIGHTS", "DRAIN_SECONDS"])
