@@ -233,9 +233,10 @@ def figures(found: dict) -> dict:
 
 def own_sm() -> int:
     code = "import torch; major, minor = torch.cuda.get_device_capability(); print(10 * major + minor)"
-    return int(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    )
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        sys.exit(f"{sys.executable} has no PyTorch that sees a GPU: {asked.stderr.strip().splitlines()[-1]}")
+    return int(asked.stdout)
 
 
 def main() -> int:

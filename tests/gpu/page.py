@@ -19,17 +19,17 @@ Measured on {day}, of vLLM {vllm} and torch {torch}, with the rules that `nix/pr
 [pruning.md](pruning.md#what-changes-in-the-file) says what it leaves out today.
 
 """
-_COMMAND = """
+COMMAND = """
 ## How this was made
 
 <!-- not run: takes hours and 30 GB -->
 ```console
-$ python3.13 -m venv env
-$ env/bin/pip install --no-deps --no-compile --require-hashes -r requirements/engine-vllm.txt
-$ pip install --target cuobjdump nvidia-cuda-cuobjdump
-$ pip install --target tools --require-hashes -r requirements/tools.txt
-$ PYTHONPATH=tools .venv/bin/python -m tests.gpu.prove_libraries --python env/bin/python --scratch . \\
-      --site env/lib/python3.13/site-packages --cuobjdump cuobjdump/nvidia/cu13/bin/cuobjdump \\
+$ python3.13 -m venv .build/env
+$ .build/env/bin/pip install --no-deps --no-compile --require-hashes -r requirements/engine-vllm.txt
+$ .venv/bin/pip install --target .build/cuobjdump nvidia-cuda-cuobjdump
+$ .venv/bin/pip install --target .build/tools --require-hashes -r requirements/tools.txt
+$ PYTHONPATH=.build/tools .venv/bin/python -m tests.gpu.prove_libraries --python .build/env/bin/python --scratch .build \\
+      --site .build/env/lib/python3.13/site-packages --cuobjdump .build/cuobjdump/nvidia/cu13/bin/cuobjdump \\
       --sm 80 86 90 --cut --page docs/pruning-libraries.md
 ```
 
@@ -106,7 +106,7 @@ def written(beginning: str, proofs, totals) -> str:
     loading = Counter(_reason(proof.loading) for proof in proofs if proof.sm == sms[0] and proof.device[0])
     text += "\nLoading the libraries with device code on a machine without a GPU, alike before and after:\n\n"
     text += "".join(f"- {count}: {reason}\n" for reason, count in loading.most_common())
-    return text + _COMMAND
+    return text + COMMAND
 
 
 def _grouped(totals) -> list[tuple[str, dict[str, int]]]:

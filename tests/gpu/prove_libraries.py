@@ -1,6 +1,6 @@
 """Prove, on any machine, that pruning changes nothing but device code of other GPU architectures.
 
-    python -m tests.gpu.prove_libraries --site SITE_PACKAGES --cuobjdump CUOBJDUMP --sm 80 86 90 \\
+    python -m tests.gpu.prove_libraries --site SITE_PACKAGES --cuobjdump CUOBJDUMP --scratch DIR --sm 80 86 90 --cut \\
         --page docs/pruning-libraries.md
 
 A copy of the folder SITE_PACKAGES (of links: pruning makes new files) is pruned as a whole. Then, for every library
@@ -235,7 +235,9 @@ def prove_tree(sm: int, arguments, known: dict[tuple[str, str], Proof]) -> tuple
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.gpu.prove_libraries",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--cuobjdump", type=Path, required=True)
@@ -255,6 +257,9 @@ def main() -> int:
     parser.add_argument("--cut", action="store_true", help="cut the removed code out of the files")
     parser.add_argument("--page", type=Path, help="write the table here")
     arguments = parser.parse_args()
+    for path in (arguments.site, arguments.cuobjdump, arguments.scratch):
+        if not path.exists():
+            parser.error(f"{path} does not exist")
     proofs: list[Proof] = []
     totals: dict[int, Totals] = {}
     known: dict[tuple[str, str], Proof] = {}

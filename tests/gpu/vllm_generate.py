@@ -25,7 +25,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bit_compare import below
+from bit_compare import below, own_sm
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS, PROMPT, TOKENS = 64, 48, 64
@@ -178,13 +178,6 @@ def compare(scratch: Path, vllm: Path | None, sm: int, *, cut: bool) -> dict:
         "pruned": {key: value for key, value in after.items() if key != "tokens"},
         "failures": failures,
     }
-
-
-def own_sm() -> int:
-    code = "import torch; major, minor = torch.cuda.get_device_capability(); print(10 * major + minor)"
-    return int(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    )
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """What this machine cannot measure: the rows that need a GPU, and those that need gigabytes from others' indexes.
 
 Each names the command that measures it. [performance-gpu.md](performance-gpu.md) and [pruning.md](pruning.md) have
-the figures of the last time, and the whole command of `tests.gpu.prove_libraries` is at the end of
+the latest figures, and the whole command of `tests.gpu.prove_libraries` is at the end of
 [pruning-libraries.md](pruning-libraries.md).
 """
 

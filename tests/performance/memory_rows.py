@@ -1,4 +1,4 @@
-"""What a stream that waits holds, and whether anything is left of those that were."""
+"""What a stream that waits holds, and whether anything is left of those that have ended."""
 
 from __future__ import annotations
 

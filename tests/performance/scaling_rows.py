@@ -1,4 +1,5 @@
-"""Whether a token costs the same among many streams and late in a long one, and a prompt no more than its length.
+"""Whether a token costs the same among many streams and late in a long one, and whether the cost of a
+prompt grows no faster than its length.
 
 *CPU of all processes* as in the rows of serving. By number of streams it is that of the tokens alone, counted while
 all streams run, each at the pace that one H200 gives to so many ([performance-gpu.md](performance-gpu.md)); by length

@@ -1,7 +1,7 @@
 """How fast an engine of 4 GB gets from a server into a directory, beside what curl and tar need.
 
-Both sides run in turn, against the same server; the fastest of each counts, since other programs can only
-slow them down.
+Both sides run against the same server. The fastest run of each counts, since other programs can only slow them down;
+where the server limits each connection, curl and tar run once.
 """
 
 from __future__ import annotations

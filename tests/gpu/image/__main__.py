@@ -43,7 +43,7 @@ _ENGINE = "engine"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.gpu.image")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.image")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--target", type=Path, required=True, help="where tests.gpu.serving's payload lies")
     parser.add_argument("--machine-site", type=Path, required=True, help="packages of the machine's PyTorch")

@@ -1,4 +1,4 @@
-"""A container without a container engine: the program of `container_command`, run in namespaces of its own.
+"""A container without a container engine: its program, run in namespaces of its own.
 
     unshare --mount --pid --fork python -m tests.gpu.image.container < DESCRIPTION
 

@@ -196,12 +196,15 @@ def _engines(directory: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="tests.gpu.image.payload")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.image.payload")
     parser.add_argument("result", type=Path)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--part-mb", type=int, default=51)
     options = parser.parse_args()
+    for path in (options.result, options.site):
+        if not path.exists():
+            parser.error(f"{path} does not exist")
     directory = options.directory.resolve()
     payload = directory / "payload"
     shutil.rmtree(payload, ignore_errors=True)

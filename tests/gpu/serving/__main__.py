@@ -56,6 +56,8 @@ from tests.gpu.serving.profile import profiled
 from tests.gpu.serving.stand_ins import allow_locked_memory, on_cpu, target_of_checkout
 from tests.support.under_load import cancel_half, gpu_memory, kill
 
+SIDES = ("runner", "async_llm", "serve", "serve_rust", "hosts")
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -231,9 +233,9 @@ def run_serve(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.gpu.serving")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.serving")
     parser.add_argument("--target", type=Path, help="where the payload lies; without it, this checkout")
-    parser.add_argument("--side", nargs="+", default=["runner", "async_llm"])
+    parser.add_argument("--side", nargs="+", default=["runner", "async_llm"], choices=SIDES)
     parser.add_argument("--streams", nargs="+", type=int, default=[8, 64, 256, 512])
     parser.add_argument("--repeat", type=int, default=2, help="how often each number of streams is run")
     parser.add_argument(
@@ -284,9 +286,6 @@ def main() -> int:
         os.environ |= on_cpu(scratch, rehearse=options.rehearse)
     if options.gpus > 1:
         os.environ |= allow_locked_memory(scratch)
-    client = scratch / "streams"
-    source = ROOT / "tests/performance/client/streams.c"
-    subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)
     common = {"engine_args": options.engine_args} if options.engine_args else {}
     if options.weights:
         common["weights"] = "read"
@@ -294,6 +293,9 @@ def main() -> int:
         common["gpus"] = options.gpus
     report = Report(options.log, common)
     report.add("machine", **machine(options.target))
+    client = scratch / "streams"
+    source = ROOT / "tests/performance/client/streams.c"
+    subprocess.run(["gcc", "-O2", "-o", str(client), str(source)], check=True)
     for side in options.side:
         with report.step(side):
             match side:

@@ -95,7 +95,7 @@ if __name__ == "__main__":
         "VLLM_USE_DEEP_GEMM": "0",
         "VLLM_USE_FLASHINFER_SAMPLER": "0",
     }
-    parser = argparse.ArgumentParser(prog="tests.gpu.serving.direct")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.serving.direct")
     parser.add_argument("--model", required=True)
     parser.add_argument("--arguments", required=True, help="of the engine, as JSON")
     parser.add_argument("--bursts", default="[]", help="streams and prompt tokens of each, as JSON")

@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -42,7 +43,10 @@ def machine(target: Path) -> dict[str, Any]:
     """What the figures of this call were measured with."""
     code = "import torch, vllm; print(vllm.__version__, torch.__version__)"
     python = str(target / "home/engines/vllm/bin/python")
-    told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    try:
+        told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit(f"{python} has no vLLM: unpack the payload, or `make test-vllm` for a checkout")
     vllm, torch = told.stdout.splitlines()[-1].split()
     gpu = None
     if shutil.which("nvidia-smi") is not None:

@@ -6,6 +6,7 @@ Of the calls in earlier.txt only the tables were kept.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections import defaultdict
@@ -73,7 +74,8 @@ Each call was on another machine of this kind. The table at the top has those th
 """
 _MANY = 512
 _CPU = """
-The CPU's time is first that of all processes but the engine core: for us front, Triton and engine process.
+CPU time, in two tables: first that of all processes except the engine core (ours are the front, Triton and the engine
+process), then that of the engine core.
 
 """
 _SEVERAL = """
@@ -87,8 +89,8 @@ faster network; what that costs is seen here, not what a fast network gives.
 
 """
 _ROUNDING = """
-Sums are taken in another order on two GPUs. Where two tokens are nearly as likely, another one may follow, and from
-there on the texts differ.
+Sums are taken in another order on two GPUs. Where two tokens are almost equally likely, the other one may be chosen,
+and from there on the texts differ.
 
 """
 _PROMPTS = """
@@ -99,7 +101,7 @@ _PROMPTS = """
 """
 _PROFILE = """
 What the threads of each process did when they did not wait, during one more burst: the functions in which most of the
-stacks ended that py-spy saw.
+stacks that py-spy saw ended.
 
 """
 
@@ -368,12 +370,15 @@ def _row(figure: Figure) -> tuple[str, str] | None:
             before = figure["before_the_first_other"]
             return (
                 f"greedy tokens after {prompts} prompts, {tokens} in all",
-                f"{equal} as on one GPU; {before} tokens before the first other one",
+                f"{equal} prompts continued as on one GPU; {before} tokens before the first that differs",
             )
         case {"side": "nccl", "channels": channels}:
             return "NCCL's channels", ", ".join(f"{count} by {by}" for by, count in channels.items())
         case {"side": "greedy", "prompts": prompts, "equal": equal, "tokens": tokens}:
-            return f"greedy tokens after {prompts} prompts, {tokens} in all", f"{equal} as vLLM's own"
+            return (
+                f"greedy tokens after {prompts} prompts, {tokens} in all",
+                f"{equal} prompts continued as by vLLM itself",
+            )
         case {"side": "half cancelled", "streams": streams, "seconds": seconds}:
             return (
                 f"half of {streams} clients leave: until the KV blocks are free, by the statistics",
@@ -397,4 +402,5 @@ def _row(figure: Figure) -> tuple[str, str] | None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="tests.gpu.serving.page", description=__doc__).parse_args()
     (ROOT / "docs/performance-gpu.md").write_text(whole_page())

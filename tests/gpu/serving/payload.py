@@ -137,7 +137,7 @@ def _pack_code(payload: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="tests.gpu.serving.payload")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.serving.payload")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--present", type=Path, help="names of packages that the machine has, one a line")
     parser.add_argument("--sm", default="90")

@@ -81,7 +81,7 @@ def write_weights(directory: Path, *, rehearsal: bool = False) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="tests.gpu.serving.weights")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.serving.weights")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rehearse", action="store_true", help="of the tiny model")
     options = parser.parse_args()

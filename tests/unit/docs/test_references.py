@@ -22,6 +22,9 @@ ELSEWHERE = {
 # Variables that no source of ours names: who reads them.
 READ_BY_OTHERS = {
     "ALL_PROXY": "urllib3 and httpx2",
+    "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "Istio",
+    "NCCL_IB_DISABLE": "NCCL",
+    "NCCL_IB_HCA": "NCCL",
     "RAY_AUTH_MODE": "Ray",
     "REPLICATE_API_TOKEN": "Replicate's clients",
     "REPORT_CUSTOM_METRICS": "Triton's vLLM backend",
