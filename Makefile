@@ -3,6 +3,8 @@ PYTHON ?= python3
 PORT ?= 5000
 # More than the two cores of a small machine: most tests wait for servers to start and for tokens.
 TEST_PROCESSES ?= 3
+# ENGINE and MODEL reach their commands through the environment: a signed URL's `&` is no word of the shell.
+export ENGINE MODEL
 run := .venv/bin/python -m
 
 .PHONY: help demo serve test image test-images test-vllm test-vllm-next test-docs test-hosts acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
@@ -11,10 +13,10 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
 
 demo: setup ## Build an engine from a model, serve it, stream an answer (MODEL=<folder or name on the hub> for another model)
-	@$(run) demo $(if $(MODEL),--model '$(MODEL)')
+	@$(run) demo $(if $(MODEL),--model "$$MODEL")
 
 serve: setup ## Serve ENGINE=<path or URL of an engine.tar> on PORT (5000)
-	@.venv/bin/cog-triton serve $(if $(ENGINE),$(ENGINE),$(error name the engine: make serve ENGINE=engine.tar)) --port $(PORT)
+	@.venv/bin/cog-triton serve $(if $(ENGINE),"$$ENGINE",$(error name the engine: make serve ENGINE=engine.tar)) --port '$(PORT)'
 
 test: setup-dev lint ## Lint, types, unit and integration tests (COVERAGE=1 counts the lines they run)
 	$(run) pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --all-errors-met $(if $(COVERAGE),--cov)
@@ -50,7 +52,7 @@ bridge-coverage: setup-dev ## Print a table of the bridge's lines and branches t
 	@$(run) tests.bridge.coverage
 
 acceptance: setup ## Compare the real TensorRT-LLM or vLLM with what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
-	@.venv/bin/cog-triton acceptance $(if $(MODEL),'$(MODEL)') --report acceptance.md
+	@.venv/bin/cog-triton acceptance $(if $(MODEL),"$$MODEL") --report acceptance.md
 
 bench: setup-dev ## Measure every figure of speed, as ratios in one run (ROWS="serving scaling" for some; needs root)
 	@ci/install-image-tools

@@ -5,6 +5,7 @@ They run against a bridge that counts: the tests with hostile ends, and those wi
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -80,6 +81,7 @@ def with_triton(folder: Path) -> int:
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="tests.bridge.coverage", description=__doc__).parse_args()
     found: dict[str, Counts] = defaultdict(Counts)
     with tempfile.TemporaryDirectory() as scratch:
         for name, rounds in ROUNDS.items():

@@ -22,7 +22,7 @@ from tests.support.images import (
     shared_directory,
 )
 from tests.support.tensorrt_llm import environments
-from tests.support.tokenizers import tiny_gpt2
+from tests.support.tokenizers import distilgpt2
 
 CONFIG = "data:text/yaml,engine: ctranslate2\nmodel: /model"
 
@@ -85,7 +85,7 @@ def test_two_builds_are_the_same_bytes(image, engine, tmp_path_factory):
 
 def test_what_the_image_is_told_and_given_by_its_user(image, tmp_path_factory):
     """An example of the image, the token of its environment, the hub's cache where it is mounted into images
-    whose user is root, and a folder of the host for the engine. The model has no tokenizer.json.
+    whose user is root, and a folder of the host for the engine. Its model is put there without tokenizer.json.
     """
     directory = shared_directory(tmp_path_factory, "user")
     numpy = Path("/opt/cog-triton/engines/ctranslate2/lib/python3.13/site-packages")
@@ -94,8 +94,9 @@ def test_what_the_image_is_told_and_given_by_its_user(image, tmp_path_factory):
         (directory / name).mkdir()
         (directory / name).chmod(0o777)
     with Hub() as hub:
-        model = Repository(tiny_gpt2(directory / "model"), token="hf_of_the_image")
-        hub.repositories["sshleifer/tiny-gpt2"] = model
+        model = distilgpt2(directory / "model")
+        (model / "tokenizer.json").unlink()
+        hub.repositories["distilbert/distilgpt2"] = Repository(model, token="hf_of_the_image")
         options = [
             f"--volume={directory / 'made'}:/opt/cog-triton/engines/tensorrt_llm:ro",
             f"--volume={environments.SUPPORT}:/stand-in:ro",
@@ -119,7 +120,7 @@ def test_what_the_image_is_told_and_given_by_its_user(image, tmp_path_factory):
     assert answer["file"]["sha256"] == hashlib.sha256(archive).hexdigest()
     assert archive[:512] == fetched
     assert b"tokenizer/tokenizer.json" in archive
-    assert list((directory / "cache/hub").glob("models--sshleifer--tiny-gpt2/snapshots/*/vocab.json"))
+    assert list((directory / "cache/hub").glob("models--distilbert--distilgpt2/snapshots/*/vocab.json"))
 
 
 def test_it_carries_what_builds_tensorrt_engines(image):

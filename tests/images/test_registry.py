@@ -93,10 +93,13 @@ def test_a_change_of_code_sends_one_layer(cpu, host, checkout, directory, tmp_pa
     assert 0 < stored_bytes(directory) - before <= CODE_CHANGE_BYTES
 
 
-def test_a_push_that_was_interrupted_is_completed_by_the_next(cpu, tmp_path):
+def test_a_push_that_was_interrupted_is_completed_by_the_next(cpu, tmp_path, tmp_path_factory):
+    left = tmp_path_factory.mktemp("left")  # by a push that is killed
     with registry(tmp_path) as host:
         command = [cpu, "push", f"{host}/runner:1"]
-        first = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+        first = subprocess.Popen(
+            command, stderr=subprocess.PIPE, start_new_session=True, env={**os.environ, "TMPDIR": str(left)}
+        )
         while not stored_bytes(tmp_path):
             assert first.poll() is None
             time.sleep(0.01)
