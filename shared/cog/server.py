@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import sys
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,8 @@ _PORT_DIGITS = 5  # of a text with thousands, Python makes no number
 _GIVEN_BY_CHANCE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_PORT = 10_000  # below are many that programs have by custom
 _ATTEMPTS = 100
+_MAX_HELD = 64  # ports; each costs a descriptor
+_held: deque[socket.socket] = deque()
 # A runner's server is supervised, and drained before it ends.
 SERVERS = {"builder": "cli.builder_server", "runner": "runner.lifecycle"}
 
@@ -58,23 +61,36 @@ def port_number(text: str) -> int:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that was free a moment ago.
+    """A TCP port on loopback that nothing listens on, and that no other process gets from here.
 
     If there are any, one of those that the kernel gives nobody by chance: a connection of another program
-    might have it soon.
+    might have it soon. It stays bound while this process lives, or until there are many newer ones: servers
+    can listen on it, since they bind with SO_REUSEADDR.
     """
     try:
         by_chance = int(_GIVEN_BY_CHANCE.read_text().split()[0])
     except (OSError, ValueError):
         by_chance = 0
     for _ in range(_ATTEMPTS if by_chance > _FIRST_PORT else 0):
-        port = _FIRST_PORT + secrets.randbelow(by_chance - _FIRST_PORT)
-        with suppress(OSError), socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
-            return port
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+        with suppress(OSError):
+            return _hold(_FIRST_PORT + secrets.randbelow(by_chance - _FIRST_PORT))
+    return _hold(0)
+
+
+def _hold(port: int) -> int:
+    """Raises OSError when the port is taken or held."""
+    holder = socket.socket()
+    try:
+        # Only now may others reuse it: with the option set, it could be bound beside another holder.
+        holder.bind(("127.0.0.1", port))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError:
+        holder.close()
+        raise
+    _held.append(holder)
+    if len(_held) > _MAX_HELD:
+        _held.popleft().close()
+    return int(holder.getsockname()[1])
 
 
 def listen(host: str, port: int) -> socket.socket:

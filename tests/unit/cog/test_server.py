@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from runner.cog.server import CogServer
@@ -52,3 +56,23 @@ def test_a_free_port_is_none_that_a_connection_gets_by_chance(monkeypatch, tmp_p
     assert free_port() >= 1024
     given.unlink()
     assert free_port() >= 1024
+
+
+def test_a_free_port_is_nobody_elses_until_a_server_listens_on_it():
+    """Two programs that look for ports at the same time, such as runners on one machine, got the same one."""
+    port = free_port()
+    with socket.socket() as another, pytest.raises(OSError, match="in use"):
+        another.bind(("127.0.0.1", port))
+    with listen("127.0.0.1", port) as listener:
+        assert listener.getsockname()[1] == port
+
+
+def test_many_free_ports_cost_few_descriptors():
+    program = (
+        "import os\n"
+        "from shared.cog.server import free_port\n"
+        "ports = [free_port() for _ in range(500)]\n"
+        "print(len(os.listdir('/proc/self/fd')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100
