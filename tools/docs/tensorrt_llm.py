@@ -54,8 +54,8 @@ _KNOWN = """\
 The short form makes its checkpoint with quantize.py, whatever the precision. According to modelopt 0.37.0
 (read in its wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which
 TensorRT-LLM's MODEL_MAP has a class with a config, such as LlamaForCausalLM, MistralForCausalLM,
-MixtralForCausalLM and Qwen2ForCausalLM; else for what modelopt takes for gpt, gemma, llama, mpt,
-recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any other one is E3200. Models with a convert_checkpoint.py
+MixtralForCausalLM and Qwen2ForCausalLM; else for what modelopt recognises as gpt, gemma, llama,
+mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any other one is E3200. Models with a convert_checkpoint.py
 of their own are built with the older form of the config.
 
 ## Several GPUs
@@ -67,7 +67,8 @@ GPUs in the order of the stages.
 
 ## How each claim is known
 
-Nothing on this page has been seen on a GPU yet. The sources that were read are those next to 1.2.1.
+Nothing on this page has been seen on a GPU yet. The sources that were read are the closest to 1.2.1
+that could be had.
 "Stand-in" means that a stand-in for the library behaves that way, and the tests run against it.
 `cog-triton acceptance` (`make acceptance`) checks the real one against these claims on a machine with a GPU;
 see [the first build](tensorrt_llm_images.md).
@@ -106,7 +107,7 @@ _UNCHECKED = (
         "stand-in",
     ),
     (
-        "top_k above 1024 and a temperature of 0 never reach it",
+        "top_k above 1024 and a temperature of 0 never reach the executor",
         "samplingTopKKernels.cu, samplingConfig.cpp",
         "our own test",
     ),
@@ -131,7 +132,7 @@ _UNCHECKED = (
         "source only",
     ),
     (
-        "it opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",
+        "TensorRT-LLM opens libpython3.12.so and libpython3.12.so.1.0; flashinfer makes folders under HOME",
         "tensorrt_llm/__init__.py; flashinfer 0.6",
         "stand-in; a test of the builder's image",
     ),

@@ -39,7 +39,7 @@ def _libraries(bench: TensorRTLLMBench) -> Outcome:
     return _listed(bench.ask_inside("libraries"), "all are loaded")
 
 
-_BINDING = "cpp/tensorrt_llm/nanobind/executor, next to 1.2.1"
+_BINDING = "cpp/tensorrt_llm/nanobind/executor, near 1.2.1"
 
 CHECKS = (
     Check(

@@ -42,7 +42,7 @@ def _help(script: str | None, known: Table, bench: TensorRTLLMBench) -> Outcome:
 def _check(name: str, script: str | None, known: Table) -> Check:
     return Check(
         f"help of {name}",
-        "it accepts the arguments that configs are checked against, and no others",
+        "the tool accepts the arguments that configs are checked against, and no others",
         known.source,
         partial(_help, script, known),
     )

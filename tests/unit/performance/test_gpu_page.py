@@ -189,7 +189,7 @@ def test_several_gpus_have_a_section_of_their_own_and_are_held_against_one():
     reports = [*REPORTS, *several()]
     first, section = page(reports).split("## Two GPUs")
     assert first.strip() == page(REPORTS).strip()
-    assert "Two NVIDIA H200, 580.1, of one machine; vLLM" in section
+    assert "Two GPUs of one machine (NVIDIA H200, 580.1); vLLM" in section
     assert rows(reports, "output tokens/s (of one GPU's)") == {
         "one GPU, our front, Cog's API": "1,000 (1.00)",
         "two GPUs, our front, Cog's API": "1,500 (1.50)",
