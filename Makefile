@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 5000
 # More than the two cores of a small machine: most tests wait for servers to start and for tokens.
 TEST_PROCESSES ?= 3
-# ENGINE and MODEL reach their commands through the environment: a signed URL's `&` is no word of the shell.
+# ENGINE and MODEL reach their commands through the environment, so that the shell does not interpret a signed URL's `&`.
 export ENGINE MODEL
 run := .venv/bin/python -m
 

@@ -43,7 +43,7 @@ class Part:
     place: Path
     lock: Path
     make: Callable[[Part], None]
-    sources: tuple[str | Path, ...] = ()  # what it is made from beside the lock
+    sources: tuple[str | Path, ...] = ()  # what it is made from besides the lock
     state: str = "waiting"
     packages: int = 0
     fetched: int = 0

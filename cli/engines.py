@@ -1,4 +1,4 @@
-"""What COG_WEIGHTS may name beside an engine: for vLLM an unconverted model, on the hub or in a folder."""
+"""What COG_WEIGHTS may name besides an engine: for vLLM an unconverted model, on the hub or in a folder."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def with_environment(config: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _read(form: type[_Form], text: str, base: str, dest: str) -> _Form:
-    """What a registry says of `base`, which may be no image at all. Raises ModelImageFailed."""
+    """What a registry says of `base`, which may not be an image at all. Raises ModelImageFailed."""
     try:
         return form.model_validate_json(text)
     except ValidationError:

@@ -142,7 +142,7 @@ def check(
 ) -> None:
     """Report what is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
 
-    Only the headers of the model's weights are read. Exit status 1 when there are errors: with them, nothing
+    Of the model's weights, only the headers are read. Exit status 1 when there are errors: with them, nothing
     can be built. A file that only has the section `instantiate` is for an image, and builds nothing.
     """
     from cli.check import check as check_config
@@ -295,7 +295,9 @@ def acceptance(
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="What another image printed with --json, or kept; the texts must be the same."),
+        typer.Option(
+            help="What another image printed with --json, or wrote with --report; the texts must be the same."
+        ),
     ] = None,
     report: Annotated[
         Path | None,

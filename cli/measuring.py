@@ -201,8 +201,8 @@ def plan(
     """Compute how many runners a load needs: `cog-triton plan one.json --rate 1000 --slo
     ttft=500ms,itl=50ms`.
 
-    Given the seconds that a start takes, also how fast the load may grow. Exit status 1 when nothing meets
-    the objectives.
+    Given the seconds that a start takes, it also computes how fast the load may grow. Exit status 1 when
+    nothing meets the objectives.
     """
     from cli.perf.plan import Objectives
     from cli.plan.command import Asked

@@ -206,13 +206,13 @@ class Settings(BaseModel):
         False,
         alias="ALLOW_MODEL_CODE",
         description="let vLLM's engine arguments name code to run: `trust_remote_code`, `worker_cls`, ...;"
-        " also read by the builder. It also lets engine.tar bring what vLLM has compiled",
+        " also read by the builder. It also allows what vLLM has compiled to be loaded from engine.tar",
     )
     response_timeout: _Seconds = Field(
         120,
         gt=0,
         alias="RESPONSE_TIMEOUT",
-        description="seconds without a token, those of waiting in the engine included, after which a"
+        description="seconds without a token, including those spent waiting in the engine, after which a"
         " prediction fails (E2101)",
     )
     probe_timeout: _Seconds = Field(
@@ -389,7 +389,7 @@ class Settings(BaseModel):
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
 
         Raises SettingInvalid for a file that cannot be read or is not valid, ConfigNotYaml and
-        ConfigDuplicateKey for one that is no YAML.
+        ConfigDuplicateKey for one that is not YAML.
         """
         section = dict(engine_config.get("instantiate") or {})
         return section | section_of(self.config_source)

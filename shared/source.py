@@ -38,7 +38,7 @@ def is_web_address(source: str) -> bool:
     """Whether it is an http(s) URL with a host."""
     try:
         parts = urlsplit(source)
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for one that is not a number
     except ValueError:
         return False
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -92,7 +92,7 @@ def _path_of(url: str) -> Path:
 def opened(
     source: str, progress: Progress, *, attempts: int = limits.ATTEMPTS
 ) -> AbstractContextManager[Arriving]:
-    """The bytes of `source`; of http(s) after so many attempts. Raises `Unreachable`."""
+    """The bytes of `source`; http(s) is tried that many times. Raises `Unreachable`."""
     path = local_path(source)
     return download(source, progress, attempts=attempts) if path is None else opened_file(path, progress)
 

@@ -56,9 +56,7 @@ def listed(index: Path) -> list[str]:
 
 
 def check_file(path: Path) -> None:
-    """Raise CheckpointInvalid for a Git LFS pointer, and for safetensors whose size is not that which the
-    header tells.
-    """
+    """Raise CheckpointInvalid for a Git LFS pointer, and for safetensors whose size is not what they say."""
     try:
         if not path.is_file():
             raise CheckpointInvalid(reason=f"it has no {path.name}")
@@ -79,7 +77,7 @@ def check_file(path: Path) -> None:
     if told is None:
         problem = "its header cannot be read"
     elif 8 + length + told != size:
-        problem = f"it has {size} bytes, but its header tells of {8 + length + told}"
+        problem = f"it has {size} bytes, but its header accounts for {8 + length + told}"
     else:
         return
     raise CheckpointInvalid(reason=f"{path.name} is damaged or incomplete ({problem})")

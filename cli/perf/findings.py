@@ -48,7 +48,7 @@ def of_requests(loads: Sequence[Load], warm_up: Request | None = None) -> list[F
 
 
 def of_interruption(load: Load, left: int) -> Finding:
-    """That Ctrl-C ended this load, with so many others `left` that were not held at all."""
+    """That Ctrl-C ended this load; `left` is how many others were not run at all."""
     text = f"Ctrl-C after {seconds(load.ended - load.begun)} at {load.step.label}"
     if unfinished := sum(request.unfinished for request in load.requests):
         text += (

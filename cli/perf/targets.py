@@ -145,7 +145,7 @@ class ReplicateTarget(HttpTarget):
             return
         address = urlsplit((first.found.get("urls") or {}).get("stream") or "")
         if not address.netloc:
-            request.fail("no stream", "Replicate gives no address of events: the model does not stream")
+            request.fail("no stream", "Replicate gives no address to stream from: the model does not stream")
             return
         target = self._streams.get(address.netloc)
         if target is None:

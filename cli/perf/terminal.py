@@ -63,7 +63,7 @@ class Live:
 
 def print_report(result: dict[str, Any]) -> None:
     """The result on stdout."""
-    console = Console(highlight=False, markup=False)  # [fd00::1] in an address is no style
+    console = Console(highlight=False, markup=False)  # [fd00::1] in an address is not a style
     steps = result["steps"]
     tokens = counted(result["asked"]["output_tokens"], "token")
     console.print(f"{result['url']}, asked through {result['api']} for {tokens}")

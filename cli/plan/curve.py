@@ -50,7 +50,7 @@ class Curve:
             reason = "Ctrl-C interrupted it, so that loads are missing or cut short"
             raise MeasurementInvalid(measurement=name, reason=reason)
         if not points:
-            reason = "no load in it that had a number of streams was answered"
+            reason = "none of its loads with a fixed number of streams was answered"
             raise MeasurementInvalid(measurement=name, reason=reason)
         return cls(tuple(sorted(points, key=lambda point: point.streams)), tokens)
 

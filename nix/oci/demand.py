@@ -53,7 +53,7 @@ def copy_on_demand(
         make(layers[digest])
     for digest, record in layers.items():
         if digest not in sent:
-            tell(f"{record['name']}: was there")
+            tell(f"{record['name']}: already there")
 
 
 def run(command: list[str], directory: Path | None = None) -> str:

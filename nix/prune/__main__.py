@@ -58,7 +58,9 @@ def _reason(error: Refused | OSError) -> str:
 def _sm(text: str) -> int:
     """86, as an argument. A typing error would cost a library all of its device code."""
     if not text.isdecimal() or int(text) not in _ARCHITECTURES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability without its dot, such as 86")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a compute capability written without its dot, such as 86"
+        )
     return int(text)
 
 

@@ -32,7 +32,7 @@ static void process_failed(struct engine *engine, const char *reason) {
     return;
   }
   uint64_t pause = WAIT_PAUSE;
-  // A host that stays away is no death of the engine.
+  // A missing host does not count as a death of the engine.
   bool again = engine->misses_hosts || restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
   LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "abandoned");
   engine->restart_at = now_ns() + pause;

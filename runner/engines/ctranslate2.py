@@ -242,7 +242,7 @@ def _read_settings(engine_dir: Path) -> CTranslate2Settings:
             sliding_window=model["sliding_window"],
         )
     except KeyError as error:
-        raise EngineStartFailed(reason=f"config.json of the engine has no {error.args[0]}") from None
+        raise EngineStartFailed(reason=f"the engine's config.json has no {error.args[0]}") from None
 
 
 def _count(config: dict[str, Any], key: str, most: int, otherwise: int | None = None) -> int:
@@ -256,7 +256,7 @@ def _count(config: dict[str, Any], key: str, most: int, otherwise: int | None = 
 
 
 def _invalid(key: str, wanted: str) -> EngineStartFailed:
-    return EngineStartFailed(reason=f"{key} in config.json of the engine must be {wanted}")
+    return EngineStartFailed(reason=f"{key} in the engine's config.json must be {wanted}")
 
 
 def _read_json(path: Path, kind: type = dict) -> Any:
@@ -266,7 +266,7 @@ def _read_json(path: Path, kind: type = dict) -> Any:
             return content
     except (OSError, ValueError, RecursionError):
         pass
-    raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read")
+    raise EngineStartFailed(reason=f"the engine's {path.name} cannot be read")
 
 
 def _first_line(error: Exception) -> str:

@@ -72,7 +72,7 @@ class ChatRenderer:
         ShuttingDown when it is closed meanwhile.
         """
         if len(self._waiting) >= _MAX_WAITING:
-            what = "conversations wait for the chat template"
+            what = "conversations are waiting for the chat template"
             raise Overloaded(limit=_MAX_WAITING, what=what, fix="add runners")
         try:
             body = frame({"messages": messages, "arguments": arguments or {}})

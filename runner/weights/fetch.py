@@ -85,7 +85,7 @@ def _unpacked(
 
 
 def _engine_in(path: Path, check: Check) -> EngineDirectory:
-    """The engine that was unpacked there by whomever."""
+    """The engine that was unpacked there, no matter by whom."""
     directory = EngineDirectory(path)
     check(directory.manifest)
     directory.refuse_unreadable()

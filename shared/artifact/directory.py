@@ -40,7 +40,7 @@ class EngineDirectory:
         try:
             if (self.path / CONFIG).is_file():
                 return
-            whole = self.path.resolve()  # "." is no name for it in a sentence
+            whole = self.path.resolve()  # "." is not a name for it in a sentence
             _refuse_model_repository(whole)
         except OSError as error:
             raise WeightsUnreachable(source=error.filename or self.path, reason=reason_of(error)) from None
@@ -69,7 +69,7 @@ class EngineDirectory:
         return config
 
     def _read(self, name: str) -> bytes:
-        """Raises FileNotFoundError, EngineArchiveMalformed for what is no file, and WeightsUnreachable."""
+        """Raises FileNotFoundError, EngineArchiveMalformed for what is not a file, and WeightsUnreachable."""
         path = self.path / name
         try:
             if not S_ISREG(path.stat().st_mode):  # reading a pipe would wait

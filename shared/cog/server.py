@@ -61,11 +61,11 @@ def port_number(text: str) -> int:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nothing listens on, and that no other process gets from here.
+    """A TCP port on loopback that nothing listens on, and that no other process is given by this function.
 
-    If there are any, one of those that the kernel gives nobody by chance: a connection of another program
-    might have it soon. It stays bound while this process lives, or until there are many newer ones: servers
-    can listen on it, since they bind with SO_REUSEADDR.
+    Preferably one below the range from which the kernel picks ports for connections: a port in that range
+    might soon be taken by a connection of another program. It stays bound while this process lives, or until
+    many more have been given. Servers can listen on it all the same, since they bind with SO_REUSEADDR.
     """
     try:
         by_chance = int(_GIVEN_BY_CHANCE.read_text().split()[0])

@@ -228,9 +228,10 @@ class VLLMConfig(EngineConfig):
     )
     quantization: Line | None = Field(
         None,
-        description="vLLM's method of quantization: that in which the checkpoint's weights are (awq, gptq,"
-        " ...), or one by which vLLM quantizes them while it loads them (fp8, experts_int8, ...); not set: as"
-        " the checkpoint's own config says (AWQ, GPTQ, FP8, compressed-tensors, ...).",
+        description="vLLM's method of quantization: the one with which the checkpoint's weights were"
+        " quantized (awq, gptq, ...), or one by which vLLM quantizes them while it loads them (fp8,"
+        " experts_int8, ...); not set: as the checkpoint's own config says (AWQ, GPTQ, FP8,"
+        " compressed-tensors, ...).",
         json_schema_extra=quantization_schema(),
     )
     max_model_len: SequenceLength | None = Field(
@@ -241,7 +242,7 @@ class VLLMConfig(EngineConfig):
     speculative_config: dict[str, JsonValue] | None = Field(
         None,
         description="Speculative decoding, with vLLM's own keys. A draft `model` is"
-        " named as the model is, with a `revision` of its own, and comes into the archive too.",
+        " named as the model is, with a `revision` of its own, and is packed into the archive too.",
         json_schema_extra=speculative_schema(),
     )
     gpu: Literal[*GPUS] | None = Field(  # type: ignore[valid-type] # the names are those of the table

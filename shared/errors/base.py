@@ -60,7 +60,7 @@ class CogTritonError(Exception):
 
     def __init__(self, **details: object) -> None:
         self.details = details
-        # Details may be foreign texts of many lines, and paths that are no text.
+        # Details may be foreign texts of many lines, and paths that are not text.
         sentences = " ".join(f"{self.message} {self.remedy}".format(**details).splitlines())
         sentences = sentences.encode(errors="backslashreplace").decode()
         self.text = f"{self.code} {self.name()}: {sentences}"

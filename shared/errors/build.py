@@ -234,4 +234,4 @@ class ModelImageFailed(CogTritonError):
     code = "E3301"
     fixed_by = FixedBy.OPERATOR
     message = "The model's image cannot be pushed to {dest}: {reason}."
-    remedy = "Install skopeo, `docker login` to both registries, and check both names."
+    remedy = "Install skopeo, log in to both registries with `docker login`, and check both names."

@@ -77,22 +77,23 @@ Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. 
 `cog-triton check config.yaml` reports what is wrong with a config, with the place and what to do, before
 anything is fetched; of a model on the hub it reads the list of its files and, for tensorrt_llm and vllm, the
 headers of its weights; for vllm its `config.json`, too. A build begins with the same check of the config. The
-check knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: what may merely be missing from
-those is a warning, and the build continues.
+check knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: an argument that those do not have
+is only a warning, and the build continues.
 """
 
 OLD_FORM = """
 Every path in a step starts at the work directory of the build; `/src` is another name for it, and
 `/src/models/<model_id>` is the model; an absolute path in `model_id` means the model in a step, too. Scripts
 and arguments of older releases are replaced by those of 1.2.1 or left out, with a warning (where a whole
-script was replaced, arguments that only have another name get none of their own); an argument that has to be
+script was replaced, arguments that merely have a new name get no warning of
+their own); an argument that has to be
 set in another step is an error. `convert_to_ft` and `quantize` read the model; `build` reads what one of
 them wrote, and a `checkpoint_dir` that neither wrote is an error. If the config has neither step, a
 conversion that makes the checkpoint is added.
 """
 
 OF_MOCK = """
-If no `model` is set, a prompt may say how it is answered, with these words among others:
+If no `model` is set, a prompt may contain these words, which say how it is answered:
 
 | in a prompt | means, for this request |
 |---|---|

@@ -54,8 +54,8 @@ _KNOWN = """\
 The short form makes its checkpoint with quantize.py, whatever the precision. According to modelopt 0.37.0
 (read in its wheel: torch/export/tensorrt_llm_utils.py) that works for each architecture for which
 TensorRT-LLM's MODEL_MAP has a class with a config, such as LlamaForCausalLM, MistralForCausalLM,
-MixtralForCausalLM and Qwen2ForCausalLM; else for what modelopt recognises as gpt, gemma, llama,
-mpt, recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any other one is E3200. Models with a convert_checkpoint.py
+MixtralForCausalLM and Qwen2ForCausalLM; else for what modelopt recognises as gpt, gemma, llama, mpt,
+recurrentgemma, dbrx, mllama, T5, Bart or Whisper. Any other one is E3200. Models with a convert_checkpoint.py
 of their own are built with the older form of the config.
 
 ## Several GPUs

@@ -47,9 +47,9 @@ def _ours(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_the_set(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     if ("Service", resource.identity[1]) in {one.identity for one in resources}:
-        yield "a Service has its name, which is that of the headless one that it makes"
+        yield "a Service has the name of the headless Service that the LeaderWorkerSet makes"
     if resource.content["spec"].get("startupPolicy", "LeaderCreated") != "LeaderCreated":
-        yield "startupPolicy: the leader is ready once the others have joined, which cannot wait for it"
+        yield "startupPolicy: the others cannot wait for the leader, which is ready once they have joined"
 
 
 def _pair(leader: dict[str, Any], worker: dict[str, Any]) -> Iterator[str]:

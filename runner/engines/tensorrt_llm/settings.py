@@ -83,9 +83,9 @@ def read_settings(engine_dir: Path) -> EngineSettings:
             server_arguments=_server_arguments(own),
         )
     except KeyError as missing:
-        raise EngineStartFailed(reason=f"config.json of the engine has no {missing.args[0]}") from None
+        raise EngineStartFailed(reason=f"the engine's config.json has no {missing.args[0]}") from None
     except (TypeError, ValueError, AttributeError):
-        raise EngineStartFailed(reason="config.json of the engine is not as TensorRT-LLM writes it") from None
+        raise EngineStartFailed(reason="the engine's config.json is not as TensorRT-LLM writes it") from None
     for rank in range(settings.ranks):
         if not (model_path / f"rank{rank}.engine").is_file():
             raise EngineStartFailed(reason=f"the engine has no file rank{rank}.engine")
@@ -143,7 +143,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise EngineStartFailed(reason=f"{path.name} of the engine cannot be read") from error
+        raise EngineStartFailed(reason=f"the engine's {path.name} cannot be read") from error
     if not isinstance(content, dict):
-        raise EngineStartFailed(reason=f"{path.name} of the engine is not a JSON object")
+        raise EngineStartFailed(reason=f"the engine's {path.name} is not a JSON object")
     return content

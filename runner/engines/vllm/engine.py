@@ -53,7 +53,7 @@ class CoreDied(RuntimeError):
 
 
 def lacking(config: Any, *, has_adapters: bool) -> frozenset[str]:
-    """What vLLM can, but not as this engine is configured: it would ignore it without a word."""
+    """What vLLM can do, but not as this engine is configured: it would ignore it without a word."""
     lacks: set[str] = set()
     if not has_adapters:
         lacks |= {"lora"}
@@ -252,7 +252,7 @@ class VLLMEngine:
         if self._is_stopped():
             raise CoreDied("it was stopped by a signal")
         if time.monotonic() - last_step > _SILENT_SECONDS:
-            raise CoreDied(f"it made no step for {_SILENT_SECONDS:g} s")
+            raise CoreDied(f"it completed no step for {_SILENT_SECONDS:g} s")
 
     def _death(self) -> Exception:
         return CoreDied() if self._nodes is None else self._nodes.failure or CoreDied()

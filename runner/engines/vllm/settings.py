@@ -59,7 +59,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
 def known_to(engine_args: type, arguments: dict[str, Any]) -> dict[str, Any]:
     """Those that the vLLM that is installed has: one newer than the table may have dropped some.
 
-    `engine_args` is its dataclass `EngineArgs`. What is left out is told in a warning.
+    `engine_args` is its dataclass `EngineArgs`. A warning names what is left out.
     """
     there = {field.name for field in dataclasses.fields(engine_args)}
     for name in sorted(arguments.keys() - there):
@@ -109,5 +109,5 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise VllmModelIncomplete(reason="config.json of the engine cannot be read")
+        raise VllmModelIncomplete(reason="the engine's config.json cannot be read")
     return content

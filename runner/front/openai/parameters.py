@@ -143,7 +143,7 @@ class Message(Part):
     """
 
     not_done = {
-        "refusal": ("models refuse in words", (None,)),
+        "refusal": ("a refusal is ordinary text here", (None,)),
         "audio": ("there is only text", (None,)),
         "tool_calls": ("tools are not called", (None, [])),
         "function_call": ("functions are not called", (None,)),

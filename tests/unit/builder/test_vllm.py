@@ -212,7 +212,7 @@ def index(*names):
         ({"model.safetensors": bytes(100)}, r"damaged or incomplete \(its header cannot be read\)"),
         ({"model.safetensors": b"x"}, "its header cannot be read"),
         ({"model.safetensors": b"\xff" * 100}, "its header cannot be read"),
-        ({"model.safetensors": safetensors()[:-500]}, r"it has \d+ bytes, but its header tells of \d+"),
+        ({"model.safetensors": safetensors()[:-500]}, r"it has \d+ bytes, but its header accounts for \d+"),
         ({"pytorch_model.bin": POINTER}, r"pytorch_model\.bin is a Git LFS pointer"),
         ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin")}, r"has no pytorch_model-1\.bin"),
     ],

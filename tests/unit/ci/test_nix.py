@@ -115,5 +115,5 @@ def test_paths_are_from_where_the_command_is_given(start, told, tmp_path, progra
 def test_a_path_that_is_no_directory_is_refused(start, told, capfd, name):
     process = start("build", ".#image", **{name: "none"})
     process.communicate()
-    assert capfd.readouterr().err == f"{name} is no directory: none\n"
+    assert capfd.readouterr().err == f"{name} is not a directory: none\n"
     assert (process.returncode, told()) == (1, [])

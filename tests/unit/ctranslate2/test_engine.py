@@ -276,7 +276,7 @@ def test_every_core_works_when_the_config_does_not_say(model, tmp_path, greedy):
 
 
 NO_VOCABULARY = (
-    "E2407 EngineStartFailed: The engine process did not become ready: vocabulary.json of the engine"
+    "E2407 EngineStartFailed: The engine process did not become ready: the engine's vocabulary.json"
 )
 
 
@@ -286,7 +286,7 @@ NO_VOCABULARY = (
         (
             "config.json",
             None,
-            "E2407 EngineStartFailed: The engine process did not become ready: config.json",
+            "E2407 EngineStartFailed: The engine process did not become ready: the engine's config.json",
         ),
         ("config.json", "{", "E2407 "),
         ("config.json", json.dumps({"quantization": "int8"}), "E2407 "),
@@ -294,7 +294,7 @@ NO_VOCABULARY = (
             (
                 "config.json",
                 json.dumps(SETTINGS | {key: value}),
-                f"E2407 EngineStartFailed: The engine process did not become ready: {key} in config.json of",
+                f"E2407 EngineStartFailed: The engine process did not become ready: {key} in the engine's config.json",
             )
             for key, value in (
                 ("parallel_requests", -1),
@@ -315,7 +315,7 @@ NO_VOCABULARY = (
         (
             "engine/config.json",
             "[]",
-            "E2407 EngineStartFailed: The engine process did not become ready: config",
+            "E2407 EngineStartFailed: The engine process did not become ready: the engine's config.json",
         ),
         ("engine/model.bin", "", "E2300 "),
         ("engine/model.bin", None, "E2300 "),

@@ -295,13 +295,13 @@ class TestLoading:
         [
             ("{", "cannot be read"),
             ("[]", "is not a JSON object"),
-            ('{"version": "1.2.1"}', "config.json of the engine has no pretrained_config"),
+            ('{"version": "1.2.1"}', "the engine's config.json has no pretrained_config"),
         ],
     )
     def test_a_broken_config_is_told(self, tmp_path, text, part):
         engine = write_engine(tmp_path / "engine")
         (engine / "engine/config.json").write_text(text)
-        with pytest.raises(EngineStartFailed, match=r"config\.json of the engine") as failed:
+        with pytest.raises(EngineStartFailed, match=r"the engine's config\.json") as failed:
             load_engine(ENGINES["tensorrt_llm"], engine)
         assert part in str(failed.value)
 

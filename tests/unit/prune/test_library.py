@@ -216,7 +216,9 @@ def test_an_architecture_that_there_is_not_is_refused(path, capsys, sm):
     before = path.read_bytes()
     with pytest.raises(SystemExit):
         main([f"--sm={sm}", str(path)])
-    assert f"'{sm}' is no compute capability without its dot, such as 86" in capsys.readouterr().err
+    assert (
+        f"'{sm}' is not a compute capability written without its dot, such as 86" in capsys.readouterr().err
+    )
     assert path.read_bytes() == before
 
 

@@ -114,7 +114,7 @@ def test_too_many_at_once_are_refused_as_an_overload(tmp_path, monkeypatch):
 
     refused = rendered(tmp_path, use)
     assert [type(error) for error in refused] == [Overloaded, Overloaded]
-    assert "3 conversations wait for the chat template already" in str(refused[0])
+    assert "3 conversations are waiting for the chat template already" in str(refused[0])
 
 
 def test_those_who_wait_when_it_is_closed_are_told_why(tmp_path):

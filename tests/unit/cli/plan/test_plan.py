@@ -188,8 +188,8 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
             for wrong in ({"asked": {"output_tokens": number}}, {"steps": [step(number or 0, 20, 5)]}, {"steps": [step(1, 20, number or -1)]})
         ],
         (json.dumps(MEASURED | {"steps": [step(1, 0, 5)]}), "it is not what `cog-triton perf --json` writes[.]"),
-        (json.dumps({**MEASURED, "steps": []}), "no load in it that had a number of streams"),
-        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "no load in it that had a number of streams"),
+        (json.dumps({**MEASURED, "steps": []}), "none of its loads with a fixed number of streams"),
+        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "none of its loads with a fixed number of streams"),
         (json.dumps(measured({**step(1, 1, 1), "time_to_first_token": None})), "its answers came whole, as with --output_method wait, so no first token was seen"),
         ("1" * 5000, "a number in it has too many digits"),
         (json.dumps(measured(step(0, 1, 1))), "it is not what `cog-triton perf --json` writes"),
