@@ -27,6 +27,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 MET_OVER_HTTP: set[str] = set()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def weights_cache(tmp_path_factory):
+    """Where commands unpack engines when a test does not say where: not in the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEIGHTS_CACHE", str(tmp_path_factory.mktemp("weights")))
+        yield
+
+
 @pytest.fixture
 def answered():
     """`answered(text, error)`: an HTTP server answered a request with this text, which is that of `error`."""

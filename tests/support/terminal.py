@@ -99,7 +99,8 @@ class Terminal:
         self._logs.mkdir()
         programs = [str(PROJECT_ROOT / ".venv/bin"), os.environ.get("PATH", os.defpath)]
         self.variables = {
-            **os.environ,
+            # A user has a HOME of their own, and so the default for WEIGHTS_CACHE.
+            **{name: value for name, value in os.environ.items() if name != "WEIGHTS_CACHE"},
             "PATH": os.pathsep.join(programs),
             "PORT": str(free_port()),
             MARK: self._mark,

@@ -315,6 +315,8 @@ def surroundings(home, temporary):
         "HOME": str(temporary),
         "HOSTS_SECRET": "0" * 16,
         "TMPDIR": str(temporary),
+        # The process that this one is forked from has taken its own HOME for the default.
+        "WEIGHTS_CACHE": str(temporary / "weights"),
     }
 
 
