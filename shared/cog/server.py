@@ -81,8 +81,8 @@ def _hold(port: int) -> int:
     """Raises OSError when the port is taken or held."""
     holder = socket.socket()
     try:
-        # Only now may others reuse it: with the option set, it could be bound beside another holder.
         holder.bind(("127.0.0.1", port))
+        # For the server. Not before `bind`, which would then take a port that another process holds.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError:
         holder.close()
