@@ -27,7 +27,7 @@
       apps.${system} = builtins.mapAttrs (name: image: {
         type = "app";
         program = "${image}";
-        meta.description = "Stream ${name} for `docker load`; push, layout, digest, inspect and sbom are its verbs";
+        meta.description = "Stream ${name} for `docker load`; its verbs are load, push, attach, layout, digest, inspect and sbom";
       }) scope.images;
 
       checks.${system} = scope.checks;

@@ -29,7 +29,7 @@ def watched_disk(step: str, directory: Path) -> Iterator[None]:
 
     def filled() -> NotEnoughSpace:
         place = directory.parent  # the last part is the build's own, and gone when this is read
-        reason = f'the step "{step}" filled {place}, where {readable(free)} were free'
+        reason = f'the step "{step}" filled {place}, which had {readable(free)} free'
         return NotEnoughSpace(reason=reason, place=place)
 
     try:

@@ -239,7 +239,7 @@ def read_options() -> argparse.Namespace:
     )
     either = parser.add_mutually_exclusive_group()
     for name, made in (
-        ("dev", "with the tools of development"),
+        ("dev", "with the development tools"),
         ("parts", "all but the environment of the command line, for a Python that has it (see cog.yaml)"),
         ("vllm", "only the environment of the tests with the real vLLM, once the others are there"),
         ("vllm-next", "only that of the tests with the newest vLLM"),
@@ -278,7 +278,7 @@ def set_up(options: argparse.Namespace) -> int:
     if options.vllm or options.vllm_next:
         asked = [vllm_part(newest=options.vllm_next)]
     else:
-        # An environment that also holds the tools of development serves both.
+        # An environment that also holds the development tools serves both.
         asked = parts(dev=options.dev or parts(dev=True)[0].is_made())
     wanted = [part for part in asked if not part.is_made()]
     if options.parts:

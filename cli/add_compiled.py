@@ -42,10 +42,10 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     if not found or directory.manifest is None:
         fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"
         if directory.manifest is None:
-            fix = "It has no manifest, so it is not an engine for vLLM; only vLLM compiles at its start"
+            fix = "The archive has no manifest, so it is not for vLLM; only vLLM compiles at its start"
         elif directory.manifest.engine != "vllm":
             fix = (
-                f'It is an engine of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
+                f'The engine is of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
             )
         raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix)
     names = [file.name for file in directory.manifest.files if not file.name.startswith(f"{SHIPPED}/")]

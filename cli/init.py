@@ -1,4 +1,4 @@
-"""`cog-triton init`: a config to begin with, which has every key of an engine and what it means."""
+"""`cog-triton init`: a config to start from, which has every key of an engine and what it means."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def init(
         str | None, typer.Option(help="A model on the hub, the URL of a tar, or a folder.")
     ] = None,
 ) -> None:
-    """Write a config to begin with, every key explained: `cog-triton init config.yaml`.
+    """Write a config to start from, every key explained: `cog-triton init config.yaml`.
 
     Its first line refers to the schema beside it, with which editors complete and check what you type.
     """
@@ -137,7 +137,7 @@ def check(
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="For vLLM: the GPU that it must fit on, such as H100; overrides the key `gpu`."),
+        typer.Option(help="For vLLM: the GPU that the model must fit on, such as H100; overrides the key `gpu`."),
     ] = None,
 ) -> None:
     """Report what is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
@@ -263,7 +263,7 @@ def add_compiled(
     engine: Annotated[str, typer.Argument(help="URL or path of an engine.tar of vLLM.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write.")],
     cache: Annotated[
-        Path | None, typer.Option(help="The folder it was compiled into; default: COMPILE_CACHE.")
+        Path | None, typer.Option(help="The folder that vLLM compiled into; default: COMPILE_CACHE.")
     ] = None,
 ) -> None:
     """Write an engine.tar that includes what vLLM compiled for it on a machine that served it.
@@ -296,7 +296,8 @@ def acceptance(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="What another image printed with --json, or wrote with --report; the texts must be the same."
+            help="What another image printed with --json, or wrote with --report to a name that ends in .json; the"
+            " texts must be the same."
         ),
     ] = None,
     report: Annotated[

@@ -222,7 +222,7 @@ def _pass_by_proxies() -> None:
 def main() -> None:
     """Read the command line and run the demo."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Build, serve and ask a model.")
-    parser.add_argument("--model", help="a folder, or a model of the hub, instead of the project's own")
+    parser.add_argument("--model", help="a folder, or a model on the hub, instead of the project's own")
     parser.add_argument("--prompt", help="what to ask it")
     parser.add_argument("--picture", type=Path, help="an SVG to write, of what is printed")
     arguments = parser.parse_args()

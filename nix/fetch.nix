@@ -13,7 +13,7 @@ let
   fileName = file: storeName (baseNameOf file);
   filter = builtins.filter;
 
-  # Evaluation never fails: a file without a hash yet fails when it is built, and says what to do.
+  # Evaluation never fails: a file that has no hash yet fails when it is built, and says what to do.
   unknown =
     file:
     pkgs.runCommand "no-hash-${fileName file}" { inherit file; } ''

@@ -206,7 +206,7 @@ class Settings(BaseModel):
         False,
         alias="ALLOW_MODEL_CODE",
         description="let vLLM's engine arguments name code to run: `trust_remote_code`, `worker_cls`, ...;"
-        " also read by the builder. It also allows what vLLM has compiled to be loaded from engine.tar",
+        " also read by the builder. It also permits loading from engine.tar what vLLM has compiled",
     )
     response_timeout: _Seconds = Field(
         120,
@@ -274,7 +274,7 @@ class Settings(BaseModel):
         None,
         alias="LORA_FOLDER",
         description="folder of LoRA adapters, each in a folder of its own: those directly in it are served"
-        " from the start, by that name; only vLLM with `enable_lora`",
+        " from the start, each by its folder's name; only vLLM with `enable_lora`",
     )
     operator_key: SecretStr | None = Field(
         None,

@@ -91,7 +91,7 @@ def check_machine(needed: Estimate, findings: Findings) -> None:
     except OSError:  # nowhere can a file be made
         disk = 0
     for what, needs, has, fix in (
-        ("memory", needed.host_memory, memory, "Build on a machine with more memory, or add swap"),
+                ("memory", needed.host_memory, memory, "Build on a machine with more memory, or add swap"),
         ("disk", needed.disk, disk, "Free space, or set TMPDIR and HF_HOME to a larger disk"),
     ):
         if needs > has:

@@ -124,7 +124,7 @@ def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], f
         findings.error(("model",), error)
     elif wanted is not None and feasible is not None and wanted > feasible:
         gpus = config.tensor_parallel_size * config.pipeline_parallel_size
-        named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} {memory.gpu}"
+        named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} x {memory.gpu}"
         room, fix = f"about {feasible} tokens", f"Set max_model_len to {feasible} or less"
         if not feasible:
             room, fix = "no tokens", "Use a quantized checkpoint"

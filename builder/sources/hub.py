@@ -260,7 +260,7 @@ def _check_space(files: Collection[RepoSibling]) -> None:
     place = next(path for path in (cache, *cache.parents) if path.exists())
     needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
     if needed > free:
-        reason = f"{readable(needed)} must be downloaded, but {readable(free)} are free at {cache}"
+        reason = f"{readable(needed)} must be downloaded, but {cache} has {readable(free)} free"
         raise NotEnoughSpace(reason=reason, place=cache)
 
 

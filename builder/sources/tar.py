@@ -70,5 +70,5 @@ def _problem(error: CogTritonError) -> str:
 def _check_space(size: int, place: Path) -> None:
     free = shutil.disk_usage(place).free
     if size > free:
-        reason = f"the model's tar takes {readable(size)}, but {readable(free)} are free at {place.parent}"
+        reason = f"the model's tar takes {readable(size)}, but {place.parent} has {readable(free)} free"
         raise NotEnoughSpace(reason=reason, place=place)

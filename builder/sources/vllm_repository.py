@@ -79,7 +79,7 @@ def _adapters(file: Path, config: VLLMConfig) -> dict[str, Path]:
     adapters = {}
     for name, place in given.items():
         if not isinstance(place, str) or not _ADAPTER_NAME.fullmatch(name):
-            reason = f"{name!r} is not the name of an adapter with the path of its folder"
+            reason = f"{name!r} is not an adapter's name with the path of its folder as the value"
             raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it")
         folder = file.parent / place
         if missing := next((part for part in (CONFIG, WEIGHTS) if not (folder / part).is_file()), None):

@@ -41,7 +41,7 @@ def served_again(
             now = texts()
             return Outcome(expected, expected if now == written else f"{now} for {written}")
         time.sleep(0.1)
-    return Outcome(expected, f"the {what} {processes(server)} of {before} after {_AGAIN_SECONDS} s")
+    return Outcome(expected, f"{what} {processes(server)} after {_AGAIN_SECONDS} s; before: {before}")
 
 
 def ends_whole(server: Server) -> Outcome:

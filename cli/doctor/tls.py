@@ -59,7 +59,7 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
         # Not shown: without a scheme, what may be a password cannot be told apart.
         return warning(
             "HF_ENDPOINT is not an http or https URL.",
-            "Correct it (it starts with http:// or https://), or unset it.",
+            "Correct it (it must start with http:// or https://), or unset it.",
         )
     if parts.scheme in getproxies():
         return ok(f"{host} is reached through the proxy in {parts.scheme.upper()}_PROXY; not tried")

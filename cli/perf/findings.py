@@ -66,8 +66,8 @@ def _failures(requests: Sequence[Request]) -> list[Finding]:
             found.setdefault(request.failure, []).append(request)
     texts = []
     for code, failed in sorted(found.items(), key=lambda item: -len(item[1])):
-        said = f": {failed[0].said.strip()[:160]}" if failed[0].said.strip() else ""
-        texts.append(f"{_of(len(failed), len(requests), 'request')} failed with {code}{said}")
+        said = f" ({failed[0].said.strip()[:160]})" if failed[0].said.strip() else ""
+        texts.append(f"{_of(len(failed), len(requests), 'request')} failed: {code}{said}")
     return [Finding("failures", text) for text in texts]
 
 

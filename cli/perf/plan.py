@@ -51,7 +51,7 @@ class Step:
         if self.rate is not None:
             return f"{self.rate:g} requests/s"
         if self.batch is not None:
-            return f"{self.batch} together"
+            return f"batches of {self.batch}"
         return f"{self.concurrency} stream{'' if self.concurrency == 1 else 's'}"
 
     @property

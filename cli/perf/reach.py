@@ -116,7 +116,7 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
         if request.failure in _NO_USE:
             break
     assert refused is not None
-    reason = f"its first request failed with {refused.failure}"
+    reason = f"its first request failed: {refused.failure}"
     raise ServerNotMeasured(url=_shown(url), reason=f"{reason} ({refused.said})" if refused.said else reason)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 30
 _NVIDIAS_INDEX = "https://pypi.nvidia.com"
 _SETTING = "NVIDIA_INDEX_URL"
-_KEPT = "nix/locks/publishers.json stays as it was."
+_KEPT = "Its entry in nix/locks/publishers.json stays as it was."
 
 
 def check(document: Document) -> Document:

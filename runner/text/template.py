@@ -21,7 +21,7 @@ def fill_template(
     """
     if (length := _longest(template, prompt, system_prompt)) > _MAX_CHARACTERS:
         reason = f"the filled-in template may have at most {_MAX_CHARACTERS} characters, not {length}"
-        raise InvalidArgument(argument="prompt", value="too long", reason=reason)
+        raise InvalidArgument(argument="prompt", value=f"{len(prompt)} characters long", reason=reason)
     values = {"prompt": prompt, "system_prompt": system_prompt}
     found = parts(template)
     fields = {field for _, field in found}

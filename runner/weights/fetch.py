@@ -97,5 +97,5 @@ def _check_room(destination: Path, needed: int) -> None:
     place = next(parent for parent in destination.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(place).free
     if needed > free:
-        reason = f"it takes {readable(needed)}, and {readable(free)} are free there"
+        reason = f"it takes {readable(needed)}, and the disk there has {readable(free)} free"
         raise WeightsNotStored(path=destination, reason=reason)

@@ -99,7 +99,7 @@ def write_archive(
             return manifest
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            reason = f"the engine archive filled {output.parent}, where {readable(free)} were free"
+            reason = f"the engine archive filled {output.parent}, which had {readable(free)} free"
             raise NotEnoughSpace(reason=reason, place=output.parent) from error
         raise PackageFailed(path=output, reason=error.strerror or error) from error
 
@@ -116,7 +116,7 @@ def _room(output: Path, size: int) -> int:
     place = output.parent
     free = shutil.disk_usage(place).free
     if free < size:
-        reason = f"the engine archive needs {readable(size)}, and {readable(free)} are free in {place}"
+        reason = f"the engine archive needs {readable(size)}, and {place} has {readable(free)} free"
         raise NotEnoughSpace(reason=reason, place=place)
     return free
 

@@ -162,7 +162,7 @@ class ConversionAdded(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = (
         "No step makes the checkpoint {path!r}; the build runs {script} first, with its defaults for what the"
-        " step build does not say."
+        ' step "build" does not say.'
     )
     remedy = "Add a step convert_to_ft or quantize that says how to make it."
 
@@ -174,7 +174,7 @@ class PromptCapped(CogTritonError):
         "Without chunked context, max_num_tokens limits prompts to {limit} tokens, though max_seq_len is"
         " {max_seq_len}."
     )
-    remedy = "If longer prompts are wanted, raise max_num_tokens, or serve it with enable_chunked_context."
+    remedy = "If longer prompts are wanted, raise max_num_tokens, or serve the engine with enable_chunked_context."
 
 
 class RanksExceedGpus(CogTritonError):
@@ -202,10 +202,10 @@ class TokenizerWillBeMade(CogTritonError):
     code = "E3032"
     fixed_by = FixedBy.OPERATOR
     message = (
-        "The model has no tokenizer.json; the build makes one from {files}, and checks that both"
-        " give the same result."
+        "The model has no tokenizer.json; the build makes one from {files}, and checks that it gives the same"
+        " tokens as the model's own tokenizer."
     )
-    remedy = "Nothing to do; a tokenizer.json beside them would be used instead."
+    remedy = "Nothing to do; if the model had a tokenizer.json, that would be used instead."
 
 
 class EngineArgumentRefused(CogTritonError):
@@ -240,7 +240,7 @@ class ParallelismDoesNotDivide(CogTritonError):
     code = "E3037"
     fixed_by = FixedBy.OPERATOR
     message = "{argument} is {size}, and the model has {count} {what}."
-    remedy = "Choose one that {rule}."
+    remedy = "Choose a size that {rule}."
 
 
 class ArgumentUncertain(CogTritonError):

@@ -111,7 +111,7 @@ class MalformedRequest(CogTritonError):
     code = "E2403"
     fixed_by = FixedBy.USER
     message = "The request violates the tensor contract: {reason}."
-    remedy = "Send what `GET /v2/models/MODEL` of Triton's HTTP lists; docs/triton.md says more."
+    remedy = "Send what Triton lists at `GET /v2/models/MODEL` over HTTP; docs/triton.md says more."
 
 
 class TensorNotSupported(CogTritonError):

@@ -259,4 +259,4 @@ class HostNotJoined(CogTritonError):
     code = "E4016"
     fixed_by = FixedBy.OPERATOR
     message = "This host cannot join {address}: {reason}."
-    remedy = "Run the same image with the same engine, one for GPUs, and the same HOSTS_SECRET on all hosts."
+    remedy = "On all hosts, run the same image with the same HOSTS_SECRET and the same engine, one that needs GPUs."

@@ -25,8 +25,8 @@ class VllmArgumentInvalid(CogTritonError):
     code = "E2202"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "The engine arguments are refused by vLLM: {reason}."
-    remedy = "Correct `engine_args` in the config."
+    message = "The engine arguments cannot be used: {reason}."
+    remedy = "Correct them in the config."
 
 
 class VllmModelNotSupported(CogTritonError):

@@ -150,7 +150,7 @@ def test_an_address_that_is_not_this_hosts_is_refused(cluster):
 
 @pytest.mark.parametrize(
     ("case", "reason"),
-    [("secret", "it ended the connection"), ("engine", "the digest of the engine's files is ")],
+    [("secret", "the other side ended the connection"), ("engine", "the digest of the engine's files is ")],
 )
 def test_a_host_with_another_secret_or_engine_is_refused(cluster, case, reason):
     secret = SECRET

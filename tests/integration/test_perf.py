@@ -91,7 +91,7 @@ class TestFaults:
             result = perf(url, "--target", "mock", *load)
         assert kinds(result) == {"failures", "lost tokens", "stalls", "slow start"}
         # The first request of all is the one that finds out how the server is asked: 121 were sent.
-        assert text_of(result, "failures") == "2 of 120 requests failed with HTTP 500: out of luck"
+        assert text_of(result, "failures") == "2 of 120 requests failed: HTTP 500 (out of luck)"
         assert text_of(result, "lost tokens") == "3 tokens missing, in 3 of 120 answers"
         assert text_of(result, "stalls").startswith("2 of 120 streams stalled: a pause of up to 5.")
         assert text_of(result, "slow start").startswith(
@@ -302,7 +302,7 @@ class TestServersThatCannotBeMeasured:
     def test_one_whose_first_request_fails(self):
         with server(failed_every=1) as url:
             error = perf(url)["error"]
-        assert "failed with HTTP 500 (out of luck)" in error["text"]
+        assert "failed: HTTP 500 (out of luck)" in error["text"]
 
 
 AGREED = (

@@ -24,7 +24,7 @@ Every error that cog-triton raises on purpose is one line: the code, the name, w
 
 A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so it is safe to match on; the
 text after the name may be reworded at any time. Words in braces stand for what the error is about, except the
-fields of a template in E1004.
+fields of a template in E1004 and the JSON in E1005.
 
 **State.** *active*: can occur. *reserved*: had a meaning once, is no longer raised, and will never get
 another one.

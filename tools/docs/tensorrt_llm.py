@@ -138,7 +138,7 @@ _UNCHECKED = (
     ),
     (
         "the texts of errors: prompt too long, queue full, out of memory, another GPU",
-        "llmRequest.cpp, executorImpl.cpp; issues of users",
+        "llmRequest.cpp, executorImpl.cpp; users' issues",
         "stand-in",
     ),
 )

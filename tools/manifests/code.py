@@ -149,7 +149,7 @@ class Pod:
         kept = [one["mountPath"] for one in container.get("volumeMounts", ()) if one["name"] in self.claims]
         hub = literal.get("HF_HOME") or HUB_CACHE
         if kept and not is_below(hub, kept):
-            yield f"models of the hub, in {hub}, are in no volume that stays"
+            yield f"models from the hub, in {hub}, are in no persistent volume"
         volumes = {one["name"] for one in self.spec.get("volumes", ())} | self.claims
         for one in container.get("volumeMounts", ()):
             if one["name"] not in volumes:
@@ -249,7 +249,7 @@ def stops_after(container: Mapping[str, Any], *, serves: bool) -> float:
 def _grace(container: dict[str, Any], seconds: float, *, serves: bool) -> Iterator[str]:
     needed = stops_after(container, serves=serves) + (SECONDS_TO_END if serves else _SECONDS_OF_HOST)
     if seconds < needed:
-        yield f"terminationGracePeriodSeconds: {seconds}; preStop, DRAIN_SECONDS and its end take {needed:g}"
+        yield f"terminationGracePeriodSeconds: {seconds}; preStop, DRAIN_SECONDS and the container's end take {needed:g}"
 
 
 def _startup(container: dict[str, Any], literal: Mapping[str, str]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _runner(service: dict[str, Any]) -> Iterator[str]:
     needed = number(environment, "DRAIN_SECONDS") + SECONDS_TO_END
     grace = float(service["stop_grace_period"].removesuffix("s"))
     if grace < needed:
-        yield f"stop_grace_period: {grace:g} s; DRAIN_SECONDS and its end take {needed:g}"
+        yield f"stop_grace_period: {grace:g} s; DRAIN_SECONDS and the runner's end take {needed:g}"
     asked = re.search(r"http://localhost:(\d+)(/[\w/]+)", " ".join(service["healthcheck"]["test"]))
     if asked is None or asked[1] != port or not is_route(asked[2]):
         yield "healthcheck: that is not a path of the front"

@@ -112,7 +112,7 @@ def _shown(value: object) -> str:
             return "an empty list"
         case bool():
             return str(value).lower()
-    return repr(value) if len(repr(value)) <= 60 else "a value that long"
+    return repr(value) if len(repr(value)) <= 60 else "the config's value (too long to show)"
 
 
 def _invalid(

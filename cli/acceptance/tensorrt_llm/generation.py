@@ -29,7 +29,7 @@ CHECKS = checks(
             "cpp/tensorrt_llm/kernels/penaltyKernels.cu: minLength",
         ),
         "another end id": Assumed(
-            "a stop word of one token ends with STOP_WORDS, and stays in the output",
+            "a stop word of one token ends a text with the finish reason STOP_WORDS, and stays in the output",
             "cpp/tensorrt_llm/kernels/stopCriteriaKernels.cu",
         ),
         "min_tokens of another end id": Assumed(

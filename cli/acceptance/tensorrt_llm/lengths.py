@@ -43,7 +43,7 @@ CHECKS = (
     ),
     Check(
         "max_utilization",
-        "with chunked context, which it enables, long requests may be streamed under max_utilization",
+        "max_utilization enables chunked context, with which long requests may be streamed",
         "cpp/tensorrt_llm/executor/executorImpl.cpp: 'Request sequence length is potentially greater'",
         _max_utilization,
     ),

@@ -45,7 +45,7 @@ CHECKS = (
     Check(
         "GPU and driver",
         "PyTorch sees as many GPUs as the driver reports",
-        "PyTorch is built for CUDA 13, which needs a driver of 580 or newer",
+        "PyTorch is built for CUDA 13, which needs driver 580 or newer",
         _gpus,
     ),
     Check(

@@ -128,9 +128,9 @@ def connect(address: str, secret: bytes, seconds: float = _HANDSHAKE_SECONDS) ->
         except TimeoutError:
             raise  # it may be loading an engine
         except (OSError, LinkLost) as problem:
-            raise LinkRefused("it ended the connection") from problem
+            raise LinkRefused("the other side ended the connection") from problem
         if not hmac.compare_digest(proof, _mac(secret, b"accept", both)):
-            raise LinkRefused("it does not know the secret")
+            raise LinkRefused("the other side does not know the secret")
         return _made(connection, secret, both, b"connect", b"accept")
     except BaseException:
         connection.close()

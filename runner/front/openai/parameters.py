@@ -26,7 +26,7 @@ _MAX_DIGITS = 20
 _REASONING = "a model's reasoning is not separated from its text"
 _NO_TEXT = ("image_url", "input_audio", "file")
 _SOME_TEXTS = "must be text or a list of texts"
-_SOME_PROMPTS = "must be text, token ids, or a list of one of them"
+_SOME_PROMPTS = "must be text, token ids, or a list of either"
 
 
 def _texts(value: Any) -> Any:

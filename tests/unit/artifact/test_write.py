@@ -128,7 +128,7 @@ def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeyp
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 2_500_000))
     with pytest.raises(NotEnoughSpace) as caught:
         write_archive(output, FACTS, packed(CONTENTS), full)
-    assert f"the engine archive filled {tmp_path}, where 2.5 MB were free. " in str(caught.value)
+    assert f"the engine archive filled {tmp_path}, which had 2.5 MB free. " in str(caught.value)
     assert output.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [output]
 

@@ -146,7 +146,7 @@ def test_an_archive_that_does_not_fit_is_not_begun(tmp_path, monkeypatch):
     with pytest.raises(NotEnoughSpace) as caught:
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert re.search(
-        rf"the engine archive needs 2\d\d\.\d kB, and 9 bytes are free in {tmp_path}\. ", str(caught.value)
+        rf"the engine archive needs 2\d\d\.\d kB, and {tmp_path} has 9 bytes free\. ", str(caught.value)
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_named_with_what_was_free(tmp_path, monkeypatch, error, l
     monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(error),)))
     with pytest.raises(NotEnoughSpace) as caught:
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
-    assert f'the step "failing" filled {tmp_path}, where 2.5 MB were free. ' in str(caught.value)
+    assert f'the step "failing" filled {tmp_path}, which had 2.5 MB free. ' in str(caught.value)
     assert "TMPDIR" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -72,7 +72,7 @@ def bomb(levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "it is empty; it must be lines like `engine: mock`"),
+        ("", "it is empty; it must consist of lines like `engine: mock`"),
         ("- a", "it holds no mapping"),
         ("a: 1\n---\nb: 2", "line 2: expected a single document in the stream"),
         ("a: 1\n b: [", "line 2: "),

@@ -51,7 +51,7 @@ def test_messages_go_both_ways(listener, address):
 
 
 def test_who_does_not_know_the_secret_is_refused(listener):
-    with pytest.raises(LinkRefused, match="it ended the connection"):
+    with pytest.raises(LinkRefused, match="the other side ended the connection"):
         connect(listener.listen("127.0.0.1:0"), b"another secret")
 
 
@@ -88,7 +88,7 @@ def test_a_listener_that_does_not_know_the_secret_is_refused():
 
         thread = threading.Thread(target=pretend)
         thread.start()
-        with pytest.raises(LinkRefused, match="it does not know the secret"):
+        with pytest.raises(LinkRefused, match="the other side does not know the secret"):
             connect(f"127.0.0.1:{server.getsockname()[1]}", SECRET)
         thread.join(5)
 

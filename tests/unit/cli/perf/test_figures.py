@@ -142,8 +142,8 @@ def test_failures_by_code():
     load = load_of(requests)
     texts = [found.text for found in findings.of_requests([load])]
     assert texts == [
-        "2 of 10 requests failed with E2106",
-        "1 of 10 requests failed with HTTP 500: out of luck",
+        "2 of 10 requests failed: E2106",
+        "1 of 10 requests failed: HTTP 500 (out of luck)",
     ]
     assert figures_of(load)["failures"] == {
         "E2106": {"count": 2, "said": ""},

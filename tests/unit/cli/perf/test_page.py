@@ -67,7 +67,7 @@ def test_a_sweep(tmp_path):
     slow[3].fail("HTTP 500", HOSTILE)
     html, page = page_of(tmp_path, load_of(several(1), concurrency=1), load_of(slow, concurrency=8))
     assert "First tokens get slow: at 8 streams half of them take longer than 1.50 s" in page.text
-    assert "1 of 9 requests failed with HTTP 500: <script>" in page.text
+    assert "1 of 9 requests failed: HTTP 500 (<script>" in page.text
     for title in (
         "Throughput against latency",
         "Time to first token",

@@ -31,7 +31,7 @@ def test_how_a_load_is_called():
         step.label
         for step in (Step(1, concurrency=1), Step(1, concurrency=8), Step(1, rate=2.5), Step(1, batch=4))
     ]
-    assert labels == ["1 stream", "8 streams", "2.5 requests/s", "4 together"]
+    assert labels == ["1 stream", "8 streams", "2.5 requests/s", "batches of 4"]
 
 
 def test_objectives():

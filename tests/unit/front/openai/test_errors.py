@@ -160,7 +160,7 @@ def test_before_there_is_an_engine(engine_directory, run):
     ("error", "name"),
     [
         (ParameterNotHonoured(engine="mock", parameter="log_probs", value=3), "logprobs"),
-        (InvalidArgument(argument="stop_sequences", value="too long", reason="x"), "stop"),
+        (InvalidArgument(argument="stop_sequences", value="9 characters long", reason="x"), "stop"),
         (InvalidArgument(argument="seed", value=-1, reason="x"), "seed"),
     ],
 )
