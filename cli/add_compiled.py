@@ -44,9 +44,7 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
         if directory.manifest is None:
             fix = "The archive has no manifest, so it is not for vLLM; only vLLM compiles at its start"
         elif directory.manifest.engine != "vllm":
-            fix = (
-                f'The engine is of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
-            )
+            fix = f'The engine is of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
         raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix)
     names = [file.name for file in directory.manifest.files if not file.name.startswith(f"{SHIPPED}/")]
     files = [PackedFile(name, directory.path / name) for name in names]

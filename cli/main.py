@@ -137,7 +137,9 @@ def check(
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="For vLLM: the GPU that the model must fit on, such as H100; overrides the key `gpu`."),
+        typer.Option(
+            help="For vLLM: the GPU that the model must fit on, such as H100; overrides the key `gpu`."
+        ),
     ] = None,
 ) -> None:
     """Report what is wrong with a config before anything is fetched: `cog-triton check config.yaml`.

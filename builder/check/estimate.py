@@ -90,12 +90,13 @@ def check_machine(needed: Estimate, findings: Findings) -> None:
         disk = shutil.disk_usage(tempfile.gettempdir()).free
     except OSError:  # nowhere can a file be made
         disk = 0
-    for what, needs, has, fix in (
-                ("memory", needed.host_memory, memory, "Build on a machine with more memory, or add swap"),
-        ("disk", needed.disk, disk, "Free space, or set TMPDIR and HF_HOME to a larger disk"),
+    for what, needs, has, free, fix in (
+        ("memory", needed.host_memory, memory, "", "Build on a machine with more memory, or add swap"),
+        ("disk", needed.disk, disk, " free", "Free space, or set TMPDIR and HF_HOME to a larger disk"),
     ):
         if needs > has:
-            error = MachineTooSmall(needed=readable(needs), what=what, present=readable(has), fix=fix)
+            present = readable(has) + free
+            error = MachineTooSmall(needed=readable(needs), what=what, present=present, fix=fix)
             findings.warn((), error)
 
 

@@ -75,7 +75,8 @@ def _reason(error: Exception) -> str:
             return str(error.details.get("reason", error))
         case NotASafetensorsRepoError():
             return (
-                "the estimate is made from model.safetensors or model.safetensors.index.json, and the model has neither"
+                "the estimate is made from model.safetensors or model.safetensors.index.json, and the model"
+                " has neither"
             )
         case SafetensorsParsingError():
             return "a safetensors file of the model has no header that can be read"

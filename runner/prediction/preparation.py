@@ -77,7 +77,7 @@ class Preparation:
         `lora`: the place of the adapter in the ask; `key`: the name of the API key.
         """
         stops = self.defaults.stop_sequences if ask.stop_sequences is None else ask.stop_sequences
-                if (length := sum(map(len, stops))) > _MAX_STOP_CHARACTERS:
+        if (length := sum(map(len, stops))) > _MAX_STOP_CHARACTERS:
             reason = f"at most {_MAX_STOP_CHARACTERS} characters are accepted"
             raise InvalidArgument(argument="stop_sequences", value=f"{length} characters long", reason=reason)
         max_tokens = room(self.limits, len(tokens), ask.max_tokens)

@@ -61,7 +61,9 @@ def parse(text: str, source: str) -> Document:
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             found = "is empty" if root is None else "holds no mapping"
-            raise ConfigNotYaml(source=source, reason=f"it {found}; it must consist of lines like `engine: mock`")
+            raise ConfigNotYaml(
+                source=source, reason=f"it {found}; it must consist of lines like `engine: mock`"
+            )
         positions: dict[Place, Position] = {}
         for place, node in _walk((), root):
             if len(positions) == MAX_VALUES:

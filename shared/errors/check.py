@@ -174,7 +174,9 @@ class PromptCapped(CogTritonError):
         "Without chunked context, max_num_tokens limits prompts to {limit} tokens, though max_seq_len is"
         " {max_seq_len}."
     )
-    remedy = "If longer prompts are wanted, raise max_num_tokens, or serve the engine with enable_chunked_context."
+    remedy = (
+        "If longer prompts are wanted, raise max_num_tokens, or serve the engine with enable_chunked_context."
+    )
 
 
 class RanksExceedGpus(CogTritonError):

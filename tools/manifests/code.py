@@ -249,7 +249,8 @@ def stops_after(container: Mapping[str, Any], *, serves: bool) -> float:
 def _grace(container: dict[str, Any], seconds: float, *, serves: bool) -> Iterator[str]:
     needed = stops_after(container, serves=serves) + (SECONDS_TO_END if serves else _SECONDS_OF_HOST)
     if seconds < needed:
-        yield f"terminationGracePeriodSeconds: {seconds}; preStop, DRAIN_SECONDS and the container's end take {needed:g}"
+        what = "preStop, DRAIN_SECONDS and the container's end"
+        yield f"terminationGracePeriodSeconds: {seconds}; {what} take {needed:g}"
 
 
 def _startup(container: dict[str, Any], literal: Mapping[str, str]) -> Iterator[str]:

@@ -114,7 +114,9 @@ def test_no_prompt(prompt):
 
 
 def test_a_template_that_repeats_a_prompt_too_often():
-    with pytest.raises(InvalidArgument, match=r"prompt is \d+ characters long, but .* at most 4194304 characters"):
+    with pytest.raises(
+        InvalidArgument, match=r"prompt is \d+ characters long, but .* at most 4194304 characters"
+    ):
         prepared(prompt="1" * 10_000, prompt_template="{prompt}" * 1000)
 
 

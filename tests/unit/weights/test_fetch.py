@@ -107,7 +107,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(cache, tmp_path
     archive = tmp_path / "engine.tar"
     archive.write_bytes(kind())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 90, 10))
-    with pytest.raises(WeightsNotStored, match=r"it takes [\d.]+ (bytes|kB), and the disk there has 10 bytes free"):
+    with pytest.raises(
+        WeightsNotStored, match=r"it takes [\d.]+ (bytes|kB), and the disk there has 10 bytes free"
+    ):
         fetch(archive, cache)
     assert not cache.exists()
 
