@@ -260,5 +260,6 @@ class HostNotJoined(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "This host cannot join {address}: {reason}."
     remedy = (
-        "On all hosts, run the same image with the same HOSTS_SECRET and the same engine, one that needs GPUs."
+        "On all hosts, run the same image with the same HOSTS_SECRET and the same engine, one that needs"
+        " GPUs."
     )
