@@ -247,8 +247,8 @@ class VLLMConfig(EngineConfig):
     )
     gpu: Literal[*GPUS] | None = Field(  # type: ignore[valid-type] # the names are those of the table
         None,
-        description="The GPU that will serve the model: `cog-triton check` says whether the model fits into its memory"
-        " with a context of `max_model_len`.",
+        description="The GPU that will serve the model: `cog-triton check` says whether the model fits into"
+        " that GPU's memory with a context of `max_model_len`.",
     )
     triton_model: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)] = Field(
         "vllm_model",
