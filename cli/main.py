@@ -298,8 +298,8 @@ def acceptance(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="What another image printed with --json, or wrote with --report to a name that ends in .json; the"
-            " texts must be the same."
+            help="What another image printed with --json, or wrote with --report to a name that ends in"
+            " .json; the texts must be the same."
         ),
     ] = None,
     report: Annotated[
