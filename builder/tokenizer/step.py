@@ -65,7 +65,8 @@ def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:
         if text_alike and text.startswith(" "):
             if not told:
                 _log.warning(
-                    "spaces at the beginning of a text are not handled as the model's own tokenizer handles them"
+                    "spaces at the beginning of a text are not handled as the model's own tokenizer"
+                    " handles them"
                 )
                 told = True
             continue

@@ -378,11 +378,12 @@ def compare_with_aiperf(runner, endpoint, directory):
             "--extra-inputs": json.dumps({"payload_template": asked, "response_field": "chunk"}),
         }
     options = [part for pair in arguments.items() for part in pair]
-    profile(["--streaming", *options], directory.parent, READY_SECONDS)
+    profile(["--streaming", *options], directory.parent)
     theirs = json.loads((directory / "profile_export_aiperf.json").read_text())
     options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
     [ours] = perf(f"{runner.url}{path}", *options)["steps"]
     assert ours["requests"]["succeeded"] == theirs["request_count"]["avg"] == requests
+    assert theirs["output_sequence_length"]["avg"] == tokens
     figures = {
         name: (ours[name], theirs[name]["avg"])
         if name.endswith("throughput")

@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -137,13 +138,16 @@ def _moved(checkout: Path, group: str, version: str, torch: str, for_cpus: str) 
 
 def _locked(checkout: Path) -> str:
     """What ci/lock writes to standard error; nothing that it started outlives this, and writes a lock."""
-    with subprocess.Popen(
-        ["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0
-    ) as running:
+    with ThreadPoolExecutor(1) as starter:
+        # By another thread, which no signal interrupts: there is no moment at which it runs unknown to us.
+        started = starter.submit(
+            subprocess.Popen, ["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0
+        )
         try:
-            return running.communicate()[1]
+            return started.result().communicate()[1]
         except BaseException:
-            os.killpg(running.pid, signal.SIGKILL)
+            with started.result() as running:
+                os.killpg(running.pid, signal.SIGKILL)
             raise
 
 

@@ -210,16 +210,24 @@ def handlers():
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status", "start_seconds"),
+    [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 0), (signal.SIGHUP, 129, 0), (signal.SIGINT, 130, 0.5)],
 )
-def test_an_interruption_changes_nothing(number, status, checkout, monkeypatch, capsys):
-    """Also not later: what ci/lock has started is ended."""
+def test_an_interruption_changes_nothing(number, status, start_seconds, checkout, monkeypatch, capsys):
+    """Also not later: what ci/lock has started is ended, even if Python has not seen it start yet."""
     before = contents(checkout)
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            time.sleep(start_seconds)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
     (checkout / "ci/lock").write_text(
         """#!/bin/sh
 echo half > requirements/engine-vllm-next.txt
 echo new > requirements/new.txt
-(sleep 1; echo late > requirements/engine-vllm-next.txt) &
+(sleep 2; echo late > requirements/engine-vllm-next.txt) &
 wait
 """
     )
@@ -239,7 +247,7 @@ wait
     monkeypatch.setattr(pin, "_run", run)
     assert pin.main(["0.33.0", "--next"], checkout) == status
     assert capsys.readouterr().err == "Interrupted. Nothing was changed.\n"
-    time.sleep(1.2)
+    time.sleep(2.2)
     assert contents(checkout) == before
 
 
