@@ -410,9 +410,9 @@ class TestAdaptersOfARepository:
         [
             ("[]", "multi_lora"),
             ("{", "multi_lora"),
-            ({"law": 1}, "'law' is not the name"),
-            ({"../law": "."}, "'../law' is not the name"),
-            ({".": "."}, r"'\.' is not the name"),
+            ({"law": 1}, "'law' is not an adapter's name"),
+            ({"../law": "."}, "'../law' is not an adapter's name"),
+            ({".": "."}, r"'\.' is not an adapter's name"),
             ({"law": "nowhere"}, "no adapter_config.json in .*nowhere, the folder of law"),
         ],
     )

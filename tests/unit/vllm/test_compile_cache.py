@@ -215,13 +215,13 @@ def test_nothing_was_compiled_for_it(tmp_path):
         add_compiled(str(tmp_path / "engine.tar"), tmp_path / "out.tar", tmp_path / ("a" * 300))
     archive(tmp_path / "mock.tar", engine="mock")
     with pytest.raises(
-        NothingCompiled, match='It is an engine of the kind "mock"; only vLLM compiles at its start'
+        NothingCompiled, match='The engine is of the kind "mock"; only vLLM compiles at its start'
     ):
         add_compiled(str(tmp_path / "mock.tar"), tmp_path / "out.tar")
     with tarfile.open(tmp_path / "old.tar", "w") as old:
         old.addfile(tarfile.TarInfo("config.json"))
     with pytest.raises(
-        NothingCompiled, match="It has no manifest, so it is not an engine for vLLM; only vLLM"
+        NothingCompiled, match="The archive has no manifest, so it is not for vLLM; only vLLM"
     ):
         add_compiled(str(tmp_path / "old.tar"), tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()
