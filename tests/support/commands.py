@@ -77,6 +77,12 @@ for _name in (
     "cli.perf.command",
     "cli.perf.options",
     "cli.plan.command",
+    # What a usage error needs is imported when it is printed.
+    "pygments.lexers",
+    "rich.markdown",
+    "rich.traceback",
+    "typer.rich_utils",
+    "uvloop",
 ):
     importlib.import_module(_name)
 gc.freeze()  # the processes share it
