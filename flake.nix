@@ -1,5 +1,5 @@
 {
-  description = "Images that turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
+  description = "Images that turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog's API";
 
   # Only programs of the build come from here (nix/host-toolchain stands in for it); nothing of it is in an image.
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";

@@ -262,7 +262,7 @@ def main() -> int:
     except OSError as problem:
         sys.stderr.write(
             f"{problem.filename} cannot be written: {problem.strerror}. Did another user make this checkout,"
-            " or its environments? `make clean` as that user removes them.\n"
+            " or its environments? `make clean` as that user removes the environments.\n"
         )
         return 1
     with lock:

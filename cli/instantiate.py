@@ -76,7 +76,7 @@ def instantiate(
     base = base or (section.base_model if section else None)
     dest = dest or (section.staging_dest if section else None)
     variables = {**(model_environment(section) if section else {}), **(environment or {})}
-    named = "on the command line" if source is None else shown(source)
+    named = "that the command line gives" if source is None else shown(source)
     if base is None or dest is None:
         reason = (
             "an image needs --base and --dest, or base_model and staging_dest in the section `instantiate`"

@@ -64,7 +64,7 @@ def perf(
             "--n_input_tokens",
             min=1,
             max=_MAX_TOKENS,
-            help="Approximate length of the prompt: its words.",
+            help="Approximate length of the prompt: the number of its words.",
         ),
     ] = 100,
     output_tokens: Annotated[
@@ -171,7 +171,7 @@ def plan(
     reserve: Annotated[
         float,
         typer.Option(
-            min=0, max=_MAX_NUMBER, help="Runners kept beyond what the load needs, as a share of those."
+            min=0, max=_MAX_NUMBER, help="Runners kept in reserve, as a share of those that the load needs."
         ),
     ] = 0.25,
     pull: Annotated[

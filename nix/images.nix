@@ -10,7 +10,7 @@ let
   runner = fetch.wheels "runner";
   cog = builtins.head (builtins.filter (package: package.name == "cog") runner.packages);
   source = "https://github.com/replicate/cog-triton";
-  description = "Turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog";
+  description = "Turn a Hugging Face model into an engine, and serve it with NVIDIA Triton behind Cog's API";
 
   imageConfig =
     {

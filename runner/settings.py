@@ -63,7 +63,7 @@ class Settings(BaseModel):
     compile_cache: Path = Field(
         home() / ".cache/cog-triton/compiled",
         alias="COMPILE_CACHE",
-        description="where vLLM keeps what it compiles for the next start",
+        description="where what vLLM compiles is kept for the next start",
     )
     max_engine_bytes: int = Field(
         1 << 40, gt=0, alias="MAX_ENGINE_BYTES", description="an archive that unpacks to more is refused"
@@ -71,8 +71,8 @@ class Settings(BaseModel):
     system_prompt: str | None = Field(
         None,
         alias="SYSTEM_PROMPT",
-        description="system prompt of conversations that begin with none, and of prompts that send none, if"
-        " their template has a place for it",
+        description="system prompt of conversations that begin with none, and of predictions that send a"
+        " prompt without one, if their template has a place for it",
     )
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, alias="PROMPT_TEMPLATE", description="prompt template of predictions that send none"
@@ -125,7 +125,7 @@ class Settings(BaseModel):
         8192,
         ge=1,
         alias="MAX_CONNECTIONS",
-        description="open connections; more are refused (E1327), as are those beyond the limit of open files",
+        description="open connections; more are refused (E1327), as are those beyond the limit on open files",
     )
     webhook_allow: str = Field(
         "",
@@ -148,7 +148,7 @@ class Settings(BaseModel):
         3600,
         ge=0,
         alias="KEEP_PREDICTIONS_SECONDS",
-        description="seconds for which they can be looked up after their end",
+        description="seconds for which ended predictions of `Prefer: respond-async` can be looked up",
     )
     allow_shutdown: bool = Field(
         False, alias="ALLOW_SHUTDOWN", description="let any client end the runner with POST /shutdown"

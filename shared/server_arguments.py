@@ -93,7 +93,9 @@ def _batching(text: str) -> None:
 _FLAG = "true or false"
 _POLICY = "batch_scheduler_policy"
 _BATCHING = Effective(
-    "nothing", "inflight_fused_batching, inflight_batching or V1: batching is always in flight", _batching
+    "nothing",
+    "inflight_fused_batching, inflight_batching or V1: requests are always batched in flight",
+    _batching,
 )
 
 DECOUPLED = "decoupled_mode"  # which is read for every engine
@@ -113,7 +115,9 @@ EFFECTIVE: Mapping[str, Effective] = {
     ),
     "max_tokens_in_paged_kv_cache": Effective("KvCacheConfig.max_tokens", "a number of tokens", _positive),
     "max_attention_window_size": Effective(
-        "KvCacheConfig.max_attention_window", "one number of tokens, or several with commas", _positives
+        "KvCacheConfig.max_attention_window",
+        "one number of tokens, or several, separated by commas",
+        _positives,
     ),
     "sink_token_length": Effective(
         "nothing", "0: TensorRT-LLM no longer has attention sinks", _no_sink_tokens
@@ -128,7 +132,7 @@ EFFECTIVE: Mapping[str, Effective] = {
     "enable_trt_overlap": Effective("ExecutorConfig.enable_trt_overlap", _FLAG, _boolean),
     "gpu_weights_percent": Effective("ExecutorConfig.gpu_weights_percent", "a number from 0 to 1", _fraction),
     "gpu_device_ids": Effective(
-        "ParallelConfig.device_ids", "the numbers of different GPUs, with commas", _devices
+        "ParallelConfig.device_ids", "the numbers of different GPUs, separated by commas", _devices
     ),
     "decoding_mode": Effective(
         "DecodingConfig.decoding_mode",

@@ -57,7 +57,7 @@ def local_path(source: str) -> Path | None:
         case "file":
             return _path_of(source)
         case other:
-            raise Unreachable(f"{other}: is not one of http://, https:// and file://")
+            raise Unreachable(f"{other}:// is not one of http://, https:// and file://")
 
 
 def data_content(url: str) -> bytes:
@@ -85,7 +85,7 @@ def _path_of(url: str) -> Path:
     except ValueError:
         raise Unreachable("it is not a valid URL") from None
     if parts.netloc not in {"", "localhost"}:
-        raise Unreachable("file:// names files of this machine")
+        raise Unreachable("file:// can only name files on this machine")
     return Path(unquote(parts.path))
 
 

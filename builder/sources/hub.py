@@ -241,7 +241,7 @@ class HubModel:
                 reason = f"{_cache()} was full before all of {self.name} had arrived; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
             case PermissionError():
-                who = f"the user {os.getuid()} (in a container: --user)"
+                who = f"user {os.getuid()} (in a container: --user)"
                 reason = f"the hub's cache, {_cache()}, cannot be written to by {who}"
             case OSError(strerror=str(text)):
                 reason = text

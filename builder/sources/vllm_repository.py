@@ -48,7 +48,8 @@ def read_repository(path: Path) -> Repository:
     """
     model, *others = _models(path)
     if others:
-        reason = f"it has several models, but one engine serves only one: {model.name}, {others[0].name}, ..."
+        names = f"such as {model.name} and {others[0].name}"
+        reason = f"it has {1 + len(others)} models, {names}, and an engine serves one"
         raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Choose one of them: {model}")
     file = _model_json(model)
     try:

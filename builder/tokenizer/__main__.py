@@ -86,7 +86,7 @@ def _texts(slow: Any) -> Iterator[str]:
 
 
 def _sample(slow: Any, text: str) -> dict[str, Any]:
-    """What `step.check` compares."""
+    """What `step.compare` gets."""
     ids = slow.encode(text, add_special_tokens=False)
     return {"text": text, "ids": ids, "all_ids": slow.encode(text), "decoded": _decoded(slow, ids)}
 

@@ -119,7 +119,7 @@ class Run:
         rows = [*(made if lists else []), *included] or [{}]
         chosen = [row for row in rows if all(row[key] in self.only.get(key, [row[key]]) for key in row)]
         if len(chosen) < len(rows):
-            print(f"of {len(rows)} rows of the matrix, {len(chosen)} are run", file=sys.stderr)
+            print(f"rows of the matrix that are run: {len(chosen)} of {len(rows)}", file=sys.stderr)
         yield from chosen
 
 

@@ -107,8 +107,8 @@ def _stalls(loads: Sequence[Load]) -> list[Finding]:
         text = f"{_of(len(single), len(requests), 'stream')} stalled: a pause of up to {seconds(max(single))}"
         found.append(Finding("stalls", text + ending))
     if shared:
-        text = f"most streams paused at once, for up to {seconds(max(shared))}"
-        found.append(Finding("pauses", f"{text}, in {_of(len(shared), len(requests), 'stream')}{ending}"))
+        text = f"a pause of up to {seconds(max(shared))} that most streams in progress shared"
+        found.append(Finding("pauses", f"{_of(len(shared), len(requests), 'stream')} had {text}{ending}"))
     return found
 
 
@@ -268,7 +268,7 @@ def _single(step: dict[str, Any]) -> str:
     pace = step["inter_token_latency"]
     apart = f", {milliseconds(pace['p50'])} apart" if pace else ""
     return (
-        f"Of the {milliseconds(whole)} of a request at {step['load']} the tokens after the first take"
+        f"Of the {milliseconds(whole)} of a request at {step['load']}, the tokens after the first take"
         f" {milliseconds(whole - wait)}{apart}; the first comes after {milliseconds(wait)}."
     )
 

@@ -55,7 +55,7 @@ def parsed(url: str) -> SplitResult:
     if parts.scheme == "grpc" and not parts.port:
         raise ServerNotMeasured(url=public_address(whole), reason="gRPC needs a port, such as 8001")
     if parts.scheme == "grpc" and query:
-        raise ServerNotMeasured(url=public_address(whole), reason="gRPC has no query")
+        raise ServerNotMeasured(url=public_address(whole), reason="a grpc:// address has no query")
     return parts._replace(query=query)
 
 

@@ -51,7 +51,7 @@ class Pace:
     window: float = 60.0
     """How long more must be wanted."""
     reserve: float = 0.25
-    """Runners that are kept beyond what the load needs, as a share of those."""
+    """Runners that are kept in reserve, as a share of those that the load needs."""
 
 
 @dataclass(frozen=True)

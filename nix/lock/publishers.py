@@ -53,9 +53,9 @@ def trusted(before: Document, after: Document) -> list[str]:
     return [
         f"{row['file']}: sha256 {row['sha256']}, "
         + (
-            f"as {public_address(_asked(row['index']))} names it"
+            f"as {public_address(_asked(row['index']))} states it"
             if row["index"]
-            else f"of what {address(row)} sent"
+            else f"computed from what {address(row)} sent"
         )
         for row in after["artifacts"]
         if row["sha256"] and known.get(row["file"]) is None
@@ -128,7 +128,7 @@ def _named(row: Row, page: str, stated: dict[str, str]) -> Row:
         raise LockProblem(f"{page} has no sha256 for {file}; enter it by hand from a download. {_KEPT}")
     if row["sha256"] not in {None, stated[file]}:
         raise LockProblem(
-            f"{page} has a different sha256 for {file} from the lock's: the file was replaced. "
+            f"The sha256 that {page} has for {file} differs from the lock's: the file was replaced. "
             f"Find out why before you trust it. {_KEPT}"
         )
     return {**row, "sha256": stated[file]}

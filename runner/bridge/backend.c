@@ -20,7 +20,7 @@ TRITON_CALL TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
   if (error != NULL) return error;
   if (major == BACKEND_API_MAJOR && minor >= BACKEND_API_MINOR) return NULL;
   char reason[128], text[512];
-  snprintf(reason, sizeof reason, "Triton's backend API is %u.%u, and it needs %d.%d or a later %d.x", major, minor,
+  snprintf(reason, sizeof reason, "Triton's backend API is %u.%u, and the bridge needs %d.%d or a later %d.x", major, minor,
            BACKEND_API_MAJOR, BACKEND_API_MINOR, BACKEND_API_MAJOR);
   snprintf(text, sizeof text, E2406_BRIDGE_MISCONFIGURED, reason);
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, text);

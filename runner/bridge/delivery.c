@@ -273,7 +273,7 @@ void delivery_close_broken_feeds(struct delivery *delivery) {
     }
     submissions_forget_feed(&delivery->submissions, feed);
     LOG(feed_is_at_fault(feed) ? TRITONSERVER_LOG_WARN : TRITONSERVER_LOG_INFO,
-        "engine bridge: a feed is closed: %s; requests cancelled: %u", feed->broken, cancelled);
+        "engine bridge: closed a feed: %s; requests cancelled: %u", feed->broken, cancelled);
     feeds_close(&delivery->feeds, feed);
   }
 }

@@ -34,7 +34,7 @@ static void process_failed(struct engine *engine, const char *reason) {
   uint64_t pause = WAIT_PAUSE;
   // A missing host does not count as a death of the engine.
   bool again = engine->misses_hosts || restarts_after_death(&engine->restarts, engine->settings.max_restarts, &pause);
-  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it is %s", reason, again ? "started again" : "abandoned");
+  LOG(TRITONSERVER_LOG_ERROR, "engine process: %s; it will %s", reason, again ? "be restarted" : "not be restarted");
   engine->restart_at = now_ns() + pause;
   set_state(engine, again ? STATE_RESTARTING : STATE_GIVEN_UP);
 }

@@ -37,7 +37,7 @@ def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[byte
     names: dict[bytes, str] = {}
     for one in filter(None, map(str.strip, given)):
         if one.startswith("#"):  # meant as a comment, which a comma does not end
-            reason = "no key or name begins with #: only API_KEYS_FILE has comments"
+            reason = "no key or name may begin with #: only API_KEYS_FILE may have comments"
             raise SettingInvalid(setting=setting, value="***", reason=reason)
         *name, key = one.split(maxsplit=1)
         if not (key.isascii() and key.isprintable()) or " " in key:

@@ -38,7 +38,7 @@ def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> S
                 argument=name, value=value, reason="it does not fit into the 32-bit numbers that engines use"
             )
     if _float32(sent.repetition_penalty) == 0:
-        reason = "it must be above 0, in the 32-bit numbers that engines use too"
+        reason = "it must be above 0, even as the 32-bit number that engines use"
         raise InvalidArgument(argument="repetition_penalty", value=sent.repetition_penalty, reason=reason)
     # Executors refuse a temperature or top_p of 0; people mean "always the likeliest token".
     greedy = 0 in (_float32(sent.temperature), _float32(sent.top_p)) or sent.top_k == 1

@@ -138,8 +138,8 @@ class OutputTaken(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The output of the step {step} would go to {path!r}, but {other!r} is taken."
     remedy = (
-        "Give each step a directory of its own, inside no other; the build itself needs model, models and"
-        " tokenizer, and checkpoint where it adds a conversion."
+        "Give each step a directory of its own, inside no other; the build itself needs the directories"
+        " model, models and tokenizer, and also checkpoint where it adds a conversion."
     )
 
 

@@ -59,7 +59,7 @@ class TooManyConnections(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The limit on open connections, {limit}, is reached."
     remedy = (
-        "Try again in a few seconds; the operator can raise MAX_CONNECTIONS, or the limit of open files"
+        "Try again in a few seconds; the operator can raise MAX_CONNECTIONS, or the limit on open files"
         " (ulimit -n) if that is lower."
     )
 

@@ -17,8 +17,8 @@ class TritonTimeout(CogTritonError):
     fixed_by = FixedBy.ENGINE
     message = "Triton sent nothing for {seconds:g} s."
     remedy = (
-        "Try again. If it persists, the engine has too much to do (raise RESPONSE_TIMEOUT, or lower"
-        " MAX_PREDICTIONS), or hangs: check the log of the engine process."
+        "Try again. If it persists, the engine has too much to do (raise RESPONSE_TIMEOUT, or for the"
+        " probe PROBE_TIMEOUT, or lower MAX_PREDICTIONS), or hangs: check the log of the engine process."
     )
 
 

@@ -134,7 +134,7 @@ def test_the_requests_of_a_reader_that_dies_are_cancelled_and_of_no_other(serve)
         assert_whole(other, 1, 500)
         server.engine.wait_in_flight(0)
         # Everybody may leave, and Ctrl-C does so in the middle of an answer.
-        assert level_of(server, "a feed is closed: its client is gone; requests cancelled: 32") == "I"
+        assert level_of(server, "closed a feed: its client is gone; requests cancelled: 32") == "I"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["its requests run", "its requests have ended"])
@@ -142,7 +142,7 @@ def test_a_reader_that_reads_nothing_is_given_up(serve, late):
     with serve(0, feed_timeout_seconds=0.5) as server, feed(server) as it:
         tokens = 200_000 if late else FOR_EVER
         it.submit({number: Request(0, [1], tokens) for number in range(1, 9)})
-        assert level_of(server, "a feed is closed: its client does not read") == "W"
+        assert level_of(server, "closed a feed: its client does not read") == "W"
         server.engine.wait_in_flight(0)
         it.read_to_the_end()
 

@@ -159,7 +159,7 @@ def remove_archive(folder: Path) -> None:
         (remove_page, "/nvidia/tensorrt-llm/ answers 404"),
         (remove_file, f"/nvidia/tensorrt-llm/ no longer lists {WHEEL}"),
         (remove_fragment, f"/nvidia/tensorrt-llm/ has no sha256 for {WHEEL}"),
-        (replace_file, f"/pytorch/torch/ has a different sha256 for {LOCAL} from the lock's"),
+        (replace_file, f"/pytorch/torch/ has for {LOCAL} differs from the lock's"),
         (remove_archive, "/archive/v1%2B2.tar.gz answers 404"),
     ],
 )

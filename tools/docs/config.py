@@ -83,7 +83,8 @@ is only a warning, and the build continues.
 
 OLD_FORM = """
 Every path in a step starts at the work directory of the build; `/src` is another name for it, and
-`/src/models/<model_id>` is the model; an absolute path in `model_id` means the model in a step, too. Scripts
+`/src/models/<model_id>` is the model; if `model_id` is an absolute path, that
+path in a step means the model, too. Scripts
 and arguments of older releases are replaced by those of 1.2.1 or left out, with a warning (where a whole
 script was replaced, arguments that merely have a new name get no warning of
 their own); an argument that has to be
@@ -100,7 +101,7 @@ If no `model` is set, a prompt may contain these words, which say how it is answ
 | `<tokens_per_second> 50` | that many tokens a second; 0: as fast as they are read |
 | `<time_to_first_token_ms> 300` | that many milliseconds to its first token |
 | `<error>` | it fails after half of its tokens (E2405) |
-| `<crash>` | the engine process dies after its first token |
+| `<crash>` | the engine process dies after the request's first token |
 | `<hang>` | no token ever comes |
 
 The last three are tokens: 3, 2 and 4 in a prompt of token ids do the same.

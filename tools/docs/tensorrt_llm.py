@@ -36,9 +36,9 @@ the prompt.
 A prompt may have max_seq_len - 1 tokens with chunked context; without it, also at most max_num_tokens
 (engines that pad prompts: max_input_len).
 
-A request that the executor would refuse, or not survive (ids outside the vocabulary), is refused first, with
-a code. After a CUDA error the engine process is started again. No error that a client gets contains paths or
-backtraces; they are in the log.
+A request that the executor would refuse, or not survive (ids outside the vocabulary), is refused
+beforehand, with a code. After a CUDA error the engine process is started again. No error that a client gets
+contains paths or backtraces; they are in the log.
 
 ## Parameters
 
@@ -62,7 +62,7 @@ of their own are built with the older form of the config.
 
 The ranks are numbered by tensor parallelism first. With pipeline parallelism, TensorRT-LLM makes a
 communicator of its own in which the stages are reversed: rank 0, which leads, has the last stage, and world
-rank N need not be on GPU N. So `nvidia-smi` does not show which stage a rank is. `gpu_device_ids` lists the
+rank N need not be on GPU N. So `nvidia-smi` does not show which stage a rank has. `gpu_device_ids` lists the
 GPUs in the order of the stages.
 
 ## How each claim is known

@@ -103,7 +103,7 @@ def _build_lengths(call: Call, findings: Findings, *, chunked: bool) -> None:
     counted = call.set("max_seq_len") and call.place_of("max_seq_len")[-1:] == ("max_output_len",)
     if call.set("max_input_len") and not counted:  # otherwise it is part of max_seq_len
         if packed:
-            reason = "max_seq_len and max_num_tokens limit prompts when input is packed, as it is"
+            reason = "max_seq_len and max_num_tokens limit prompts when input is packed, as it is here"
             limits = "" if call.set("max_num_tokens") else "; set max_num_tokens to limit prompts"
             _in_vain(call, "max_input_len", reason, findings, limits)
         elif total is not None and call.size("max_input_len") > total:

@@ -59,11 +59,15 @@ _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]],
     ),
     (
         r"expecting library version (\S+) got ([^\s,]+)",
-        lambda found, _: EngineOfAnotherVersion(reason=f"it needs TensorRT {found[2]}, this is {found[1]}"),
+        lambda found, _: EngineOfAnotherVersion(
+            reason=f"it needs TensorRT {found[2]}, and the one here is {found[1]}"
+        ),
     ),
     (
         r"Current Version: (\d+), Serialized Engine Version: (\d+)",
-        lambda found, _: EngineOfAnotherVersion(reason=f"its format is {found[2]}, this reads {found[1]}"),
+        lambda found, _: EngineOfAnotherVersion(
+            reason=f"its format is {found[2]}, the TensorRT here reads {found[1]}"
+        ),
     ),
     (
         r"(?:Magic|Version) tag does not match",

@@ -100,7 +100,7 @@ def check_version(settings: EngineSettings) -> None:
     """
     built, here = settings.tensorrt_version, _installed_tensorrt()
     if built and here and built.partition(".post")[0] != here.partition(".post")[0]:
-        raise EngineOfAnotherVersion(reason=f"it needs TensorRT {built}, this is {here}")
+        raise EngineOfAnotherVersion(reason=f"it needs TensorRT {built}, and the one here is {here}")
 
 
 def _installed_tensorrt() -> str | None:

@@ -69,7 +69,7 @@ many gaps hold a step with prompts: at 256 streams they are now more than 1%, to
 _CALLS = """
 ## 512 streams, call by call
 
-Each call was on another machine of this kind. The table at the top has those that had every side.
+Each call was on a different machine of this kind. The table at the top has those that had every side.
 
 """
 _MANY = 512
@@ -100,8 +100,8 @@ _PROMPTS = """
 
 """
 _PROFILE = """
-What the threads of each process did when they did not wait, during one more burst: the functions in which most of the
-stacks that py-spy saw ended.
+What the threads of each process were doing when they were not waiting, during one more burst: the functions in
+which the stacks that py-spy saw ended most often.
 
 """
 
@@ -373,7 +373,7 @@ def _row(figure: Figure) -> tuple[str, str] | None:
                 f"{equal} prompts continued as on one GPU; {before} tokens before the first that differs",
             )
         case {"side": "nccl", "channels": channels}:
-            return "NCCL's channels", ", ".join(f"{count} by {by}" for by, count in channels.items())
+            return "NCCL's channels", ", ".join(f"{count} via {by}" for by, count in channels.items())
         case {"side": "greedy", "prompts": prompts, "equal": equal, "tokens": tokens}:
             return (
                 f"greedy tokens after {prompts} prompts, {tokens} in all",

@@ -159,7 +159,7 @@ def test_a_cache_of_somebody_else(hub, state, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", "cache")
 
     monkeypatch.setattr(file_download, "_download_to_tmp_and_move", refuse)
-    with pytest.raises(DownloadFailed, match=rf"cannot be written to by the user {os.getuid()} \("):
+    with pytest.raises(DownloadFailed, match=rf"cannot be written to by user {os.getuid()} \("):
         Download("someone/tiny").run(state, ignore)
 
 

@@ -59,7 +59,7 @@ LOGGED = [
     ),
     (
         "[TRT] The engine plan file is not compatible with this version of TensorRT, expecting library version 10.14.1.48 got 10.13.0.35, please rebuild.",
-        "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, this is 10.14.1.48.",
+        "E2502 EngineOfAnotherVersion: The engine was built for another version of TensorRT or TensorRT-LLM: it needs TensorRT 10.13.0.35, and the one here is 10.14.1.48.",
     ),
     (
         "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match. Note: Current Version: 240, Serialized Engine Version: 239",
@@ -117,7 +117,7 @@ def test_an_engine_of_another_tensorrt_is_refused_before_it_is_loaded(executor, 
         engine = write_engine(tmp_path / "engine", tensorrt_version=built, load_error="it was loaded")
         load_engine(ENGINES["tensorrt_llm"], engine)
 
-    text = "it was loaded" if fits else f"it needs TensorRT {built}, this is 10.14.1.48.post1"
+    text = "it was loaded" if fits else f"it needs TensorRT {built}, and the one here is 10.14.1.48.post1"
     with pytest.raises(TensorRTLLMError if fits else EngineOfAnotherVersion, match=text):
         load()
 

@@ -125,7 +125,7 @@ def test_what_is_no_key_is_refused_and_not_told(text):
 @pytest.mark.parametrize("text", ["# alice,sk-1", "sk-1, # bob sk-2,sk-3", "#sk-1", "sk-1\n# ours, all"])
 def test_a_list_of_keys_has_no_comments(text):
     """What came after a comma in one was a key."""
-    with pytest.raises(SettingInvalid, match=r"^E4002 .*: only API_KEYS_FILE has comments") as raised:
+    with pytest.raises(SettingInvalid, match=r"^E4002 .*: only API_KEYS_FILE may have comments") as raised:
         keys(API_KEYS=text)
     assert "sk-" not in str(raised.value)
 

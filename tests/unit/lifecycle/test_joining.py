@@ -136,7 +136,10 @@ def test_one_that_is_refused_or_has_another_secret_ends(first, tmp_path):
     script += "from pathlib import Path\n"
     script += "join(sys.argv[1], Part('mock', Path(sys.argv[2]), 1, {}), sys.argv[3].encode())"
     first.tell = [{"refused": "engine is mock there and vllm here"}]
-    for secret, reason in ((SECRET.decode(), "engine is mock there"), ("another secret", "the other side ended the")):
+    for secret, reason in (
+        (SECRET.decode(), "engine is mock there"),
+        ("another secret", "the other side ended the"),
+    ):
         command = [sys.executable, "-c", script, first.address, str(tmp_path), secret]
         ended = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
         assert f"E4016 HostNotJoined: This host cannot join {first.address}: {reason}" in ended.stderr

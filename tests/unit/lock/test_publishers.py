@@ -37,7 +37,7 @@ def test_a_mirror_of_nvidias_index_is_asked_and_named(mirror, tmp_path, capsys):
     wheel = {column: row[column] for column in ("name", "version", "file", "sha256", "size", "index")}
     write(locks / "wheels/engine-tensorrt-llm.json", {"wheels": [wheel]})
     assert main(["fill"], tmp_path) == 0
-    assert capsys.readouterr().out == f"{WHEEL}: sha256 {HASH}, as {mirror} names it\n"
+    assert capsys.readouterr().out == f"{WHEEL}: sha256 {HASH}, as {mirror} states it\n"
     (filled,) = read(locks / "publishers.json")["artifacts"]
     assert filled == {**row, "sha256": HASH}  # the mirror is not in the lock
     assert read(locks / "wheels/engine-tensorrt-llm.json")["wheels"][0]["sha256"] == HASH

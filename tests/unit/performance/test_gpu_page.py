@@ -199,7 +199,7 @@ def test_several_gpus_have_a_section_of_their_own_and_are_held_against_one():
     assert set(section.splitlines()) >= {
         "Streams that were refused or lost a token: 1.",
         "| two GPUs | greedy tokens after 50 prompts, 1200 in all | 40 prompts continued as on one GPU; 1000 tokens before the first that differs |",
-        "| two hosts | NCCL's channels | 4 by NET/Socket/0 |",
+        "| two hosts | NCCL's channels | 4 via NET/Socket/0 |",
         (
             "| two hosts | the joined host killed under 64 streams"
             " | E2400 with E2409 to 64 within 5.50 s; service after 70 s; 5 MiB held meanwhile |"

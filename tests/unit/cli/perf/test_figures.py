@@ -132,7 +132,9 @@ def test_a_pause_of_all_is_told_apart_from_a_stalled_stream():
         request.ended += 1.5
     [found] = findings.of_requests([load_of(requests)])
     assert found.kind == "pauses"
-    assert found.text.startswith("most streams paused at once, for up to 1.51 s, in 50 of 50 streams")
+    assert found.text.startswith(
+        "50 of 50 streams had a pause of up to 1.51 s that most streams in progress shared"
+    )
 
 
 def test_failures_by_code():
@@ -201,7 +203,7 @@ def test_the_sentence_names_what_gets_slow():
 
 def test_the_sentence_of_one_step_says_where_the_time_goes():
     assert sentence_of(load_of(several(4))).startswith(
-        "Of the 1.01 s of a request at 4 streams the tokens after"
+        "Of the 1.01 s of a request at 4 streams, the tokens after"
     )
     assert sentence_of(load_of(several(4, first=5))).startswith(
         "The wait for the first token is most of a request"

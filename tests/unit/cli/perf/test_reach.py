@@ -79,7 +79,9 @@ def test_the_query_of_the_address_goes_with_every_request(address, options, path
 
 
 def test_grpc_has_no_query():
-    with pytest.raises(ServerNotMeasured, match=r"grpc://host:8001 cannot be measured: gRPC has no query\."):
+    with pytest.raises(
+        ServerNotMeasured, match=r"grpc://host:8001 cannot be measured: a grpc:// address has no query\."
+    ):
         parsed("grpc://host:8001?a=1")
 
 
