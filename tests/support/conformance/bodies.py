@@ -37,7 +37,7 @@ def _add_inputs() -> None:
             add(
                 f"{input_name} = {text}",
                 "an input",
-                *(["an input without a default that is null"] if is_absent else []),
+                *(["null for an input that has no default"] if is_absent else []),
                 FAILS,
                 REFUSED,
                 speak=predicts(inputs),
