@@ -48,9 +48,9 @@ def read_repository(path: Path) -> Repository:
     """
     model, *others = _models(path)
     if others:
-        names = f"such as {model.name} and {others[0].name}"
+        names = f"{'such as ' if len(others) > 1 else ''}{model.name} and {others[0].name}"
         reason = f"it has {1 + len(others)} models, {names}, and an engine serves one"
-        raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Choose one of them: {model}")
+        raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Choose one of them, such as {model}")
     file = _model_json(model)
     try:
         given = read_object(file)

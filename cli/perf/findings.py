@@ -26,7 +26,7 @@ _GAINED = 1.1  # throughput: less is not a gain from a heavier load
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that went wrong; `kind` is two words at most, for programs too."""
+    """One thing that went wrong; `kind` is three words at most, for programs too."""
 
     kind: str
     text: str

@@ -25,7 +25,7 @@ def name_problem(name: str) -> str | None:
     if name.startswith("/"):
         return "is an absolute path"
     if ".." in parts:
-        return "leads out of the engine's directory"
+        return "leads out of the archive"
     if "" in parts or "." in parts:
         return "is not a plain relative path"
     if not name.isprintable():

@@ -67,7 +67,7 @@ def _pair(leader: dict[str, Any], worker: dict[str, Any]) -> Iterator[str]:
         yield f"HOSTS_ADDRESS: no containerPort is {match[2]}"
     try:
         if (joined := joins_at(worker)) != (wanted := f"{_LEADER}:{match[2]}"):
-            yield f"the workers join {joined}, the leader is at {wanted}"
+            yield f"the workers join {joined}, but the leader is at {wanted}"
     except ValueError as wrong:
         yield str(wrong)
     if leader["image"] != worker["image"]:

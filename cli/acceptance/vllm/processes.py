@@ -25,7 +25,7 @@ def _killed(bench: VLLMBench) -> Outcome:
     server = bench.serve()
     if len(_called(server, _CORE)) != 1:
         raise Unable(f"there is no process {_CORE} among {sorted(server.processes().values())}")
-    return served_again(bench, server, lambda server: _called(server, _CORE), "engine core")
+    return served_again(bench, server, lambda server: _called(server, _CORE), "engine core processes")
 
 
 def _end(bench: VLLMBench) -> Outcome:

@@ -66,7 +66,7 @@ _TRANSLATIONS: tuple[tuple[str, Callable[[re.Match[str], str], CogTritonError]],
     (
         r"Current Version: (\d+), Serialized Engine Version: (\d+)",
         lambda found, _: EngineOfAnotherVersion(
-            reason=f"its format is {found[2]}, the TensorRT here reads {found[1]}"
+            reason=f"its format is {found[2]}, and the TensorRT here reads {found[1]}"
         ),
     ),
     (

@@ -401,7 +401,7 @@ def test_tar_of_a_model(web, state):
     [
         (
             {**FILES, "../evil": b"x"},
-            r"it cannot be unpacked \('\.\./evil' leads out of the engine's directory\)",
+            r"it cannot be unpacked \('\.\./evil' leads out of the archive\)",
         ),
         ({"manifest.json": b'{"format_version": 9}', **FILES}, r"unpacked \(it is an engine\.tar\)"),
         ({"tiny/config.json": b"{}"}, "has no config.json"),

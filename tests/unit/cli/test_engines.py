@@ -329,7 +329,9 @@ class TestRepositoriesOfTriton:
     def test_one_of_several_has_to_be_named(self, repository):
         repository(name="a")
         made = repository(name="b")
-        with pytest.raises(VllmRepositoryInvalid, match=r"it has 2 models.* Choose one of them: .*/a\."):
+        with pytest.raises(
+            VllmRepositoryInvalid, match=r"it has 2 models.* Choose one of them, such as .*/a\."
+        ):
             weights_of(str(made))
 
     @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
         (GROUP, "status.podIP", "status.hostIP", "POD_IP is not status.podIP"),
         (GROUP, "name: HOSTS_ADDRESS", "name: HOSTS_ADDRES", "the runner reads no variable HOSTS_ADDRES"),
         (GROUP, "containerPort: 5700", "containerPort: 5701", "HOSTS_ADDRESS: no containerPort is 5700"),
-        (GROUP, "ADDRESS):5700", "ADDRESS):5701", "join $(LWS_LEADER_ADDRESS):5701, the leader is at $(LWS_LEADER_"),
+        (GROUP, "ADDRESS):5700", "ADDRESS):5701", "join $(LWS_LEADER_ADDRESS):5701, but the leader is at $(LWS_LEADER_"),
         (GROUP, "[cog-triton, join,", "[cog-triton, attach,", "5700: that is not how a host joins"),
         (GROUP, ':5700"]', ':5700", a, b]', "Got unexpected extra argument"),
         (GROUP, "args: [cog-triton, join,", "args: [python, -m, runner.joining,", "there is no program python -m runner.j"),
