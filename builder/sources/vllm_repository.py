@@ -48,8 +48,7 @@ def read_repository(path: Path) -> Repository:
     """
     model, *others = _models(path)
     if others:
-        names = f"{'such as ' if len(others) > 1 else ''}{model.name} and {others[0].name}"
-        reason = f"it has {1 + len(others)} models, {names}, and an engine serves one"
+        reason = f"it has {1 + len(others)} models, and an engine serves one"
         raise VllmRepositoryInvalid(path=path, reason=reason, fix=f"Choose one of them, such as {model}")
     file = _model_json(model)
     try:

@@ -220,7 +220,7 @@ def _is_let_in(client):
 
 @pytest.mark.timeout(900)  # the environment may have to be made
 def test_aiperf(server, engine, tmp_path):
-    """With a key, and answers that are not streamed; test_perf.py has it measure streams, and what it finds."""
+    """Answers in one piece; test_perf.py has it measure streams."""
     requests, tokens = 16, 12
     arguments = {
         "--model": "org/counter",

@@ -23,6 +23,7 @@ from tests.support.waiting import wait_for
 
 PROGRAM = Path(sys.executable).with_name("cog-triton")
 TOKENS = 40
+KEY = "sk-measured"
 
 
 def perf(url, *arguments, **environment):
@@ -348,7 +349,7 @@ def steady_runner(mock_archive, tmp_path_factory):
     # So slow that what a busy machine adds to a token or a request is far below a twentieth of it.
     engine = unpacked(mock_archive(tokens_per_second=25, time_to_first_token=0.8), directory)
     (engine / "tokenizer/chat_template.jinja").write_text("{{ messages[0].content }}")
-    with cog_server("runner", directory / "log", COG_WEIGHTS=str(engine)) as running:
+    with cog_server("runner", directory / "log", COG_WEIGHTS=str(engine), API_KEYS=KEY) as running:
         running.engine = engine
         yield running
 
@@ -360,6 +361,7 @@ def compare_with_aiperf(runner, endpoint, directory):
         "--model": "mock",
         "--url": runner.url,
         "--endpoint-type": endpoint,
+        "--api-key": KEY,
         "--request-count": requests,
         "--concurrency": concurrency,
         "--tokenizer": runner.engine / "tokenizer",
@@ -381,7 +383,7 @@ def compare_with_aiperf(runner, endpoint, directory):
     profile(["--streaming", *options], directory.parent)
     theirs = json.loads((directory / "profile_export_aiperf.json").read_text())
     options = ["--concurrency", concurrency, "--requests", requests, "--n_output_tokens", tokens]
-    [ours] = perf(f"{runner.url}{path}", *options)["steps"]
+    [ours] = perf(f"{runner.url}{path}", *options, OPENAI_API_KEY=KEY)["steps"]
     assert ours["requests"]["succeeded"] == theirs["request_count"]["avg"] == requests
     assert theirs["output_sequence_length"]["avg"] == tokens
     figures = {

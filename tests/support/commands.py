@@ -77,10 +77,7 @@ for _name in (
     "cli.perf.command",
     "cli.perf.options",
     "cli.plan.command",
-    # What a usage error needs is imported when it is printed.
-    "pygments.lexers",
-    "rich.markdown",
-    "rich.traceback",
+    # Commands import these only when they need them: a usage error, a load.
     "typer.rich_utils",
     "uvloop",
 ):

@@ -83,10 +83,9 @@ is only a warning, and the build continues.
 
 OLD_FORM = """
 Every path in a step starts at the work directory of the build; `/src` is another name for it, and
-`/src/models/<model_id>` is the model; if `model_id` is an absolute path, that
-path in a step means the model, too. Scripts
-and arguments of older releases are replaced by those of 1.2.1 or left out, with a warning (where a whole
-script was replaced, arguments that merely have a new name get no warning of
+`/src/models/<model_id>` is the model; if `model_id` is an absolute path, that path in a step means the
+model, too. Scripts and arguments of older releases are replaced by those of 1.2.1 or left out, with a
+warning (where a whole script was replaced, arguments that merely have a new name get no warning of
 their own); an argument that has to be
 set in another step is an error. `convert_to_ft` and `quantize` read the model; `build` reads what one of
 them wrote, and a `checkpoint_dir` that neither wrote is an error. If the config has neither step, a

@@ -139,7 +139,7 @@ def _moved(checkout: Path, group: str, version: str, torch: str, for_cpus: str) 
 def _locked(checkout: Path) -> str:
     """What ci/lock writes to standard error; nothing that it started outlives this, and writes a lock."""
     with ThreadPoolExecutor(1) as starter:
-        # By another thread, which no signal interrupts: there is no moment at which it runs unknown to us.
+        # Signals interrupt only the main thread, so this one always learns the id of what it starts.
         started = starter.submit(
             subprocess.Popen, ["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0
         )

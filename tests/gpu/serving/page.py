@@ -53,9 +53,9 @@ FlashInfer and what this model does not load. Cog's API gets text, which is cut 
 """
 _BURST = """
 The prompts of 512 streams are eight steps of 8,192 tokens, of some 185 ms each. Of all gaps between
-chunks, 1.4% hold one of them, so that the p99 at 512 is the length of one, even without a front: of a full one or, sometimes,
-of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over more and
-shorter steps: its p99 is lower, and its first tokens come later. The Rust front does that in its first bursts after a
+chunks, 1.4% hold one of them, so that the p99 at 512 is the length of one, even without a front: of a full one
+or, sometimes, of the last, which is shorter. A front that lets the requests in more slowly spreads the prompts over
+more and shorter steps: its p99 is lower, and its first tokens come later. The Rust front does that in its first bursts after a
 start; it takes many runs to compare p99s ([below](#512-streams-call-by-call)). The median of 512 streams has its first
 token after the fourth, fifth or sixth step, that of 256 streams after the second or third: how many requests have come
 when the first step begins decides which, and moves the p50 by up to a step from run to run. With 1,024 streams, the pace
