@@ -195,19 +195,27 @@ def host_file(cluster):
     return str(hosts)
 
 
-@pytest.mark.parametrize("where", ["here", "there"])
-def test_a_killed_host_of_the_file_is_named_and_a_rank_that_dies_here_is_none(cluster, host_file, where):
+def test_a_rank_that_dies_here_is_no_lost_host(cluster, host_file):
     with cluster.serving(mpi_hosts=host_file) as (process, driver):
         expect_ready(driver, cluster.log)
         there = set(cluster.second.pids())
-        here = {pid for pid, command in marked(cluster.mark).items() if is_rank(command)} - there
-        for pid in there if where == "there" else here:
+        for pid in {pid for pid, command in marked(cluster.mark).items() if is_rank(command)} - there:
+            os.kill(pid, signal.SIGKILL)
+        assert not [frame for frame in driver.frames if isinstance(frame, StartFailedFrame)]
+        assert process.wait(LOST_WITHIN) != 0
+
+
+@pytest.mark.parametrize("first", ["its rank", "its daemon"])
+def test_a_killed_host_of_the_file_is_named_whatever_ends_first_there(cluster, host_file, first):
+    with cluster.serving(mpi_hosts=host_file) as (process, driver):
+        expect_ready(driver, cluster.log)
+        commands = {pid: marked(cluster.mark).get(pid, "") for pid in cluster.second.pids()}
+        (rank,) = (pid for pid in commands if is_rank(commands[pid]))
+        (daemon,) = (pid for pid in commands if commands[pid].startswith("orted "))
+        for pid in (rank, daemon) if first == "its rank" else (daemon, rank):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if where == "there":
-            assert told(driver).startswith(f"E2409 HostLost: The host {cluster.second.address}, which ")
-        else:
-            assert not [frame for frame in driver.frames if isinstance(frame, StartFailedFrame)]
+        assert told(driver).startswith(f"E2409 HostLost: The host {cluster.second.address}, which ")
         assert process.wait(LOST_WITHIN) != 0
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _SECONDS_TO_END = 1.0
+# The exit status of a mpirun that has lost its daemon on another host: Open MPI's ORTE_ERR_COMM_FAILURE, -51.
+_DAEMON_LOST = 205
 # mpirun would bind all threads of a rank to one core.
 _MPIRUN = ("--allow-run-as-root", "--bind-to", "none")
 _TO_OTHER_HOSTS = (LAUNCH_SECRET, SERVER_ARGUMENTS, "PYTHONPATH", "PYTHONSAFEPATH")
@@ -121,6 +123,7 @@ class _Launcher:
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[HostLost] = queue.SimpleQueue()
         self._ended: list[str] = []  # in that order: the hosts of ranks, "" for this one
+        self._other_ended = threading.Event()
         self._first: Link | None = None
         self._first_ended = threading.Event()
         self._listener = Listener(secret.encode(), self._serve)
@@ -155,10 +158,19 @@ class _Launcher:
             if not self._lost.empty():
                 raise self._lost.get()
         self._pass_on(0)
-        # mpirun ends the others after the first rank that ends. A host that has joined has a link of its own.
-        host = self._ended[0] if self._ended and self.gathering is None else ""
-        if process.returncode and host and not self._is_over():
+        # A host that has joined has a link of its own.
+        if not process.returncode or self.gathering is not None or self._is_over():
+            return
+        if host := self._first_to_end(process.returncode):
             raise HostLost(host=host, reason="a rank there ended before the others")
+
+    def _first_to_end(self, status: int) -> str:
+        """The host whose ranks ended first; "" for this one. mpirun ends the others after that."""
+        if status != _DAEMON_LOST:
+            return self._ended[0] if self._ended else ""
+        # It may have ended our ranks before we learned that those of the lost host had ended.
+        self._other_ended.wait(_SECONDS_TO_END)
+        return next(filter(None, self._ended), "")
 
     def _is_over(self) -> bool:
         """Whether the bridge has ended the engine."""
@@ -201,6 +213,8 @@ class _Launcher:
         except (LinkLost, KeyError, OSError) as ended:
             if "rank" in told:
                 self._ended.append(host)
+                if host:
+                    self._other_ended.set()
             if link is self._first:
                 self._first_ended.set()
             elif not local and silent(ended):
