@@ -28,7 +28,7 @@ test-images: setup-dev ## Test the images: in containers, in a registry, on two 
 	$(run) pytest tests/images --timeout 1800
 	$(run) pytest tests/day_one -m containers --timeout 1800
 
-test-docs: setup-dev ## Run every command of the README and the docs (see tests/docs/pages.py; needs root), try deploy/ and the page in a browser
+test-docs: setup-dev ## Run every command of the README and the docs (see tests/docs/pages.py; needs root), test deploy/, and try the page in a browser
 	@ci/install-image-tools
 	$(run) pytest tests/docs tests/deploy tests/page --timeout 1800
 

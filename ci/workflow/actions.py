@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ci.workflow.run import Job
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# Signs nothing, but prints what it was asked.
+# Signs nothing, but logs what it was asked to do.
 _COSIGN = """#!/bin/sh
 [ -n "$COSIGN_PRIVATE_KEY" ] || exit 1
 echo "cosign $*" >> {log}
@@ -69,7 +69,7 @@ def download(job: Job, options: dict[str, Any]) -> None:
 
 
 def cache(job: Job, options: dict[str, Any]) -> None:
-    """Nothing was cached; print what would be."""
+    """Nothing was cached; note the key of what would be."""
     if not options["path"] or not options["key"]:
         raise StepFailed("a cache needs a path and a key")
     job.run.cached.append(options["key"])

@@ -228,6 +228,12 @@ static bool is_asked(struct request *request, const char *wanted) {
   return false;
 }
 
+static TRITONSERVER_Error *broken_output(const char *how) {
+  char text[128];
+  snprintf(text, sizeof text, "the engine process sent an output that %s", how);
+  return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
+}
+
 // The tensors that the engine has made, in the form in which a REQUEST holds its own.
 static TRITONSERVER_Error *add_tensors(struct request *request, TRITONBACKEND_Response *response) {
   const uint8_t *at = request->output.data, *end = at + request->output.length;
@@ -236,16 +242,16 @@ static TRITONSERVER_Error *add_tensors(struct request *request, TRITONBACKEND_Re
     int64_t shape;
     uint32_t size;
     size_t name_length = *at++;
-    if ((size_t)(end - at) < name_length + 2 + sizeof shape + sizeof size) return malformed("an output is cut off");
+    if ((size_t)(end - at) < name_length + 2 + sizeof shape + sizeof size) return broken_output("is cut off");
     memcpy(name, at, name_length);
     name[name_length] = '\0';
     at += name_length;
     TRITONSERVER_DataType datatype = (TRITONSERVER_DataType)at[0];
-    if (at[1] != 1) return malformed("an output has more than one dimension");
+    if (at[1] != 1) return broken_output("has more than one dimension");
     memcpy(&shape, at + 2, sizeof shape);
     memcpy(&size, at + 2 + sizeof shape, sizeof size);
     at += 2 + sizeof shape + sizeof size;
-    if ((size_t)(end - at) < size) return malformed("an output is cut off");
+    if ((size_t)(end - at) < size) return broken_output("is cut off");
     if (is_asked(request, name)) {
       void *place;
       TRITONSERVER_Error *error = new_output(response, name, datatype, &shape, 1, size, &place);

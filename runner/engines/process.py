@@ -218,13 +218,17 @@ def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str, address: str | 
 
     rank = Rank(launcher, address)
     if rank.bridge is not None:
-        return _run(kind, engine_dir, rank.bridge)
+        status = _run(kind, engine_dir, rank.bridge)
+        if status == 0:
+            rank.ends()
+        return status
     try:
         engine = load_engine(kind, engine_dir)
     except CogTritonError as error:
         rank.fail(str(error))
         return 1
     engine.follow()  # type: ignore[attr-defined] # only engines that have ranks come here
+    rank.ends()
     return 0
 
 

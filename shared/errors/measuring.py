@@ -1,4 +1,4 @@
-"""E43xx: what keeps `cog-triton perf` from measuring a server."""
+"""E43xx: what keeps `perf` from measuring a server, or `plan` from using a measurement."""
 
 from __future__ import annotations
 

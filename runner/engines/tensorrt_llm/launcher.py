@@ -2,7 +2,7 @@
 
 The process that the bridge started becomes their launcher. mpirun gives its processes no open files, so each
 rank makes a link to the launcher (ranks.py): the first one gets the bridge's socket over it, the others
-report over it why they cannot load. When any of these processes ends, the rest do: mpirun ends its ranks when
+report over it why they cannot load, and each that its end is in good order. When any of these processes ends, the rest do: mpirun ends its ranks when
 one fails, the launcher ends with mpirun, and a rank ends when its link does.
 
 On hosts that have joined (runner/engines/hosts), mpirun starts its daemons through agent.py instead of ssh.
@@ -31,7 +31,7 @@ from runner.protocol.frames import StartFailedFrame, encode
 from shared.errors import CogTritonError, HostLost, HostsMissing, TensorRTLLMNotLoaded
 from shared.home import SCRATCH
 
-from .ranks import LAUNCH_SECRET
+from .ranks import ENDS, LAUNCH_SECRET
 from .settings import SERVER_ARGUMENTS
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _SECONDS_TO_END = 1.0
-# The exit status of a mpirun that has lost its daemon on another host: Open MPI's ORTE_ERR_COMM_FAILURE, -51.
-_DAEMON_LOST = 205
 # mpirun would bind all threads of a rank to one core.
 _MPIRUN = ("--allow-run-as-root", "--bind-to", "none")
 _TO_OTHER_HOSTS = (LAUNCH_SECRET, SERVER_ARGUMENTS, "PYTHONPATH", "PYTHONSAFEPATH")
@@ -63,7 +61,7 @@ def launch(
     mpirun = shutil.which("mpirun")
     if mpirun is None:
         raise TensorRTLLMNotLoaded(reason="there is no mpirun, which starts the ranks of an engine")
-    launcher = _Launcher(bridge)
+    launcher = _Launcher(ranks, bridge)
     # mpirun leaves its files when it is killed. Slurm would tell the other hosts the same directory.
     if (scratch := os.environ.get(SCRATCH)) and (hosts is None or hosts.mpi_hosts != CLUSTER):
         launcher.environment["TMPDIR"] = scratch
@@ -112,18 +110,19 @@ def _placed(
 
 
 class _Launcher:
-    def __init__(self, bridge: socket.socket) -> None:
+    def __init__(self, ranks: int, bridge: socket.socket) -> None:
         self.name = f"@cog-triton-{os.getpid()}-{secrets.token_hex(8)}"
         self.address = ""
         self.hosts: dict[str, Host] = {}
         self.gathering: Gathering | None = None
         secret = secrets.token_hex(32)
         self.environment = {LAUNCH_SECRET: secret, agent.ADDRESS: self.name}
+        self._ranks = ranks
         self._bridge = bridge
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[HostLost] = queue.SimpleQueue()
-        self._ended: list[str] = []  # in that order: the hosts of ranks, "" for this one
-        self._other_ended = threading.Event()
+        # Of each rank: its host ("" for this one), and whether it said why it ended.
+        self._ends: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._first: Link | None = None
         self._first_ended = threading.Event()
         self._listener = Listener(secret.encode(), self._serve)
@@ -158,19 +157,21 @@ class _Launcher:
             if not self._lost.empty():
                 raise self._lost.get()
         self._pass_on(0)
-        # A host that has joined has a link of its own.
-        if not process.returncode or self.gathering is not None or self._is_over():
-            return
-        if host := self._first_to_end(process.returncode):
+        if self.gathering is None and not self._is_over() and (host := self._first_to_end()):
             raise HostLost(host=host, reason="a rank there ended before the others")
 
-    def _first_to_end(self, status: int) -> str:
-        """The host whose ranks ended first; "" for this one. mpirun ends the others after that."""
-        if status != _DAEMON_LOST:
-            return self._ended[0] if self._ended else ""
-        # It may have ended our ranks before we learned that those of the lost host had ended.
-        self._other_ended.wait(_SECONDS_TO_END)
-        return next(filter(None, self._ended), "")
+    def _first_to_end(self) -> str:
+        """The host of the first rank that ended without a word: that is why mpirun ended the others.
+
+        "" if it is this one, or if there is none. mpirun's exit status does not say it: Open MPI 5 may return
+        0 when it has lost a host.
+        """
+        with suppress(queue.Empty):
+            for _ in range(self._ranks):
+                host, explained = self._ends.get(timeout=_SECONDS_TO_END)
+                if not explained:
+                    return host
+        return ""
 
     def _is_over(self) -> bool:
         """Whether the bridge has ended the engine."""
@@ -199,6 +200,7 @@ class _Launcher:
         local = link.connection.family == socket.AF_UNIX
         host = "" if local else str(link.connection.getpeername()[0])
         told: dict[str, Any] = {}
+        explained = False
         try:
             told = link.receive()
             if "start" in told:
@@ -208,13 +210,14 @@ class _Launcher:
                 self._first = link
                 socket.send_fds(link.connection, [b"0"], [self._bridge.fileno()])
             while True:
-                self._told.put(str(link.receive()["failed"]))
-                link.send({"noted": True})
+                reason = link.receive()
+                explained = True
+                if reason != ENDS:
+                    self._told.put(str(reason["failed"]))
+                    link.send({"noted": True})
         except (LinkLost, KeyError, OSError) as ended:
             if "rank" in told:
-                self._ended.append(host)
-                if host:
-                    self._other_ended.set()
+                self._ends.put((host, explained))
             if link is self._first:
                 self._first_ended.set()
             elif not local and silent(ended):

@@ -7,10 +7,12 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 
 from runner.engines.hosts.link import LinkLost, connect
 
 LAUNCH_SECRET = "COG_TRITON_LAUNCH_SECRET"  # noqa: S105 - the name of the variable
+ENDS = {"ends": True}  # what a rank tells the launcher when it ends in good order
 # What Open MPI tells a process about itself.
 _RANK = "OMPI_COMM_WORLD_RANK"
 _SIZE = "OMPI_COMM_WORLD_SIZE"
@@ -54,12 +56,26 @@ class Rank:
             _, (descriptor,), _, _ = socket.recv_fds(self._link.connection, 1, 1)
             self.bridge = socket.socket(fileno=descriptor)
         self._noted = threading.Event()
+        # Blocked here, and so in every thread that starts from now on: one of them waits for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=self._end_on_signal, name="signal", daemon=True).start()
         threading.Thread(target=self._end_with_launcher, name="launcher", daemon=True).start()
 
     def fail(self, text: str) -> None:
         """Have the launcher tell the bridge why this rank cannot load."""
         self._link.send({"failed": text[:_MAX_TEXT]})
         self._noted.wait(_SECONDS_TO_NOTE)
+
+    def ends(self) -> None:
+        """Have the launcher know that this rank's end is not what ended the others."""
+        with suppress(LinkLost):
+            self._link.send(ENDS)
+
+    def _end_on_signal(self) -> None:
+        """Mpirun ends ranks by SIGTERM, once another one has ended."""
+        signal.sigwait({signal.SIGTERM})
+        self.ends()
+        os._exit(1)
 
     def _end_with_launcher(self) -> None:
         try:

@@ -1,8 +1,11 @@
-"""Whom the launcher of ranks has a host start something for."""
+"""Whom the launcher of ranks has a host start something for, and which host it names when ranks end."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from runner.engines.hosts.gathering import Host
 from runner.engines.hosts.link import connect
 from runner.engines.tensorrt_llm.launcher import _Launcher
-from runner.engines.tensorrt_llm.ranks import LAUNCH_SECRET
+from runner.engines.tensorrt_llm.ranks import ENDS, LAUNCH_SECRET
+from shared.errors import HostLost
+from tests.support.waiting import wait_for
 
 OTHER = "10.0.0.2"
 COMMAND = ["orted", "--daemonize"]
@@ -30,7 +35,7 @@ class Joined:
 def launcher():
     bridge, other = socket.socketpair()
     with bridge, other:
-        launcher = _Launcher(bridge)
+        launcher = _Launcher(2, bridge)
         launcher.listen("127.0.0.1:0")
         yield launcher
         launcher._listener.close()
@@ -46,3 +51,34 @@ def test_only_on_this_host_anybody_may_ask_to_start_something(launcher, local):
     assert asking.receive() == {"started": local}
     assert link.told == ([{"run": COMMAND}] if local else [])
     asking.close()
+
+
+def _more_ends(launcher: _Launcher, known: int) -> bool:
+    return launcher._ends.qsize() > known
+
+
+def mpirun_that_returns_0() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process
+
+
+@pytest.mark.parametrize("explained", [(True, False), (True, True), (False, True), (False, False)])
+def test_the_host_is_named_whose_rank_was_the_first_to_end_without_a_word(launcher, explained):
+    """In that order: a rank of this host, and one of another host."""
+    secret = launcher.environment[LAUNCH_SECRET].encode()
+    here, there = connect(launcher.name, secret), connect(launcher.address, secret)
+    here.send({"rank": 0})
+    socket.recv_fds(here.connection, 1, 1)
+    there.send({"rank": 1})
+    for link, said in zip((here, there), explained, strict=True):
+        if said:
+            link.send(ENDS)
+        known = launcher._ends.qsize()
+        link.close()
+        wait_for(partial(_more_ends, launcher, known))
+    if explained == (True, False):
+        with pytest.raises(HostLost, match=r"127\.0\.0\.1.*a rank there ended before the others"):
+            launcher.attend(mpirun_that_returns_0())
+    else:
+        launcher.attend(mpirun_that_returns_0())
