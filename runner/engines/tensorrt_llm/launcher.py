@@ -2,8 +2,9 @@
 
 The process that the bridge started becomes their launcher. mpirun gives its processes no open files, so each
 rank makes a link to the launcher (ranks.py): the first one gets the bridge's socket over it, the others
-report over it why they cannot load, and each that its end is in good order. When any of these processes ends, the rest do: mpirun ends its ranks when
-one fails, the launcher ends with mpirun, and a rank ends when its link does.
+report over it why they cannot load. A rank that ends in good order says so before; one that does not is why
+the others end. When any of these processes ends, the rest do: mpirun ends its ranks when one fails, the
+launcher ends with mpirun, and a rank ends when its link does.
 
 On hosts that have joined (runner/engines/hosts), mpirun starts its daemons through agent.py instead of ssh.
 """
