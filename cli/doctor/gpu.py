@@ -18,6 +18,8 @@ _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
 _OLDEST_SM = 80  # of the images, in nix/default.nix
 _DISPLAY = "0x03"  # the PCI class of a GPU begins with it
+_NEED_ONE = ", ".join(kind.name for kind in ENGINES.values() if kind.needs_cuda is not None)
+_NEED_NONE = ", ".join(kind.name for kind in ENGINES.values() if kind.needs_cuda is None)
 
 
 def _look() -> Iterator[Finding]:
@@ -31,7 +33,7 @@ def _look() -> Iterator[Finding]:
             )
         else:
             yield warning(
-                "There is no NVIDIA GPU: ctranslate2 and mock work, tensorrt_llm and vllm do not.",
+                f"There is no NVIDIA GPU. Engines that need one: {_NEED_ONE}; that need none: {_NEED_NONE}.",
                 "If there should be one, install NVIDIA's driver, or start the container with --gpus all.",
             )
         return
@@ -40,7 +42,7 @@ def _look() -> Iterator[Finding]:
         if gpu.sm < _OLDEST_SM:
             yield warning(
                 f"{what}: too old; the images of tensorrt_llm and vllm are for SM {_OLDEST_SM} and newer.",
-                "Use a newer GPU; ctranslate2 and mock need none.",
+                f"Use a newer GPU, or an engine that needs none: {_NEED_NONE}.",
             )
         else:
             yield ok(f"{what}: images whose name ends in -full, or in -{gpu.sm} if there are any")

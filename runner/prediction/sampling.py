@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import struct
 from dataclasses import replace
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from runner.protocol.engine import MAX_TOKENS, SamplingParameters
 from shared.errors import InvalidArgument
@@ -70,7 +70,7 @@ def _min_tokens(min_tokens: int | None, max_tokens: int) -> int | None:
     return min_tokens
 
 
-def _unless_neutral(name: str, value: float | None) -> float | None:
+def _unless_neutral(name: str, value: Any) -> Any:
     neutral = _NEUTRAL[name]
     return None if value == neutral or _float32(value) == neutral else value
 
