@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 REPORTS = Path(__file__).parent / "reports"
 SIDES = {
-    "async_llm": "vLLM's engine directly",
+    "async_llm": "vLLM's engine, driven directly",
     "runner, openai": "our front, OpenAI's API",
     "runner, cog": "our front, Cog's API",
     "serve_rust": "`vllm serve`, Rust front",
@@ -238,7 +238,7 @@ def comparable(runs: Runs) -> Runs:
 
 def latencies(runs: Runs) -> Iterator[str]:
     """The tables of how fast tokens come."""
-    yield rates("output tokens/s (of the engine directly in the same call)", runs)
+    yield rates("output tokens/s (of the engine driven directly in the same call)", runs)
     yield "\n" + times("time to first token, p50 / p99, ms", runs, "time_to_first_token", 0)
     yield "\n" + times("gap between chunks, p50 / p99, ms", runs, "gap", 1)
 

@@ -39,7 +39,7 @@ REPORTS = [
 def test_medians_over_the_calls_with_most_sides_and_shares_of_the_engine_in_the_same_call():
     faster = [MACHINE, run("async_llm", 2000), run("runner, cog", 1800, 0.03)]
     assert rows([*REPORTS, faster], "output tokens/s") == {
-        "vLLM's engine directly": "1,500 (1.00)",
+        "vLLM's engine, driven directly": "1,500 (1.00)",
         "our front, Cog's API": "990 (0.92)",
     }
 
@@ -50,7 +50,7 @@ def test_512_streams_are_told_of_each_call_with_the_rust_front():
     text = page([[MACHINE, *both], [MACHINE, *both, *more], [MACHINE, *more]])
     section = text.split("## 512 streams, call by call\n")[1]
     assert section.strip().splitlines()[-3:] == [
-        "| vLLM's engine directly |  | 10.0 / 200 (1) |",
+        "| vLLM's engine, driven directly |  | 10.0 / 200 (1) |",
         "| our front, Cog's API | 30.0 / 200 (1) | 40.0 / 200 (2) |",
         "| `vllm serve`, Rust front | 20.0 / 200 (1) | 20.0 / 200 (1) |",
     ]
@@ -65,7 +65,7 @@ def test_prompts_of_other_lengths_have_a_section_of_their_own():
     first, section = page([*REPORTS, [MACHINE, *usual, *longer]]).split("## With prompts of other lengths\n")
     assert "400" not in first
     assert "| gap, p50 / p99, ms; prompt tokens: | 128 | 160 |\n" in section
-    assert "| vLLM's engine directly | 10.0 / 30.0 | 10.0 / 10.0 |\n" in section
+    assert "| vLLM's engine, driven directly | 10.0 / 30.0 | 10.0 / 10.0 |\n" in section
 
 
 def test_gaps_of_the_sides_that_told_them():
@@ -89,7 +89,7 @@ def test_other_arguments_have_a_section_of_their_own():
     report = [MACHINE, run("async_llm", 500, **others), run("runner, cog", 400, 0.02, **others)]
     first, section = page([*REPORTS, report]).split("## With max_cudagraph_capture_size 1024\n")
     assert first.partition("2026")[2].strip() == page(REPORTS).partition("2026")[2].strip()
-    assert "| vLLM's engine directly | 500 (1.00) |\n| our front, Cog's API | 400 (0.80) |\n" in section
+    assert "| vLLM's engine, driven directly | 500 (1.00) |\n| our front, Cog's API | 400 (0.80) |\n" in section
     assert "| our front, Cog's API | 10.0 / 20.0 |\n" in section
 
 
@@ -147,7 +147,7 @@ def test_the_readme_has_the_figures_of_the_page():
     measured = table(ROOT / "docs/performance-gpu.md", "output tokens/s")
     told = table(ROOT / "README.md", "streams")
     pairs = {
-        "vLLM's engine, driven directly": "vLLM's engine directly",
+        "vLLM's engine, driven directly": "vLLM's engine, driven directly",
         "cog-triton, OpenAI's API": "our front, OpenAI's API",
         "`vllm serve`, Rust front": "`vllm serve`, Rust front",
     }
@@ -193,7 +193,7 @@ def test_several_gpus_have_a_section_of_their_own_and_are_held_against_one():
     assert rows(reports, "output tokens/s (of one GPU's)") == {
         "one GPU, our front, Cog's API": "1,000 (1.00)",
         "two GPUs, our front, Cog's API": "1,500 (1.50)",
-        "two GPUs by ray, vLLM's engine directly": "1,600",
+        "two GPUs by ray, vLLM's engine, driven directly": "1,600",
         "two hosts, our front, Cog's API": "400 (0.40)",
     }
     assert set(section.splitlines()) >= {
