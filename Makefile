@@ -96,4 +96,4 @@ setup-dev:
 	@$(PYTHON) ci/setup.py --dev
 
 clean: ## Remove the environments and everything built
-	rm -rf .venv .build
+	rm -rf .venv .build result

@@ -222,7 +222,7 @@ def sentence(steps: Sequence[dict[str, Any]]) -> str:
         )
     full = _full(answered)
     if full is not None:
-        parts.append(f"It is full at {full['load']} ({_rates(full)}): more load only adds waiting")
+        parts.append(f"The server is full at {full['load']} ({_rates(full)}): more load only adds waiting")
     return ". ".join(parts) + "."
 
 
@@ -285,7 +285,7 @@ def _trend(step: dict[str, Any]) -> str | None:
     if end < _GROWN * begin or end - begin < _LEAST_WAIT * 1000:
         return None
     return (
-        f"It does not keep up with {step['load']}: the wait for the first token grows from"
+        f"The server does not keep up with {step['load']}: the wait for the first token grows from"
         f" {milliseconds(begin)} to {milliseconds(end)} while the load lasts{_queue(step)}."
     )
 

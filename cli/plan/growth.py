@@ -49,7 +49,7 @@ class Pace:
     runners: int = 2
     period: float = 120.0
     window: float = 60.0
-    """How long more must be wanted."""
+    """For how long more runners must be wanted before any are added."""
     reserve: float = 0.25
     """Runners that are kept in reserve, as a share of those that the load needs."""
 

@@ -76,7 +76,7 @@ static const char *take_frames(struct engine *engine) {
   while (reason == NULL && engine->in.length - at > sizeof(uint32_t)) {
     uint32_t length;
     memcpy(&length, engine->in.data + at, sizeof length);
-    if (length < 1 || length > LARGEST_FRAME) return "it sent a frame that is too large";
+    if (length < 1 || length > LARGEST_FRAME) return "it sent a frame of an impossible length";
     if (engine->in.length - at - sizeof length < length) break;
     const uint8_t *frame = engine->in.data + at + sizeof length;
     reason = take_frame(engine, frame[0], frame + 1, length - 1);

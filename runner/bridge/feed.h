@@ -60,7 +60,7 @@ void feed_send(struct feed *feed, uint64_t patience);
 void feed_receive(struct feed *feed);
 bool feed_next_frame(struct feed *feed, int *type, const uint8_t **body, size_t *size);
 
-// Whether it is closed for what its client did, and not because that has left.
+// Whether it is closed for what its client did, and not because the client has left.
 bool feed_is_at_fault(const struct feed *feed);
 
 // The client sent what cannot be read: its feed cannot go on.

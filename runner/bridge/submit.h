@@ -15,7 +15,7 @@
 struct submission {
   struct submission *next;             // of those under way
   struct submission *next_given_back;  // of what the queue holds
-  uint64_t number;        // the request's parameter by which it is known again
+  uint64_t number;        // the request's parameter by which it is recognised
   struct feed *feed;      // NULL: it is closed
   uint64_t feed_request;  // what its client calls it
   bool cancelled;         // before it arrived
@@ -48,7 +48,7 @@ void submissions_use_model(struct submissions *submissions, TRITONSERVER_Server 
 // body that cannot be read.
 bool submissions_submit(struct submissions *submissions, struct feed *feed, const uint8_t *body, size_t size);
 
-// One that is under way and has this number, or that the feed's client calls so; NULL: there is none.
+// One that is under way and has this number, or to which the feed's client gave this one; NULL: there is none.
 struct submission *submissions_find(const struct submissions *submissions, uint64_t number);
 struct submission *submissions_find_of(const struct submissions *submissions, const struct feed *feed,
                                        uint64_t feed_request);

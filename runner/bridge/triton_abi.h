@@ -123,7 +123,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
                                                TRITONSERVER_Error *error);
 
-// Requests of our own to the server. Its data is Triton's until the release callback gives the request back; after
+// Requests of our own to the server. The data of one is Triton's until the release callback gives it back; after
 // ServerInferAsync has failed, the request is ours again, and no callback comes.
 typedef TRITONSERVER_Error *(*TRITONSERVER_ResponseAllocatorAllocFn_t)(
     TRITONSERVER_ResponseAllocator *allocator, const char *name, size_t size, TRITONSERVER_MemoryType memory,

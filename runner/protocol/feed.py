@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tensors import RawTensor
 
 FEED_PARAMETER = "feed"
-"""The parameter by which the bridge knows a request again that it gave Triton; not for clients."""
+"""The parameter by which the bridge recognises a request that it gave Triton; not for clients."""
 
 LARGEST_REQUEST = 1 << 26
 """Bytes that a client's frame may have after its length; a larger one ends the feed."""

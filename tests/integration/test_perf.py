@@ -120,7 +120,7 @@ class TestFaults:
             )
         [step] = result["steps"]
         assert (step["requests"]["expected"], step["requests"]["sent"]) == (60, 60)
-        assert result["sentence"].startswith("It does not keep up with 20 requests/s")
+        assert result["sentence"].startswith("The server does not keep up with 20 requests/s")
         assert step["time_to_first_token"]["p99"] > 1500
         assert step["goodput"] < step["request_throughput"] <= 12
         assert "objective missed" in kinds(result)

@@ -213,7 +213,7 @@ def references(resources: Sequence[Resource]) -> Iterator[str]:
                     yield f"{resource}: there is no {target['kind']} {target['name']}"
                 for one in scaled:
                     if "replicas" in one.content["spec"]:
-                        yield f"{resource}: {one} sets replicas, to which each `kubectl apply` resets it"
+                        yield f"{resource}: {one} sets replicas: each `kubectl apply` would undo the scaling"
             case "HTTPRoute":
                 for match in [one for rule in spec["rules"] for one in rule.get("matches", ())]:
                     if not is_route(f"{match['path']['value'].rstrip('/')}/models"):

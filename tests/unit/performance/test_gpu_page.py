@@ -89,7 +89,9 @@ def test_other_arguments_have_a_section_of_their_own():
     report = [MACHINE, run("async_llm", 500, **others), run("runner, cog", 400, 0.02, **others)]
     first, section = page([*REPORTS, report]).split("## With max_cudagraph_capture_size 1024\n")
     assert first.partition("2026")[2].strip() == page(REPORTS).partition("2026")[2].strip()
-    assert "| vLLM's engine, driven directly | 500 (1.00) |\n| our front, Cog's API | 400 (0.80) |\n" in section
+    assert (
+        "| vLLM's engine, driven directly | 500 (1.00) |\n| our front, Cog's API | 400 (0.80) |\n" in section
+    )
     assert "| our front, Cog's API | 10.0 / 20.0 |\n" in section
 
 

@@ -216,7 +216,7 @@ def test_the_sentence_of_one_step_says_where_the_time_goes():
 
 def test_the_sentence_of_a_rate_that_is_too_much():
     requests = [answered(number, start=number * 0.1, first=0.02 + number * 0.05) for number in range(100)]
-    assert "It does not keep up with 10 requests/s" in sentence_of(
+    assert "The server does not keep up with 10 requests/s" in sentence_of(
         load_of(requests, rate=10, concurrency=None)
     )
 
