@@ -46,7 +46,7 @@ class CogTritonError(Exception):
     code: ClassVar[str]
     state: ClassVar[State] = State.ACTIVE
     at_start: ClassVar[bool] = False
-    """Of E2xxx: it ends an engine process, mostly one that loads; a request meets E2400, which may name it."""
+    """Of E2xxx: it ends an engine, mostly one that loads; a request meets E2400, which can name it."""
     fixed_by: ClassVar[FixedBy]
     message: ClassVar[str]
     remedy: ClassVar[str]

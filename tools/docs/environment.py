@@ -10,7 +10,7 @@ INTRO = """\
 
 Made from `runner/settings.py` by `make docs`; the other variables are listed in
 `tools/docs/environment.py`. An empty variable counts as unset. An invalid value is E4002, which ends the
-runner at its start; where only the set-up reads the value, that fails instead.
+runner at its start; where only the set-up reads the value, the set-up fails instead.
 
 For what a prediction can also send, the order is: the prediction's input, the environment, the `instantiate`
 section of the file in COG_TRITON_CONFIG, that of the config in engine.tar, the default.

@@ -118,7 +118,7 @@ def test_the_pages_give_a_runner_the_time_that_its_end_may_take():
         (f"{PICKER}/pool.yaml", "number: 5000", "number: 8000", "has no port 8000"),
         (f"{PICKER}/route.yaml", "value: /v1", "value: /v2", "OpenAI's API is not below /v2"),
         ("kubernetes/overlays/autoscaling/autoscaler.yaml", "kind: StatefulSet", "kind: Deployment", "there is no D"),
-        (UNSIZED, "replicas: null", "podManagementPolicy: Parallel", "StatefulSet/cog-triton sets replicas, to which"),
+        (UNSIZED, "replicas: null", "podManagementPolicy: Parallel", "StatefulSet/cog-triton sets replicas: each"),
         (GROUP, "name: cog-triton-hosts\n", "name: cog-triton\n", "a Service has the name of the headless"),
         (GROUP, "LeaderCreated", "LeaderReady", "startupPolicy: the others cannot wait for the leader"),
         (GROUP, '"$(POD_IP):5700"', '"0.0.0.0:5700"', "0.0.0.0:5700 is not the pod's address and a port"),
