@@ -56,7 +56,7 @@ class EngineAddress:
     """Of Triton's own metrics, `host:port`: GET /metrics."""
     feed_path: str
     promised: list[str]
-    """The addresses, `host:port`, on which Triton listens once it has loaded its models; gRPC's comes first."""
+    """The addresses, `host:port`, on which Triton listens once its models are loaded; gRPC's is first."""
 
 
 @dataclass(frozen=True, slots=True)
