@@ -28,7 +28,7 @@ test-images: setup-dev ## Test the images: in containers, in a registry, on two 
 	$(run) pytest tests/images --timeout 1800
 	$(run) pytest tests/day_one -m containers --timeout 1800
 
-test-docs: setup-dev ## Run every command of the README and the docs (see tests/docs/pages.py; needs root), test deploy/, and try the page in a browser
+test-docs: setup-dev ## Run the commands of the README and the docs (see tests/docs/pages.py; needs root), test deploy/, and try the page in a browser
 	@ci/install-image-tools
 	$(run) pytest tests/docs tests/deploy tests/page --timeout 1800
 
@@ -54,7 +54,7 @@ bridge-coverage: setup-dev ## Print a table of the bridge's lines and branches t
 acceptance: setup ## Compare the real TensorRT-LLM or vLLM with what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),"$$MODEL") --report acceptance.md
 
-bench: setup-dev ## Measure every figure of speed, as ratios in one run (ROWS="serving scaling" for some; needs root)
+bench: setup-dev ## Measure the figures of speed that need no GPU, as ratios where that can be (ROWS="serving scaling" for some; needs root)
 	@ci/install-image-tools
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) tests.performance.bench $(ROWS)
