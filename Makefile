@@ -54,7 +54,7 @@ bridge-coverage: setup-dev ## Print a table of the bridge's lines and branches t
 acceptance: setup ## Compare the real TensorRT-LLM or vLLM with what was assumed of it (needs a GPU; MODEL=<folder, name on the hub, config>)
 	@.venv/bin/cog-triton acceptance $(if $(MODEL),"$$MODEL") --report acceptance.md
 
-bench: setup-dev ## Measure the figures of speed that need no GPU, as ratios where that can be (ROWS="serving scaling" for some; needs root)
+bench: setup-dev ## Measure the speed figures that need no GPU, as ratios where possible (ROWS="serving scaling" for some; needs root)
 	@ci/install-image-tools
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) tests.performance.bench $(ROWS)
