@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.layout import PROJECT_ROOT, Layout
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _PYTHON = """\
 #!/bin/sh
-PYTHONPATH={faults}:$PYTHONPATH exec {python} "$@"
+PYTHONPATH={faults}:"$PYTHONPATH" exec {python} "$@"
 """
 # Seeded together, since an engine takes half a minute to start; only the last one leaves none to be served.
 SERVED_FAULTS = {"another version": "import", "other tokens": "greedy", "no abort": "cancel"}
@@ -38,7 +39,8 @@ def run_acceptance(directory: Path, model: dict, python: Path, environment: Mapp
     home, libraries, work_dir = directory / "home", directory / "libraries", directory / "work"
     program = home / "engines/vllm/bin/python"
     program.parent.mkdir(parents=True)
-    program.write_text(_PYTHON.format(faults=PROJECT_ROOT / "tests/support/vllm_faults", python=python))
+    faults = shlex.quote(str(PROJECT_ROOT / "tests/support/vllm_faults"))
+    program.write_text(_PYTHON.format(faults=faults, python=shlex.quote(str(python))))
     program.chmod(0o755)
     for part in ("triton", "bridge"):
         (home / part).symlink_to(Layout.current().home / part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def target_of_checkout(place: Path, *, simulate: bool) -> Path:
     python.parent.mkdir(parents=True)
     for part in ("triton", "bridge"):
         (place / "home" / part).symlink_to(build / part)
-    real = f"{build}/test-vllm/bin/python"
+    real = shlex.quote(f"{build}/test-vllm/bin/python")
     simulated = (
         f'case $1 in -m) exec {real} -m tests.gpu.serving.simulated "$@" ;; esac\n' if simulate else ""
     )
