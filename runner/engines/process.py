@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from runner.protocol.outputs import TensorsOutput, TextOutput
 
     from .catalogue import EngineKind
+    from .tensorrt_llm.ranks import Rank
 
 _STATISTICS_SECONDS = 1
 _SECONDS_TO_END = 0.8  # a process that nobody listens to must end within a second
@@ -217,18 +218,21 @@ def _run_rank(kind: EngineKind, engine_dir: Path, launcher: str, address: str | 
     from .tensorrt_llm.ranks import Rank
 
     rank = Rank(launcher, address)
-    if rank.bridge is not None:
-        status = _run(kind, engine_dir, rank.bridge)
-        if status == 0:
-            rank.ends()
-        return status
+    bridge = rank.bridge
+    status = _follow(kind, engine_dir, rank) if bridge is None else _run(kind, engine_dir, bridge)
+    if status == 0:
+        rank.announce_end()
+    return status
+
+
+def _follow(kind: EngineKind, engine_dir: Path, rank: Rank) -> int:
+    """Be one of the ranks that do what the first one says."""
     try:
         engine = load_engine(kind, engine_dir)
     except CogTritonError as error:
         rank.fail(str(error))
         return 1
     engine.follow()  # type: ignore[attr-defined] # only engines that have ranks come here
-    rank.ends()
     return 0
 
 

@@ -208,8 +208,8 @@ def test_a_rank_that_dies_here_is_no_lost_host(cluster, host_file):
         assert process.wait(LOST_WITHIN) != 0
 
 
-@pytest.mark.parametrize("first", ["its rank", "its daemon"])
-def test_a_killed_host_of_the_file_is_named_whatever_ends_first_there(cluster, host_file, first):
+@pytest.mark.parametrize("first", ["its rank", "its daemon", "its daemon, told to end"])
+def test_a_host_of_the_file_that_ends_is_named_whatever_ends_first_there(cluster, host_file, first):
     with cluster.serving(mpi_hosts=host_file) as (process, driver):
         expect_ready(driver, cluster.log)
         commands = {pid: marked(cluster.mark).get(pid, "") for pid in cluster.second.pids()}
@@ -217,9 +217,14 @@ def test_a_killed_host_of_the_file_is_named_whatever_ends_first_there(cluster, h
         daemons = [pid for pid in commands if Path(commands[pid].partition(" ")[0]).name in DAEMONS]
         assert ranks
         assert daemons
-        for pid in ranks + daemons if first == "its rank" else daemons + ranks:
+        if first == "its daemon, told to end":
+            ends = [(pid, signal.SIGTERM) for pid in daemons]
+        else:
+            pids = ranks + daemons if first == "its rank" else daemons + ranks
+            ends = [(pid, signal.SIGKILL) for pid in pids]
+        for pid, end in ends:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, end)
         assert told(driver).startswith(f"E2409 HostLost: The host {cluster.second.address}, which ")
         assert process.wait(LOST_WITHIN) != 0
 

@@ -32,7 +32,7 @@ from runner.protocol.frames import StartFailedFrame, encode
 from shared.errors import CogTritonError, HostLost, HostsMissing, TensorRTLLMNotLoaded
 from shared.home import SCRATCH
 
-from .ranks import ENDS, LAUNCH_SECRET
+from .ranks import IN_ORDER, LAUNCH_SECRET, ON_SIGNAL
 from .settings import SERVER_ARGUMENTS
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class _Launcher:
         self._bridge = bridge
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[HostLost] = queue.SimpleQueue()
-        # Of each rank: its host ("" for this one), and whether it said why it ended.
-        self._ends: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+        # Of each rank that has ended: its host ("" for this one), and its last words, None if it had none.
+        self._ends: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
         self._first: Link | None = None
         self._first_ended = threading.Event()
         self._listener = Listener(secret.encode(), self._serve)
@@ -162,17 +162,20 @@ class _Launcher:
             raise HostLost(host=host, reason="a rank there ended before the others")
 
     def _first_to_end(self) -> str:
-        """The host of the first rank that ended without a word: that is why mpirun ended the others.
+        """The host because of which the ranks ended; "" if it is this one, or if they ended in order.
 
-        "" if it is this one, or if there is none. mpirun's exit status does not say it: Open MPI 5 may return
-        0 when it has lost a host.
+        It is that of the first rank that ended without a word, or else of the first that a signal ended.
+        mpirun's exit status does not say it: Open MPI 5 may return 0 when it has lost a host.
         """
+        signalled = []
         with suppress(queue.Empty):
             for _ in range(self._ranks):
-                host, explained = self._ends.get(timeout=_SECONDS_TO_END)
-                if not explained:
+                host, last_words = self._ends.get(timeout=_SECONDS_TO_END)
+                if last_words is None:
                     return host
-        return ""
+                if last_words == ON_SIGNAL:
+                    signalled.append(host)
+        return signalled[0] if signalled else ""
 
     def _is_over(self) -> bool:
         """Whether the bridge has ended the engine."""
@@ -201,7 +204,7 @@ class _Launcher:
         local = link.connection.family == socket.AF_UNIX
         host = "" if local else str(link.connection.getpeername()[0])
         told: dict[str, Any] = {}
-        explained = False
+        last_words = None
         try:
             told = link.receive()
             if "start" in told:
@@ -211,14 +214,13 @@ class _Launcher:
                 self._first = link
                 socket.send_fds(link.connection, [b"0"], [self._bridge.fileno()])
             while True:
-                reason = link.receive()
-                explained = True
-                if reason != ENDS:
-                    self._told.put(str(reason["failed"]))
+                last_words = link.receive()
+                if last_words not in (IN_ORDER, ON_SIGNAL):
+                    self._told.put(str(last_words["failed"]))
                     link.send({"noted": True})
         except (LinkLost, KeyError, OSError) as ended:
             if "rank" in told:
-                self._ends.put((host, explained))
+                self._ends.put((host, last_words))
             if link is self._first:
                 self._first_ended.set()
             elif not local and silent(ended):

@@ -12,7 +12,9 @@ from contextlib import suppress
 from runner.engines.hosts.link import LinkLost, connect
 
 LAUNCH_SECRET = "COG_TRITON_LAUNCH_SECRET"  # noqa: S105 - the name of the variable
-ENDS = {"ends": True}  # what a rank tells the launcher when it ends in good order
+# A rank's last words to the launcher.
+IN_ORDER = {"ends": "in order"}
+ON_SIGNAL = {"ends": "on SIGTERM"}
 # What Open MPI tells a process about itself.
 _RANK = "OMPI_COMM_WORLD_RANK"
 _SIZE = "OMPI_COMM_WORLD_SIZE"
@@ -66,15 +68,15 @@ class Rank:
         self._link.send({"failed": text[:_MAX_TEXT]})
         self._noted.wait(_SECONDS_TO_NOTE)
 
-    def ends(self) -> None:
-        """Have the launcher know that this rank's end is not what ended the others."""
+    def announce_end(self, last_words: dict[str, str] = IN_ORDER) -> None:
+        """Have the launcher know that this rank's end is not what ends the others."""
         with suppress(LinkLost):
-            self._link.send(ENDS)
+            self._link.send(last_words)
 
     def _end_on_signal(self) -> None:
-        """Mpirun ends ranks by SIGTERM, once another one has ended."""
+        """Open MPI ends ranks by SIGTERM: all once one has ended, and a daemon its own when it has to end."""
         signal.sigwait({signal.SIGTERM})
-        self.ends()
+        self.announce_end(ON_SIGNAL)
         os._exit(1)
 
     def _end_with_launcher(self) -> None:

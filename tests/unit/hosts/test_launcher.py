@@ -13,7 +13,7 @@ import pytest
 from runner.engines.hosts.gathering import Host
 from runner.engines.hosts.link import connect
 from runner.engines.tensorrt_llm.launcher import _Launcher
-from runner.engines.tensorrt_llm.ranks import ENDS, LAUNCH_SECRET
+from runner.engines.tensorrt_llm.ranks import IN_ORDER, LAUNCH_SECRET, ON_SIGNAL
 from shared.errors import HostLost
 from tests.support.waiting import wait_for
 
@@ -63,21 +63,31 @@ def mpirun_that_returns_0() -> subprocess.Popen[bytes]:
     return process
 
 
-@pytest.mark.parametrize("explained", [(True, False), (True, True), (False, True), (False, False)])
-def test_the_host_is_named_whose_rank_was_the_first_to_end_without_a_word(launcher, explained):
-    """In that order: a rank of this host, and one of another host."""
+@pytest.mark.parametrize(
+    ("first", "then", "named"),
+    [
+        (("here", ON_SIGNAL), ("there", None), True),
+        (("there", None), ("here", ON_SIGNAL), True),
+        (("there", ON_SIGNAL), ("here", ON_SIGNAL), True),
+        (("here", None), ("there", ON_SIGNAL), False),
+        (("here", None), ("there", None), False),
+        (("there", IN_ORDER), ("here", IN_ORDER), False),
+        (("there", ON_SIGNAL), ("here", None), False),
+    ],
+)
+def test_the_host_is_named_because_of_which_the_ranks_ended(launcher, first, then, named):
     secret = launcher.environment[LAUNCH_SECRET].encode()
-    here, there = connect(launcher.name, secret), connect(launcher.address, secret)
-    here.send({"rank": 0})
-    socket.recv_fds(here.connection, 1, 1)
-    there.send({"rank": 1})
-    for link, said in zip((here, there), explained, strict=True):
-        if said:
-            link.send(ENDS)
+    links = {"here": connect(launcher.name, secret), "there": connect(launcher.address, secret)}
+    links["here"].send({"rank": 0})
+    socket.recv_fds(links["here"].connection, 1, 1)
+    links["there"].send({"rank": 1})
+    for where, last_words in (first, then):
+        if last_words is not None:
+            links[where].send(last_words)
         known = launcher._ends.qsize()
-        link.close()
+        links[where].close()
         wait_for(partial(_more_ends, launcher, known))
-    if explained == (True, False):
+    if named:
         with pytest.raises(HostLost, match=r"127\.0\.0\.1.*a rank there ended before the others"):
             launcher.attend(mpirun_that_returns_0())
     else:
