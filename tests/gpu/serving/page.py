@@ -99,6 +99,13 @@ _PROMPTS = """
 {streams} streams, the rest as at the top.
 
 """
+_OTHER_GPU = """
+## On an {gpu}
+
+{calls} calls: {gpu_and_driver}, {cores} cores; vLLM {vllm}, PyTorch {torch}; {date}. The rest as at the top; streams
+that were refused or lost a token: {lost}.
+
+"""
 _PROFILE = """
 What the threads of each process were doing when they were not waiting, during one more burst: the functions in
 which the stacks that py-spy saw ended most often.
@@ -177,7 +184,7 @@ def cpu(title: str, runs: Runs, *, core: bool) -> str:
 def page(reports: list[list[Figure]]) -> str:
     """The text of the page."""
     all_figures = [figure | {"call": call} for call, report in enumerate(reports) for figure in report]
-    figures = [figure for figure in all_figures if "weights" not in figure]
+    figures, *on_others = by_gpu([figure for figure in all_figures if "weights" not in figure])
     # By the arguments that a call gave to every side.
     runs: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
     for figure in figures:
@@ -189,30 +196,45 @@ def page(reports: list[list[Figure]]) -> str:
     counts = sorted({len(found) for by_side in (plain, *runs.values()) for found in by_side.values()})
     machines = [figure for figure in figures if figure["side"] == "machine"]
     facts = facts_of(machines)
-    lost = sum(run["streams"] - run["whole"] for run in figures if "whole" in run)
     parts = [
         _INTRO.format(
             calls=len(machines),
             runs=" to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))),
-            lost=lost,
+            lost=lost(figures),
             **facts,
         ),
         *latencies(plain),
         _BURST,
         _CPU.lstrip(),
-        cpu("CPU, us per token", plain, core=False),
-        "\n",
-        cpu("CPU of the engine core, us per token", plain, core=True),
-        "\n",
+        *cpus(plain),
         *profiles(figures),
-        "| what else has to hold | |\n|---|---|\n",
-        *(f"| {what} | {'; '.join(dict.fromkeys(told))} |\n" for what, told in _rows(figures).items()),
+        *held(figures),
         *(part for arguments, found in runs.items() for part in others(arguments, found)),
         *call_by_call(every),
         *prompts(figures),
+        *(part for others_figures in on_others for part in other_gpu(others_figures)),
         *several([figure for figure in all_figures if "weights" in figure]),
     ]
     return "".join(parts)
+
+
+def by_gpu(figures: list[Figure]) -> list[list[Figure]]:
+    """The figures of each kind of GPU, in the order in which the calls met them."""
+    gpus = {figure["call"]: gpu_of(figure) for figure in figures if figure["side"] == "machine"}
+    found: dict[str, list[Figure]] = defaultdict(list)
+    for figure in figures:
+        found[gpus[figure["call"]]].append(figure)
+    return list(found.values())
+
+
+def gpu_of(machine: Figure) -> str:
+    """Its name, without the driver."""
+    return str(machine["gpu_and_driver"].partition(",")[0])
+
+
+def lost(figures: list[Figure]) -> int:
+    """The streams that were refused or lost a token."""
+    return sum(run["streams"] - run["whole"] for run in figures if "whole" in run)
 
 
 def whole_page() -> str:
@@ -241,6 +263,20 @@ def latencies(runs: Runs) -> Iterator[str]:
     yield rates("output tokens/s (of the engine driven directly in the same call)", runs)
     yield "\n" + times("time to first token, p50 / p99, ms", runs, "time_to_first_token", 0)
     yield "\n" + times("gap between chunks, p50 / p99, ms", runs, "gap", 1)
+
+
+def cpus(runs: Runs) -> Iterator[str]:
+    """The tables of CPU time."""
+    yield cpu("CPU, us per token", runs, core=False)
+    yield "\n" + cpu("CPU of the engine core, us per token", runs, core=True)
+    yield "\n"
+
+
+def held(figures: list[Figure]) -> Iterator[str]:
+    """The table of all that is not speed."""
+    yield "| what else has to hold | |\n|---|---|\n"
+    for what, told in _rows(figures).items():
+        yield f"| {what} | {'; '.join(dict.fromkeys(told))} |\n"
 
 
 def call_by_call(runs: Runs) -> Iterator[str]:
@@ -290,6 +326,23 @@ def prompts(figures: list[Figure]) -> Iterator[str]:
         yield "\n" + times("gap, p50 / p99, ms; prompt tokens:", runs, "gap", 1)
 
 
+def other_gpu(figures: list[Figure]) -> Iterator[str]:
+    """The section on a kind of GPU that is not the one at the top."""
+    machines = [figure for figure in figures if figure["side"] == "machine"]
+    yield _OTHER_GPU.format(
+        gpu=gpu_of(machines[0]), calls=len(machines), lost=lost(figures), **facts_of(machines)
+    )
+    runs: Runs = defaultdict(list)
+    for figure in figures:
+        if figure["side"] in SIDES:
+            runs[figure["side"], figure["streams"]].append(figure)
+    plain = comparable(runs)
+    yield from latencies(plain)
+    yield "\n"
+    yield from cpus(plain)
+    yield from held(figures)
+
+
 def facts_of(machines: list[Figure]) -> dict[str, str]:
     """What the machines of all calls are."""
     return {key: " and ".join(dict.fromkeys(str(one.get(key)) for one in machines)) for key in machines[0]}
@@ -327,8 +380,7 @@ def several(figures: list[Figure]) -> Iterator[str]:
         ("gap between chunks", "gap", 1),
     ):
         yield "\n" + times(f"{title}, p50 / p99, ms", runs, key, digits, names)
-    lost = sum(run["streams"] - run["whole"] for found in runs.values() for run in found if "whole" in run)
-    yield f"\nStreams that were refused or lost a token: {lost}.\n\n"
+    yield f"\nStreams that were refused or lost a token: {lost(figures)}.\n\n"
     yield "| what else has to hold | | |\n|---|---|---|\n"
     for where in ("one GPU", "two GPUs", "two hosts"):
         for what, told in _rows(figure for figure in figures if place(figure) == where).items():

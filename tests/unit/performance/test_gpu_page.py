@@ -68,6 +68,31 @@ def test_prompts_of_other_lengths_have_a_section_of_their_own():
     assert "| vLLM's engine, driven directly | 10.0 / 30.0 | 10.0 / 10.0 |\n" in section
 
 
+def test_another_gpu_has_a_section_of_its_own():
+    machine = MACHINE | {"gpu_and_driver": "NVIDIA H100, 580.1"}
+    newer = MACHINE | {"gpu_and_driver": "NVIDIA H200, 590.2"}
+    text = page(
+        [
+            *REPORTS,
+            [newer, run("async_llm", 3000), run("runner, cog", 3000, 0.03)],
+            [
+                machine,
+                run("async_llm", 500),
+                run("runner, cog", 400, whole=63),
+                {"side": "start", "seconds": 7},
+            ],
+        ]
+    )
+    first, section = text.split("## On an NVIDIA H100\n")
+    assert first.startswith("# On a GPU\n\nMade by")
+    assert "the reports of 3 calls" in first
+    assert "lost a token: 0." in first
+    assert "| our front, Cog's API | 990 (0.97) |" in first
+    assert "were refused or lost a token: 1." in section
+    assert "| our front, Cog's API | 400 (0.80) |" in section
+    assert "| each start to READY | 7 s |" in section
+
+
 def test_gaps_of_the_sides_that_told_them():
     assert rows(REPORTS, "gap between chunks") == {"our front, Cog's API": "10.0 / 25.0"}
 
