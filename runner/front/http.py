@@ -87,7 +87,7 @@ class Request:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.key = ""
-        """The name of the API key that was sent, if one was needed."""
+        """The identity of the API key's holder, if a key was needed."""
         self.variables: dict[str, str] = {}
         """The values of the route's `{name}`s."""
         self.headers: list[Header] = []

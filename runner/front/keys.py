@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from runner.setting_files import text_of
 from shared.errors import ApiKeyInvalid, SettingInvalid
@@ -28,13 +28,22 @@ _SECONDS_BETWEEN_LOOKS = 1
 _SECRET = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
 
 
-def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[bytes, str]:
-    """The name of each key, by its digest.
+class Holder(NamedTuple):
+    """Who sent a key."""
+
+    name: str
+    """For people; that of a key without one is its place, which changes with the keys before it."""
+    identity: str
+    """Whose predictions, limits and part of the prefix cache are used; keys with the same name share them."""
+
+
+def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[bytes, Holder]:
+    """The holder of each key, by its digest.
 
     One is `KEY` or `NAME KEY`, or empty. A key without a name is named by its place, behind the `before` keys
     of other settings: `key 1`, `key 2`. Raises SettingInvalid, which shows no key.
     """
-    names: dict[bytes, str] = {}
+    holders: dict[bytes, Holder] = {}
     for one in filter(None, map(str.strip, given)):
         if one.startswith("#"):  # meant as a comment, which a comma does not end
             reason = "no key or name may begin with #: only API_KEYS_FILE may have comments"
@@ -46,10 +55,14 @@ def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[byte
             )
         register_secret(key)
         digest = _digest(key)
-        names[digest] = name[0] if name else names.get(digest, f"key {before + len(names) + 1}")
-    if not names:
+        if name:
+            holders[digest] = Holder(name[0], name[0])
+        elif digest not in holders:
+            # Names have no spaces: no name is such an identity.
+            holders[digest] = Holder(f"key {before + len(holders) + 1}", f"key {digest.hex()}")
+    if not holders:
         raise SettingInvalid(setting=setting, value="***", reason="it has no key")
-    return names
+    return holders
 
 
 class Keys:
@@ -57,15 +70,15 @@ class Keys:
 
     def __init__(
         self,
-        names: Mapping[bytes, str],
+        holders: Mapping[bytes, Holder],
         file: Path | None = None,
         wanted: str = "one of the keys of this runner",
     ) -> None:
         """`wanted`: what to send, for those who sent something else."""
-        self._fixed = dict(names)
+        self._fixed = dict(holders)
         self._file = file
         self._wanted = wanted
-        self._of_file: dict[bytes, str] = {}
+        self._of_file: dict[bytes, Holder] = {}
         self._version: tuple[int, int] | None = None
         self._looked_at = 0.0
         if file is not None:
@@ -91,20 +104,21 @@ class Keys:
     @classmethod
     def of_operator(cls, key: str) -> Self:
         """The operator's one key. Raises SettingInvalid."""
-        names = dict.fromkeys(parse_keys(key.split("\n"), "OPERATOR_KEY"), "operator")
-        return cls(names, wanted="the operator's key (OPERATOR_KEY)")
+        operator = Holder("operator", "operator")
+        holders = dict.fromkeys(parse_keys(key.split("\n"), "OPERATOR_KEY"), operator)
+        return cls(holders, wanted="the operator's key (OPERATOR_KEY)")
 
-    def name_of(self, authorization: str | None) -> str:
-        """The name of the key in a header `Authorization`. Raises ApiKeyInvalid."""
+    def holder_of(self, authorization: str | None) -> Holder:
+        """Who sent the key in a header `Authorization`. Raises ApiKeyInvalid."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != _SCHEME or not key:
             raise ApiKeyInvalid(reason="No API key was sent", wanted=self._wanted)
         self._look()
         sent = _digest(key.strip())
-        name = self._of_file.get(sent) or self._fixed.get(sent)
-        if name is None:
+        holder = self._of_file.get(sent) or self._fixed.get(sent)
+        if holder is None:
             raise ApiKeyInvalid(reason="That API key is not accepted here", wanted=self._wanted)
-        return name
+        return holder
 
     def _look(self) -> None:
         """Read the file again when it has changed; an unusable one changes nothing."""
@@ -119,7 +133,7 @@ class Keys:
         except SettingInvalid as problem:
             log.warning("the API keys cannot be read: the previous ones are kept", error=str(problem))
 
-    def _read(self, file: Path) -> dict[bytes, str]:
+    def _read(self, file: Path) -> dict[bytes, Holder]:
         self._version = _version(file)
         lines = text_of(file, "API_KEYS_FILE").split("\n")
         keys = [line for line in lines if not line.lstrip().startswith("#")]
@@ -129,14 +143,15 @@ class Keys:
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:
     """`handler`, only for those who send one of the keys, if there are any.
 
-    Then `Request.key` is the key's name, which log lines include too. Others get ApiKeyInvalid.
+    Then `Request.key` is its holder's identity, and log lines include the name. Others get ApiKeyInvalid.
     """
     if keys is None:
         return handler
 
     async def handle(request: Request) -> None:
-        request.key = keys.name_of(request.header(b"authorization"))
-        bind_contextvars(key=request.key)
+        holder = keys.holder_of(request.header(b"authorization"))
+        request.key = holder.identity
+        bind_contextvars(key=holder.name)
         await handler(request)
 
     return handle

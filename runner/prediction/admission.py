@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Holder:
-    """What one API key has; the empty name is everybody without a key."""
+    """What the holder of one API key has; the empty one is everybody without a key."""
 
     key: str
     inside: int = 0
@@ -85,7 +85,7 @@ class Admission:
         return len(self._inside)
 
     async def enter(self, key: str = "") -> Ticket:
-        """Get in, until `leave`; `key`: the name of the API key.
+        """Get in, until `leave`; `key`: the identity of the API key's holder.
 
         Raises KeyLimitReached when the key has reached its limit, Overloaded when all places are taken and
         the key has its share of them, ShuttingDown once `drain` has begun.

@@ -74,7 +74,7 @@ class Preparation:
     ) -> Prepared:
         """The request to the engine. Raises PromptRequired, PromptTooLong and InvalidArgument.
 
-        `lora`: the place of the adapter in the ask; `key`: the name of the API key.
+        `lora`: the place of the adapter in the ask; `key`: the identity of the API key's holder.
         """
         stops = self.defaults.stop_sequences if ask.stop_sequences is None else ask.stop_sequences
         if (length := sum(map(len, stops))) > _MAX_STOP_CHARACTERS:

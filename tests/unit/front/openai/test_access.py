@@ -72,6 +72,30 @@ def test_a_prediction_belongs_to_the_key_that_began_it(run):
     run(test, API_KEYS="alice sk-1,bob sk-2", COG_API_NEEDS_KEY="true")
 
 
+def test_a_prediction_stays_with_its_key_when_the_key_before_it_is_removed(run, tmp_path, monkeypatch):
+    """The key behind the removed one was given that one's predictions, and could neither see nor cancel its own."""
+    monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
+    file = tmp_path / "keys"
+    file.write_text("sk-1\nsk-2\n")
+
+    async def test(front, http):
+        removed, kept = ({"Authorization": f"Bearer sk-{one}"} for one in (1, 2))
+        asked = {"input": {"prompt": "1", "max_tokens": 2}}
+        for name, key in (("removed", removed), ("kept", kept)):
+            answer = await http.put(
+                f"/predictions/{name}", json=asked, headers=key | {"Prefer": "respond-async"}
+            )
+            assert answer.status_code == 202
+        (tmp_path / "new").write_text("sk-2\n")
+        (tmp_path / "new").rename(file)
+        statuses = [
+            (await http.get(f"/predictions/{name}", headers=kept)).status_code for name in ("removed", "kept")
+        ]
+        assert statuses == [404, 200]
+
+    run(test, API_KEYS_FILE=str(file), COG_API_NEEDS_KEY="true")
+
+
 def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
     async def test(front, http):
         http.headers["Authorization"] = "Bearer sk-1"
