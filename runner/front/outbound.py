@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from runner.front.addresses import Addresses
 
+ANSWER_SECONDS = 30
 _CONNECT_SECONDS = 10
-_ANSWER_SECONDS = 30
 _MAX_REDIRECTS = 5
+_CONNECTIONS = 1000
+_IDLE = 20
 _PIECE = 1 << 20
 
 
@@ -32,7 +34,11 @@ class _Guarded(httpx2.AsyncHTTPTransport):
 
     def __init__(self, addresses: Addresses) -> None:
         # No proxies, but SSL_CERT_FILE.
-        super().__init__(trust_env=False, verify=ssl.create_default_context())
+        super().__init__(
+            trust_env=False,
+            verify=ssl.create_default_context(),
+            limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE),
+        )
         self._addresses = addresses
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -52,14 +58,14 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
     """A client for one event loop; made in any thread."""
     return httpx2.AsyncClient(
         transport=_Guarded(addresses),
-        timeout=httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+        timeout=httpx2.Timeout(ANSWER_SECONDS, connect=_CONNECT_SECONDS),
         follow_redirects=True,
         max_redirects=_MAX_REDIRECTS,
         trust_env=False,
     )
 
 
-def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL) -> str:
+def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL | TimeoutError) -> str:
     """In words, without the address, which may hold a signature."""
     match problem:
         case httpx2.HTTPStatusError():
@@ -67,7 +73,7 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL) -> str:
         case httpx2.ConnectError():
             refused = in_causes(problem)
             return "no connection" if refused is None else why_refused(refused)
-        case httpx2.TimeoutException():
+        case httpx2.TimeoutException() | TimeoutError():
             return "it did not answer in time"
         case httpx2.TooManyRedirects():
             return "it redirects too often"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -23,6 +25,8 @@ _THROTTLE_SECONDS = 0.5  # between two that report output, as in Cog
 _TRIES = 8  # of the last one; 0.5, 1, 2, ... s apart
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 20
+_AT_ONCE = 100  # to one host: the connections that it holds by not answering are not missed by others
+_SECONDS = 300  # for all tries; eight that are not answered take 292
 _WITH_BODY = {301: 308, 302: 307}
 
 
@@ -33,6 +37,7 @@ class Webhooks:
         self._addresses = addresses
         self._client: asyncio.Future[httpx2.AsyncClient] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def check(self, address: str) -> None:
         """Raise AddressRefused for an address to which nothing is sent."""
@@ -67,21 +72,27 @@ class Webhooks:
         import httpx2
         import tenacity
 
-        from runner.front.outbound import why_failed
+        from runner.front.outbound import ANSWER_SECONDS, why_failed
 
         client = await self._connected()
+        host = self._hosts.setdefault(_host_of(address), asyncio.Semaphore(_AT_ONCE))
         headers = {"content-type": "application/json", **self._addresses.headers(address)}
         try:
-            async for attempt in tenacity.AsyncRetrying(
-                stop=tenacity.stop_after_attempt(tries),
-                wait=tenacity.wait_exponential(_FIRST_PAUSE, max=_LONGEST_PAUSE),
-                retry=tenacity.retry_if_exception_type(httpx2.HTTPError),
-                reraise=True,
-            ):
-                with attempt:
-                    async with client.stream("POST", address, content=body, headers=headers) as answer:
-                        answer.raise_for_status()
-        except (httpx2.HTTPError, httpx2.InvalidURL, AddressRefused) as problem:
+            async with asyncio.timeout(_SECONDS):
+                async for attempt in tenacity.AsyncRetrying(
+                    stop=tenacity.stop_after_attempt(tries),
+                    wait=tenacity.wait_exponential(_FIRST_PAUSE, max=_LONGEST_PAUSE),
+                    retry=tenacity.retry_if_exception_type((httpx2.HTTPError, TimeoutError)),
+                    reraise=True,
+                ):
+                    with attempt:
+                        async with (
+                            host,
+                            asyncio.timeout(ANSWER_SECONDS),
+                            client.stream("POST", address, content=body, headers=headers) as answer,
+                        ):
+                            answer.raise_for_status()
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else why_failed(problem)
             where = public_address(address)
             log.warning(
@@ -139,6 +150,11 @@ class _Hook:
         elif event == "completed":
             self._ended.set()
         self._changed.set()
+
+
+def _host_of(address: str) -> str:
+    """The host and the port that it names."""
+    return urlsplit(address).netloc.rpartition("@")[2].lower()
 
 
 def _client(addresses: Addresses) -> httpx2.AsyncClient:

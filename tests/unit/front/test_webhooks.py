@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import httpx2
@@ -254,9 +256,70 @@ def test_a_slow_resolver_does_not_start_a_prediction_twice(engine_directory, mon
     assert 'cog_triton_predictions_total{outcome="succeeded"} 1.0' in metrics
 
 
+@contextmanager
+def silent():
+    """An address that takes connections and never answers; and the connections."""
+    connections = []
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+
+        def take():
+            with suppress(OSError):
+                while True:
+                    connections.append(listener.accept()[0])
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in connections:
+            connection.close()
+
+
+def test_a_receiver_that_does_not_answer_delays_no_other(engine_directory):
+    """All webhooks shared a hundred connections: one receiver held them all, and others were not reached at all."""
+    with (
+        silent() as (bad, connections),
+        hook() as (good, told),
+        front_that_may_tell(engine_directory, bad, good) as front,
+    ):
+        with ThreadPoolExecutor(8) as clients:
+            options = {"webhook": bad, "webhook_events_filter": ["completed"]}
+            list(clients.map(lambda _: predict(front, **options), range(130)))
+        wait_told(connections, lambda connections: len(connections) == 100)
+        began = time.monotonic()
+        predict(front, webhook=good, webhook_events_filter=["completed"])
+        wait_told(told, bool)
+        assert time.monotonic() - began < 10
+        assert len(connections) == 100
+
+
+def test_an_answer_in_drops_is_too_late_for_all_that(engine_directory, monkeypatch):
+    """Each drop began the time anew: such a receiver held its connection for ever."""
+    reasons = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda _, reason, **__: reasons.append(reason))
+    )
+    monkeypatch.setattr("runner.front.outbound.ANSWER_SECONDS", 1)
+
+    class Handler(QuietHandler):
+        def do_POST(self):
+            self.send_response(200)
+            with suppress(OSError):
+                while not reasons:
+                    self.wfile.write(b"X-Drop: 1\r\n")
+                    time.sleep(0.2)
+
+    with LoopbackServer(Handler) as server, front_that_may_tell(engine_directory, server.url) as front:
+        predict(front, webhook=server.url, webhook_events_filter=["start"])
+        wait_told(reasons, bool)
+    assert reasons == ["it did not answer in time"]
+
+
 @pytest.mark.parametrize(
     ("problem", "told"),
     [
+        (TimeoutError(), "it did not answer in time"),
         (httpx2.ConnectError("x"), "no connection"),
         (httpx2.ConnectTimeout("x"), "it did not answer in time"),
         (httpx2.ReadTimeout("x"), "it did not answer in time"),
