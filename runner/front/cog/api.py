@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,7 +17,7 @@ from runner.front.statuses import is_busy
 from shared.errors import BodyNotRead, CogTritonError, PredictionIdTaken, PredictionNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from runner.front.app import App
     from runner.front.cog.prediction import Work
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from runner.front.http import Request
     from runner.front.keys import Keys
 
-    Start = Callable[[Asked, str, Request], Awaitable[Work]]
+    Start = Callable[[Asked, str, Request], Coroutine[Any, Any, Work]]
 
+_SECONDS_UNTIL_ACCEPTED = 1
 _INDEX = {
     "cog_version": "0.23.1",
     "healthcheck_url": "/health-check",
@@ -151,29 +152,32 @@ class CogApi:
         )
         in_background = _wants_no_waiting(request) and not _wants_events(request)
         self._store.add(prediction)
+        starting = asyncio.create_task(self._start(asked, prediction.id, request))
+        prediction.on_cancel = starting.cancel
+        if not in_background:
+            request.on_disconnect(prediction.cancel)
         try:
-            work: Work | CogTritonError
-            try:
-                work = await self._start(asked, prediction.id, request)
-            except CogTritonError as error:
-                if is_busy(error):
-                    raise
-                request.count(error)
-                work = error
+            # One without a place may have to wait long for it; what refuses one is known soon.
+            await asyncio.wait([starting], timeout=_SECONDS_UNTIL_ACCEPTED if in_background else None)
+            if starting.done() and _is_refused(starting):
+                await starting
             if asked.webhook is not None:
                 self._webhooks.follow(prediction, asked.webhook, asked.webhook_events)
             if in_background:
-                task = asyncio.create_task(self._run(prediction, work))
+                task = asyncio.create_task(self._run(prediction, starting, request.count))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         except BaseException:
+            _abandon(starting)
             self._store.ended(prediction, keep=False)
+            prediction.on_cancel = None
+            del starting  # it refers to the error, which refers here
             raise
         if in_background:
             await request.respond_json(202, {"id": prediction.id, "status": "starting"})
             return
         try:
-            request.on_disconnect(prediction.cancel)
+            work = await _begun(starting, request.count)
             if _wants_events(request):
                 await request.events()
                 await prediction.run(work, request.send)
@@ -182,12 +186,16 @@ class CogApi:
                 await prediction.run(work)
                 await request.respond_json(200, prediction.view())
         finally:
+            _abandon(starting)
             self._store.ended(prediction, keep=False)
 
-    async def _run(self, prediction: Prediction, work: Work | CogTritonError) -> None:
+    async def _run(
+        self, prediction: Prediction, starting: asyncio.Task[Work], count: Callable[[CogTritonError], object]
+    ) -> None:
         try:
-            await prediction.run(work)
+            await prediction.run(await _begun(starting, count))
         finally:
+            _abandon(starting)
             self._store.ended(prediction, keep=True)
 
     async def _follow(self, request: Request, prediction: Prediction) -> None:
@@ -201,6 +209,35 @@ class CogApi:
             await request.end()
         finally:
             replay.close()
+
+
+def _is_refused(starting: asyncio.Task[Work]) -> bool:
+    """Whether the request is refused; what is wrong with a prediction itself is reported as its result."""
+    if starting.cancelled():
+        return False
+    error = starting.exception()
+    return error is not None and (not isinstance(error, CogTritonError) or is_busy(error))
+
+
+def _abandon(starting: asyncio.Task[Work]) -> None:
+    """Nobody follows it, or does any more."""
+    if not starting.cancel() and not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
+
+
+async def _begun(
+    starting: asyncio.Task[Work], count: Callable[[CogTritonError], object]
+) -> Work | CogTritonError | None:
+    """The work of a prediction, or why there is none; None: it was cancelled before there was any."""
+    if not starting.done():
+        await asyncio.wait([starting])
+    if starting.cancelled():
+        return None
+    error = starting.exception()
+    if isinstance(error, CogTritonError):
+        count(error)
+        return error
+    return await starting
 
 
 def _wants_events(request: Request) -> bool:

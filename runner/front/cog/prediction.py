@@ -70,8 +70,8 @@ class Prediction:
     """What clients are told about one prediction: the same in answers, event streams and webhooks."""
 
     def __init__(self, prediction_id: str, inputs: dict[str, Any], owner: str = "") -> None:
-        """`inputs`: as they may be shown, without secrets. `owner`: the name of the key that began it, if one
-        is needed; with another one it does not exist.
+        """`inputs`: as they may be shown, without secrets. `owner`: whose key began it, if one is needed; for
+        others it does not exist.
         """
         self.id = prediction_id
         self.owner = owner
@@ -89,6 +89,8 @@ class Prediction:
         self.completed_at: str | None = None
         self.on_change: list[Callable[[str], object]] = []
         """Called with `start`, `output`, `logs` and `completed` when these happen."""
+        self.on_cancel: Callable[[], object] | None = None
+        """What stops it while it has no work yet."""
         self._work: Work | None = None
         self._facts: list[str] = []
         self._results: list[str] = []
@@ -120,24 +122,32 @@ class Prediction:
         return view
 
     def cancel(self) -> None:
-        """Stop the engine's work on it. May be called twice, and after its end."""
+        """Stop it, or the engine's work on it. May be called twice, and after its end."""
         self._cancelled = True
         if self._work is not None:
             self._work.cancel()
+        elif self.on_cancel is not None:
+            self.on_cancel()
 
     async def run(
         self,
-        work: Work | CogTritonError,
+        work: Work | CogTritonError | None,
         send: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
-        """Follow the text to its end; `send` gets each event. Errors of the text are not raised."""
+        """Follow the text to its end; `send` gets each event. Errors of the text are not raised.
+
+        Without work it was cancelled before there was any.
+        """
         self._begin(work)
         if send is not None:
             await send(self.beginning())
         try:
             if isinstance(work, CogTritonError):
                 raise work
-            await self._follow(work, send)
+            if work is None:
+                self._end(CANCELED)
+            else:
+                await self._follow(work, send)
         except CogTritonError as error:
             self._end(FAILED, error)
             error.__traceback__ = None  # it refers to what refers to the error: only a collection frees that
@@ -145,7 +155,7 @@ class Prediction:
             self._end(CANCELED)
             raise
         finally:
-            if not isinstance(work, CogTritonError):
+            if work is not None and not isinstance(work, CogTritonError):
                 work.close()
         if send is not None:
             await send(self.ending())
@@ -171,9 +181,10 @@ class Prediction:
         if send is not None:
             await send(log_event(log.said, log.source))
 
-    def _begin(self, work: Work | CogTritonError) -> None:
+    def _begin(self, work: Work | CogTritonError | None) -> None:
         self.status = START
-        if not isinstance(work, CogTritonError):
+        self.on_cancel = None
+        if work is not None and not isinstance(work, CogTritonError):
             self._work = work
             facts = work.facts()
             self._facts = list(facts)
