@@ -15,7 +15,7 @@ from shared.errors import ChatTemplateMissing, CogTritonError, GenericError
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from runner.metrics import Metrics
     from runner.prediction.admission import Admission
@@ -52,12 +52,20 @@ class Predictor:
         self._request_ids = itertools.count(1)
         self._tokenising = Tokenising(preparation.tokenizer)
 
-    async def start(self, ask: Ask, *, key: str = "", prediction_id: str = "") -> TextGeneration:
+    async def start(
+        self,
+        ask: Ask,
+        *,
+        key: str = "",
+        prediction_id: str = "",
+        prompt: Callable[[], Awaitable[Sequence[int]]] | None = None,
+    ) -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
-        `key`: the name of the API key that was sent. Raises KeyLimitReached, Overloaded and ShuttingDown when
-        it is not let in; the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for
-        what was asked. What the engine itself refuses is raised by the iteration.
+        `key`: the identity of the API key's holder; `prompt` gives what `prompt_of` does, if other texts need
+        it, too. Raises KeyLimitReached, Overloaded and ShuttingDown when it is not let in; the errors of
+        prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what was asked. What the engine
+        itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
         try:
@@ -66,7 +74,7 @@ class Predictor:
             self._metrics.ended("refused", error)
             raise
         try:
-            prepared = await self._prepare(ask, prediction_id, key)
+            prepared = await self._prepare(ask, prediction_id, key, prompt)
             ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens)
             return TextGeneration(
                 prepared,
@@ -97,16 +105,26 @@ class Predictor:
         finally:
             generation.cancel()
 
-    async def _prepare(self, ask: Ask, prediction_id: str, key: str) -> Prepared:
-        lora = None if ask.lora is None else self.adapters.place(ask.lora)
-        tokens: Sequence[int]
+    async def prompt_of(self, ask: Ask, prediction_id: str) -> Sequence[int]:
+        """The tokens of its prompt. Raises the errors of prompts (E1001 to E1007), PreparationTimedOut and
+        TritonTokenizerError.
+        """
         if ask.prompt is not None and not isinstance(ask.prompt, str):
-            tokens = ask.prompt
-        else:
-            text = await self.text_of(ask)
-            if self._settings.log_prompts:
-                log.info("prompt", prompt=text, prediction_id=prediction_id)
-            tokens = await self.tokens_of(text, templated=ask.messages is not None)
+            return ask.prompt
+        text = await self.text_of(ask)
+        if self._settings.log_prompts:
+            log.info("prompt", prompt=text, prediction_id=prediction_id)
+        return await self.tokens_of(text, templated=ask.messages is not None)
+
+    async def _prepare(
+        self,
+        ask: Ask,
+        prediction_id: str,
+        key: str,
+        prompt: Callable[[], Awaitable[Sequence[int]]] | None,
+    ) -> Prepared:
+        lora = None if ask.lora is None else self.adapters.place(ask.lora)
+        tokens = await (self.prompt_of(ask, prediction_id) if prompt is None else prompt())
         return self.preparation.request(ask, tokens, next(self._request_ids), lora=lora, key=key)
 
     async def text_of(self, ask: Ask) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ class _Automaton:
     collected.)
     """
 
-    def __init__(self, stops: Iterable[str] = ()) -> None:
+    def __init__(self, stops: Sequence[str]) -> None:
         self._following: list[dict[str, int]] = [{}]
         self._fallback = [0]  # the longest proper suffix that also begins a sequence
         self.depth = [0]  # how many first characters of a sequence the text ends in
@@ -75,7 +76,10 @@ class _Automaton:
         return following
 
 
-_NONE = _Automaton()
+@lru_cache(maxsize=4)
+def _automaton(stops: tuple[str, ...]) -> _Automaton:
+    """One for all texts of a request: it takes long to make, and a search does not change it."""
+    return _Automaton(stops)
 
 
 class StopMatcher:
@@ -87,7 +91,7 @@ class StopMatcher:
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         self.stopped = False
-        self._automaton = _Automaton(stops) if stops else _NONE
+        self._automaton = _automaton(tuple(stops))
         self._state = 0
         self.empty = self._automaton.empty
         """Whether there is nothing to stop at."""

@@ -106,6 +106,7 @@ class ChoiceEvents:
         self._before = head + form.first
         self._later = head + form.later
         self._end = head + form.end
+        self._whole = self._before + b'""' + form.after
         self._after = form.after + b',"logprobs":null,"finish_reason":null}' + events.tail
         self._after_text = form.after + b',"logprobs":'
         self._tail = events.tail
@@ -119,8 +120,9 @@ class ChoiceEvents:
         return before + orjson.dumps(text) + told + self._tail
 
     def end(self, finish_reason: str) -> bytes:
-        """The last event of this text."""
-        return self._end + b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode() + self._tail
+        """The last event of this text; of an empty one it is also the first."""
+        content = self._end if self._before is self._later else self._whole
+        return content + b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode() + self._tail
 
 
 @dataclass(frozen=True, slots=True)

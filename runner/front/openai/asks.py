@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DEFAULT_COMPLETION_TOKENS = 16
 _RAW = "{prompt}"
 _SEEDS = 2**64
+_MAX_BIASES = 1 << 18  # for all texts together: each sends its own to the engine
 _STRUCTURES = frozenset(
     {
         "response_format",
@@ -86,7 +87,8 @@ def _common(parameters: Parameters) -> Ask:
             frequency_penalty=parameters.frequency_penalty,
             min_p=parameters.min_p,
         ),
-        stop_sequences=parameters.stop or None,
+        # An empty list is "not sent"; of one of empty texts nothing is left to stop at.
+        stop_sequences=tuple(filter(None, parameters.stop)) if parameters.stop else None,
         ignore_end=bool(parameters.ignore_eos),
         logit_bias=parameters.logit_bias,
         structured_output=_structure(parameters),
@@ -140,6 +142,11 @@ def _times(parameters: Parameters, ask: Ask, prompts: int) -> list[Ask]:
     if count * prompts > MAX_CHOICES:
         reason = f"{prompts} prompts with n={count} are more than {MAX_CHOICES} texts"
         raise RequestInvalid(parameter="n", reason=reason)
+    if count * prompts * len(ask.logit_bias) > _MAX_BIASES:
+        reason = (
+            f"{len(ask.logit_bias)} token ids for each of {count * prompts} texts are more than {_MAX_BIASES}"
+        )
+        raise RequestInvalid(parameter="logit_bias", reason=reason)
     seed = ask.sampling.seed
     if seed is None:
         return [ask] * count

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runner.front.openai.answers import COMPLETION, DONE, Events, Usage
 from runner.front.openai.log_probs import ChatLogProbs, CompletionLogProbs, joined
 from shared.errors import EngineInternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from typing import TypeVar
+    from collections.abc import Callable, Coroutine, Sequence
 
     from runner.front.http import Request
     from runner.front.openai.answers import Answer
@@ -21,18 +21,22 @@ if TYPE_CHECKING:
     from runner.prediction.generation import TextGeneration
     from runner.prediction.predictor import Predictor
 
-    _Result = TypeVar("_Result")
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
 class Texts:
-    """`asks` are generated side by side; each run of `per_prompt` of them shares a prompt."""
+    """`asks` are generated side by side; each run of `per_prompt` of them shares a prompt.
+
+    Its tokens are made once: the event loop is everybody's.
+    """
 
     predictor: Predictor
     answer: Answer
     asks: Sequence[Ask]
     per_prompt: int
     key: str
+    _prompts: dict[int, _Once[Sequence[int]]] = field(default_factory=dict)
     _generations: dict[int, TextGeneration] = field(default_factory=dict)
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     _begun: bool = False
@@ -40,14 +44,14 @@ class Texts:
     async def whole(self) -> bytes:
         """The body with all of them. Raises what `Predictor.start` and its texts do."""
         work = [self._choice(index, ask) for index, ask in enumerate(self.asks)]
-        choices = await _side_by_side(work)
+        choices = await self._side_by_side(work)
         return self.answer.body(choices, self._usage())
 
     async def stream(self, request: Request, *, include_usage: bool) -> None:
         """Send their events; the first begins the answer. Raises what `Predictor.start` and its texts do."""
         events = Events(self.answer, include_usage=include_usage)
         work = [self._stream(request, events, index, ask) for index, ask in enumerate(self.asks)]
-        await _side_by_side(work)
+        await self._side_by_side(work)
         await request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
         await request.end()
 
@@ -83,9 +87,22 @@ class Texts:
         await request.send(ended)
 
     async def _start(self, index: int, ask: Ask) -> TextGeneration:
-        generation = await self.predictor.start(ask, key=self.key, prediction_id=self.answer.id)
+        prompt = None
+        if self.per_prompt > 1:
+            make = partial(self.predictor.prompt_of, ask, self.answer.id)
+            prompt = self._prompts.setdefault(index // self.per_prompt, _Once(make))
+        generation = await self.predictor.start(
+            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt
+        )
         self._generations[index] = generation
         return generation
+
+    async def _side_by_side(self, work: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+        try:
+            return await _side_by_side(work)
+        finally:
+            for prompt in self._prompts.values():
+                prompt.close()
 
     async def _begin(self, request: Request) -> None:
         async with self._beginning:
@@ -107,6 +124,25 @@ class Texts:
             completion=sum(one.token_count for one in self._generations.values()),
             cached=sum(cached) if cached else None,
         )
+
+
+class _Once(Generic[_Result]):
+    """What several wait for: made once, when the first of them asks. It outlives those who give up."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, _Result]]) -> None:
+        self._make = make
+        self._made: asyncio.Task[_Result] | None = None
+
+    async def __call__(self) -> _Result:
+        if self._made is None:
+            self._made = asyncio.create_task(self._make())
+        return await asyncio.shield(self._made)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._made is not None:
+            self._made.cancel()
+            self._made = None  # it refers to its error, which refers here
 
 
 def _finish_reason(generation: TextGeneration) -> str:

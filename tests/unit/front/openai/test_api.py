@@ -3,9 +3,13 @@
 import asyncio
 import json
 import re
+from collections import Counter
 
 import pytest
 
+from runner.text.renderer import ChatRenderer
+from runner.text.stop import _Automaton
+from runner.text.tokenizer import Tokenizer
 from tests.support.front import words
 from tests.support.waiting import until
 from tests.unit.front.openai.conftest import HI, MODEL, error_of, events
@@ -97,6 +101,69 @@ def test_several_texts_of_several_prompts(run):
             [choice] = json.loads(chunk)["choices"]
             texts[choice["index"]] += choice["text"]
         assert texts == [words(2)] * 4
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_many_texts_of_a_prompt_are_prepared_once(run, path, monkeypatch):
+    """The event loop made each prompt and each automaton once for each text: one request stopped everybody's streams."""
+    made = []
+
+    def counted(kind, name):
+        real = getattr(kind, name)
+
+        def count(*arguments, **options):
+            made.append(name)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(kind, name, count)
+
+    counted(Tokenizer, "encode")
+    counted(ChatRenderer, "render")
+    counted(_Automaton, "__init__")
+
+    async def test(front, http):
+        prompt = {"messages": HI} if "chat" in path else {"prompt": ["10 20 30", "1"]}
+        sent = prompt | {"n": 32, "seed": 5, "stop": [path, "98", ""], "max_tokens": 9}
+        made.clear()
+        body = (await http.post(path, json=sent)).json()
+        texts = [choice.get("text") or choice["message"]["content"] for choice in body["choices"]]
+        assert texts == ["95 96 97 "] * (32 if "chat" in path else 64)
+        seeds = sorted(request.sampling.seed for request in front.client.requests[-len(texts) :])
+        assert seeds == sorted([*range(5, 37)] * (len(texts) // 32))
+        expected = {"encode": 1, "render": 1} if "chat" in path else {"encode": 2}
+        assert Counter(made) == {**expected, "__init__": 1}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "sent", [{"prompt": "3", "n": 32}, {"messages": [], "n": 32}, {"prompt": "", "n": 32}]
+)
+def test_an_error_of_many_texts_is_answered_once_and_leaves_nothing(run, sent):
+    async def test(front, http):
+        path = "/v1/chat/completions" if "messages" in sent else "/v1/completions"
+        answer = await http.post(path, json=sent)
+        assert answer.status_code in (400, 500)
+        await until(lambda: front.client.in_flight + front.front.admission.count == 0)
+
+    run(test)
+
+
+def test_the_first_event_of_an_empty_answer_has_the_role_too(run):
+    """OpenAI's client had a message without a role and content, and could not send it back."""
+
+    async def test(_, http):
+        sent = {"messages": HI, "stop": "95", "stream": True}
+        *chunks, _ = events((await http.post("/v1/chat/completions", json=sent)).text)
+        [[choice]] = [json.loads(chunk)["choices"] for chunk in chunks]
+        assert choice["delta"] == {"role": "assistant", "content": ""}
+        assert choice["finish_reason"] == "stop"
+        sent = {"prompt": "1", "stop": "95", "stream": True}
+        *chunks, _ = events((await http.post("/v1/completions", json=sent)).text)
+        [[choice]] = [json.loads(chunk)["choices"] for chunk in chunks]
+        assert choice == {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}
 
     run(test)
 

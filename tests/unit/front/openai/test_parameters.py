@@ -226,6 +226,15 @@ def test_texts_of_all_prompts_are_bounded():
         completion_asks(completion(prompt=["a", "b"], n=65))
 
 
+def test_token_biases_of_all_texts_are_bounded():
+    """Each text sends its own to the engine: those of 128 texts delayed everybody's streams by seconds."""
+    biases = {str(number): 1 for number in range(65536)}
+    assert len(completion_asks(completion(prompt=["a", "b"], n=2, logit_bias=biases))) == 4
+    reason = "65536 token ids for each of 6 texts are more than 262144"
+    with pytest.raises(RequestInvalid, match=reason):
+        completion_asks(completion(prompt=["a", "b"], n=3, logit_bias=biases))
+
+
 def test_a_developer_is_the_system_to_templates():
     told = Message(role="developer", content="Be brief.", name="x").for_template()
     assert told == {"role": "system", "content": "Be brief.", "name": "x"}
