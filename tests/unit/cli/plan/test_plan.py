@@ -4,6 +4,7 @@ import json
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -166,6 +167,47 @@ def test_it_is_told_to_people_and_to_programs(measurement, capsys):
     assert [rate["requests_per_second"] for rate in told["rates"]] == [10, 1000]
     assert told["rates"][1]["runners"] > GROUP
     assert told["rates"][1]["growth"]["cold"]["doubles_in_minutes"]
+
+
+def test_the_page_has_what_is_computed_for_its_example(tmp_path, capsys):
+    """It had figures of another example."""
+    page = " ".join((PROJECT_ROOT / "docs/scaling.md").read_text().split())
+    example = tmp_path / "one.json"
+    example.write_text(json.dumps(measured(step(1, 30, 7), step(256, 260, 22), tokens=256)))
+    start = {"pull": 90, "weights": 60, "load": 30}
+
+    def computed(rates, slo="ttft=500ms,itl=25ms", balance="least_conn"):
+        ask = asked(str(example), rates, slo, **start)
+        assert plan(replace(ask, wanted=replace(ask.wanted, balance=balance)), as_json=True) == 0
+        return json.loads(capsys.readouterr().out)["rates"]
+
+    rates = computed((10, 1000, 100_000))
+    for rate in rates:
+        cells = [
+            f"{rate['requests_per_second']:,.0f}",
+            f"{rate['runners']:,}",
+            f"{rate['with_reserve']:,}",
+            f"{rate['utilization']:.0%}",
+            f"{rate['time_to_first_token_p99']:.0f} ms",
+        ]
+        assert f"| {' | '.join(cells)} |" in page
+    least, [random_] = rates[1], computed((1000,), balance="random")
+    first, whole = (
+        [one[name] for one in (random_, least)] for name in ("time_to_first_token_p99", "request_latency_p99")
+    )
+    assert random_["runners"] == least["runners"] == 26
+    assert f"is {first[0]:.0f} ms to the first token and {whole[0] / 1000:.1f} s for a whole" in page
+    assert f"instead of {first[1]:.0f} ms and {whole[1] / 1000:.1f} s." in page
+    assert "With 17 ms between two tokens as the objective, the load needs two more runners." in page
+    assert computed((1000,), "ttft=500ms,itl=17ms")[0]["runners"] == 28
+    cold, cached = least["growth"]["cold"], least["growth"]["cached"]
+    jumps = [one["jump_by_1.5"] for one in (cold, cached)]
+    for values in (
+        [f"{one['seconds']:.0f}" for one in jumps],
+        [f"{one['requests']:,.0f}" for one in jumps],
+        [f"{one['doubles_in_minutes']:.0f} min" for one in (cold, cached)],
+    ):
+        assert f" | {' | '.join(values)} |" in page
 
 
 def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
