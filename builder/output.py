@@ -41,6 +41,12 @@ def _check(output: Path) -> None:
         raise OutputRefused(
             path=output, reason="it is a directory", fix=f"Choose a file, such as {output / 'engine.tar'}"
         )
+    if output.is_symlink():
+        raise OutputRefused(
+            path=output,
+            reason="it is a symbolic link, which the archive would replace",
+            fix=f"Name the file that it points to, or choose another one {_IN_THE_API}",
+        )
     if not output.parent.is_dir():
         raise OutputRefused(
             path=output,

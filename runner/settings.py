@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from runner.engines.hosts.settings import LEAST_SECRET
 from runner.setting_files import section_of, text_of
 from runner.triton.address import Address
-from shared.errors import SettingInvalid
+from shared.artifact import CONFIG
+from shared.errors import EngineArchiveMalformed, SettingInvalid
 from shared.home import home
 from shared.prompt_template import checked
 from shared.validation import wanted
@@ -389,17 +390,25 @@ class Settings(BaseModel):
         """The section `instantiate`: what the file of COG_TRITON_CONFIG sets, else what engine.tar does.
 
         Raises SettingInvalid for a file that cannot be read or is not valid, ConfigNotYaml and
-        ConfigDuplicateKey for one that is not YAML.
+        ConfigDuplicateKey for one that is not YAML, EngineArchiveMalformed for an engine's section that is
+        not an object.
         """
-        section = dict(engine_config.get("instantiate") or {})
-        return section | section_of(self.config_source)
+        return _object(engine_config, "instantiate") | section_of(self.config_source)
 
     def server_arguments(self, engine_config: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the model `tensorrt_llm`, from that section. Raises as `instantiate` does."""
         section: Any = self.instantiate(engine_config)
         for key in ("server", "tensorrt_llm", "args"):
-            section = section.get(key) or {}
+            section = _object(section, key)
         return dict(section)
+
+
+def _object(section: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """What is there under that key. Raises EngineArchiveMalformed; other sources are checked before."""
+    found = section.get(key) or {}
+    if not isinstance(found, dict):
+        raise EngineArchiveMalformed(reason=f"{key} in its {CONFIG} must be an object")
+    return found
 
 
 PATHS = tuple(

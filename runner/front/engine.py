@@ -117,7 +117,7 @@ class LoadedEngine:
         )
 
         async def one_token() -> None:
-            request = Request(0, tokenizer.encode("a") or [0], 1, sampling=SamplingParameters(top_k=1))
+            request = Request(0, tokenizer.some(), 1, sampling=SamplingParameters(top_k=1))
             generation = client.generate(request)
             try:
                 async with asyncio.timeout(settings.probe_timeout):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shared.errors import CogTritonError, EngineGaveUp, EngineInternalError
+from shared.errors import CogTritonError, EngineGaveUp, EngineInternalError, FixedBy
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ class EngineProbe:
     async def first(self, retry_seconds: float = 0.02) -> None:
         """Ask until a token comes, however long the engine loads.
 
-        Raises EngineGaveUp, and EngineInternalError when the engine fails on one request after the other.
+        Raises EngineGaveUp, EngineInternalError when the engine fails on one request after the other, and
+        what is wrong with the request itself, which would stay wrong.
         """
         failures = 0
         while (problem := await self._problem()) is not None:
             failures = failures + 1 if isinstance(problem, EngineInternalError) else 0
-            if isinstance(problem, EngineGaveUp) or failures == _MAX_FAILURES:
+            given_up = isinstance(problem, EngineGaveUp) or problem.fixed_by is FixedBy.USER
+            if given_up or failures == _MAX_FAILURES:
                 raise problem
             await asyncio.sleep(min(retry_seconds * 2**failures, _INTERVAL_SECONDS))
         self.is_alive = True

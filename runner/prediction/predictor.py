@@ -96,8 +96,9 @@ class Predictor:
 
     async def try_adapter(self, place: str) -> None:
         """Have the engine load it. Raises what the engine says."""
-        tokens = self.preparation.tokenizer.encode("a") or [0]
-        request = Request(0, tokens, 1, sampling=SamplingParameters(top_k=1), lora=place)
+        request = Request(
+            0, self.preparation.tokenizer.some(), 1, sampling=SamplingParameters(top_k=1), lora=place
+        )
         generation = self._client.generate(request)
         try:
             async for _ in generation:

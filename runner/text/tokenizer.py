@@ -91,6 +91,13 @@ class Tokenizer:
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return self._with_bos(ids) if add_special_tokens else ids
 
+    def some(self) -> list[int]:
+        """The tokens of a short text, for a request that only tries the engine."""
+        try:
+            return self.encode("a") or [0]
+        except TritonTokenizerError:  # its vocabulary has no such word
+            return [0]
+
     def encode_all(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """`encode` of each, while other Python threads run; slower for a single short text.
 

@@ -111,6 +111,11 @@ def test_a_bad_config_writes_nothing(tmp_path, monkeypatch, source, error):
         ("published/model.safetensors", "not written by a build"),
         ("backup.tar", "not written by a build"),
         ("pipe", "not written by a build"),
+        (
+            "link.tar",
+            r"it is a symbolic link, which the archive would replace\. Name the file that it points to",
+        ),
+        ("nowhere.tar", "it is a symbolic link"),
         ("a" * 256, "File name too long"),
         ("app", r"app\.log: what is there was not written by a build"),
     ],
@@ -124,11 +129,16 @@ def test_an_output_that_is_none_is_refused_before_anything_is_fetched(
         backup.add(config, "config.yaml")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "app.log").write_text("of another program\n")
+    (tmp_path / "empty.tar").touch()
+    (tmp_path / "link.tar").symlink_to("empty.tar")
+    (tmp_path / "nowhere.tar").symlink_to("missing.tar")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(OutputRefused, match=reason):
         build(str(config), tmp_path / output)
     assert hub.requests == []
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert (tmp_path / "link.tar").is_symlink()
+    assert (tmp_path / "nowhere.tar").is_symlink()
 
 
 def test_an_earlier_build_and_an_empty_file_are_replaced(tmp_path):

@@ -9,7 +9,14 @@ import pytest
 
 from runner.lifecycle import engine_probe
 from runner.lifecycle.engine_probe import EngineProbe
-from shared.errors import EngineGaveUp, EngineInternalError, EngineNotReady, EngineProcessDied, TritonTimeout
+from shared.errors import (
+    EngineGaveUp,
+    EngineInternalError,
+    EngineNotReady,
+    EngineProcessDied,
+    InvalidArgument,
+    TritonTimeout,
+)
 
 
 @pytest.fixture
@@ -72,6 +79,7 @@ def test_the_first_token_is_waited_for():
     [
         ([EngineProcessDied(reason="exit status 1"), EngineGaveUp(restarts=6)], 2),
         ([EngineInternalError(reason="KeyError when it was submitted")], engine_probe._MAX_FAILURES),
+        ([EngineNotReady(), InvalidArgument(argument="input_ids", value="9", reason="at most 8")], 2),
     ],
 )
 def test_an_engine_that_will_give_none_is_not_waited_for(errors, asked):

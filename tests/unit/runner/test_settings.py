@@ -6,7 +6,7 @@ import pytest
 
 from runner.setting_files import text_of
 from runner.settings import Settings
-from shared.errors import ConfigNotYaml, SettingInvalid
+from shared.errors import ConfigNotYaml, EngineArchiveMalformed, SettingInvalid
 
 
 def test_an_empty_variable_counts_as_unset():
@@ -73,6 +73,12 @@ def test_without_any_section_there_are_no_server_arguments():
     settings = Settings.from_environment({})
     for server in ({}, {"server": None}, {"server": {"tensorrt_llm": None}}):
         assert settings.server_arguments({"instantiate": server}) == {}
+
+
+@pytest.mark.parametrize("value", ["x", 1, [1], True, {"server": "x"}, {"server": {"tensorrt_llm": [1]}}])
+def test_a_section_of_the_engine_that_is_no_object_is_coded(value):
+    with pytest.raises(EngineArchiveMalformed, match=r"E4100 .* in its config\.json must be an object\."):
+        Settings.from_environment({}).server_arguments({"instantiate": value})
 
 
 def test_a_secret_that_is_not_text_is_not_shown():

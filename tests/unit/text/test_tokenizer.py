@@ -101,6 +101,14 @@ def test_a_prompt_without_tokens_is_coded(tmp_path):
         Tokenizer.load(tmp_path).encode("b")
 
 
+def test_an_engine_can_be_tried_whatever_words_its_tokenizer_has(tmp_path):
+    """The start waited for ever for a tokenizer without the word that was asked for."""
+    for vocabulary, some in (({"a": 3}, [3]), ({"b": 3}, [0]), ({}, [0])):
+        model = tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]")
+        tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+        assert Tokenizer.load(tmp_path).some() == some
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
