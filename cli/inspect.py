@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 from cli.output import counted
 from shared.artifact import EngineDirectory, read_manifest
@@ -15,6 +16,8 @@ from shared.source import NotThere, found, local_path, opened
 
 if TYPE_CHECKING:
     from shared.artifact import Manifest
+
+_STEERING = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])  # Unicode's categories
 
 
 def manifest_of(source: str) -> Manifest | None:
@@ -55,4 +58,9 @@ def described(manifest: Manifest | None) -> str:
         "config": f"SHA-256 {manifest.config_digest}",
         "size": f"{readable(manifest.total_size)} in {counted(len(manifest.files), 'file')}",
     }
-    return "\n".join(f"{name + ':':<14}{value}" for name, value in facts.items() if value)
+    return "\n".join(f"{name + ':':<14}{_shown(str(value))}" for name, value in facts.items() if value)
+
+
+def _shown(text: str) -> str:
+    """Without characters that steer a terminal or begin a line: an archive may come from a stranger."""
+    return "".join(ascii(one)[1:-1] if category(one) in _STEERING else one for one in text)

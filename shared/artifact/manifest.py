@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from shared.errors import EngineArchiveCorrupt, EngineArchiveMalformed, EngineArchiveVersion
 from shared.validation import wanted
@@ -84,13 +84,6 @@ class EngineFacts(_Part):
     revision: str | None = None
     """The resolved commit; None for a model from a path."""
     cog_triton_version: str
-
-    @field_validator("*")
-    @classmethod
-    def _can_be_shown(cls, value: object) -> object:
-        if isinstance(value, str) and not value.isprintable():
-            raise ValueError("has characters that cannot be shown")
-        return value
 
 
 class Manifest(EngineFacts):

@@ -4,7 +4,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from cli.inspect import manifest_of
+from cli.inspect import described, manifest_of
 from cli.main import app
 from shared.artifact import Manifest, PackedFile, extract_archive, write_archive
 from shared.errors import EngineArchiveMalformed, WeightsNotFound, WeightsUnreachable
@@ -63,6 +63,14 @@ def test_a_file_url(path, manifest):
 def test_no_server():
     with pytest.raises(WeightsUnreachable, match=r"no connection \(Connection refused\)"):
         manifest_of("http://127.0.0.1:9/engine.tar")
+
+
+def test_nothing_in_a_manifest_steers_the_terminal(path):
+    """A stranger's archive could set the title, and forge a fact on a line of its own."""
+    steering = "x\x1b]0;title\x07\nGPU: y\u202e\u2028"
+    write_archive(path, FACTS.model_copy(update={"model": f"模型\u3000{steering}"}), [CONFIG])
+    [line] = [one for one in described(manifest_of(str(path))).split("\n") if one.startswith("model:")]
+    assert line == r"model:        模型　x\x1b]0;title\x07\nGPU: y\u202e\u2028"
 
 
 def test_no_file(path):
