@@ -274,6 +274,7 @@ def add_compiled(
     """
     from cli.add_compiled import add_compiled as write_archive
 
+    _end_by_signals()
     for told in write_archive(engine, output, cache):
         typer.echo(f"{output}: includes what was compiled on {told}")
 
@@ -345,6 +346,7 @@ def instantiate(
     """
     from cli.instantiate import instantiate as push_image
 
+    _end_by_signals()
     typer.echo(push_image(config, base, dest, dict(map(_variable, environment or []))))
 
 
@@ -386,7 +388,7 @@ def _end_by_signals() -> None:
 
 
 def _end(number: int, _frame: object) -> None:
-    """Unwind: on the way, what a build started is ended and what it wrote is removed."""
+    """Unwind: on the way, what a command started is ended and what it wrote is removed."""
     sys.exit(128 + number)
 
 
@@ -403,6 +405,7 @@ def model_repository(
     """
     from cli.model_repository import model_repository as write
 
+    _end_by_signals()
     typer.echo(write(engine, out))
 
 
