@@ -77,14 +77,10 @@ def _longest_range(tokenizer: Tokenizer) -> range:
     """The longest run of ids without any of the added tokens, which would vanish from the text."""
     added = tokenizer.get_added_tokens_decoder().keys()
     ids = set(tokenizer.get_vocab().values()) - added
-    longest = range(0)
-    start = None
-    for id_ in range(max(ids, default=-1) + 2):
-        if id_ in ids:
-            start = id_ if start is None else start
-        elif start is not None:
-            longest = max(longest, range(start, id_), key=len)
-            start = None
+    longest = run = range(0)
+    for id_ in sorted(ids):
+        run = range(run.start if id_ == run.stop and run else id_, id_ + 1)
+        longest = max(longest, run, key=len)
     if not longest:
         raise CheckpointInvalid(reason="tokenizer.json: it has no ordinary tokens")
     return longest

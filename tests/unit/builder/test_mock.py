@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from builder.engines.mock import MakeMock, counting_tokenizer
 from builder.step import Model
@@ -70,6 +71,19 @@ def test_triggers_that_a_tokenizer_lacks_are_null(state, model_dir):
     (model_dir / "tokenizer.json").write_text(json.dumps(content))
     state.model = Model("tiny", None, model_dir)
     assert make(state)["crash_id"] is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "longest"),
+    [([5], (5, 1)), ([0, 1, 4, 5, 6, 9], (4, 3)), ([7, 8, 1, 2], (1, 2)), ([0, 2**32 - 2], (0, 1))],
+)
+def test_the_longest_run_of_ids_is_found_however_large_they_are(state, model_dir, ids, longest):
+    """Each number up to the largest id was looked at."""
+    words = {f"w{id_}": id_ for id_ in ids}
+    Tokenizer(WordLevel(words, unk_token="w")).save(str(model_dir / "tokenizer.json"))
+    state.model = Model("tiny", None, model_dir)
+    script = make(state)
+    assert (script["first_token_id"], script["token_count"]) == longest
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"model": 3}'])
