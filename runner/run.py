@@ -76,7 +76,11 @@ class Runner(BaseRunner):
             " list of strings.",
         ),
         length_penalty: float = Input(
-            default=1.0, ge=0, le=5, description="Below 1 favours shorter answers, above 1 longer ones."
+            default=1.0,
+            ge=0,
+            le=5,
+            description="It weighs beams, of which there are none: the engines that run a model refuse other"
+            " values than 0 and 1.",
         ),
         presence_penalty: float = Input(default=0.0, description="Penalty for tokens that occurred before."),
         seed: int | None = Input(

@@ -37,6 +37,10 @@ Rule = Renamed | Dropped | Removed
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 _ALWAYS_ON = Dropped("it is always on")
+_MULTI_BLOCK = Dropped("the runner sets it: multi_block_mode of server.tensorrt_llm, which is on by default")
+_FP32_ACCUMULATION = Dropped(
+    "the runner sets it: enable_context_fmha_fp32_acc of server.tensorrt_llm, which is off by default"
+)
 _FROM_MODEL = Dropped("it is read from the model")
 _GONE = Dropped("it no longer exists")
 _MADE = Removed("the checkpoint decides it; set it in convert_to_ft or quantize")
@@ -67,11 +71,11 @@ _PLUGINS: dict[str, Rule] = {
 _NEVER_MORE: dict[str, Rule] = {
     "use_inflight_batching": _ALWAYS_ON,
     "strongly_typed": _ALWAYS_ON,
-    "multi_block_mode": _ALWAYS_ON,
+    "multi_block_mode": _MULTI_BLOCK,
     "enable_xqa": _ALWAYS_ON,
     "use_custom_all_reduce": Dropped("TensorRT-LLM decides it itself"),
     "attention_qk_half_accumulation": _GONE,
-    "context_fmha_fp32_acc": _ALWAYS_ON,
+    "context_fmha_fp32_acc": _FP32_ACCUMULATION,
     "use_context_fmha_for_generation": _GONE,
     "lookup_plugin": _GONE,
     "builder_opt": _GONE,
@@ -95,7 +99,7 @@ _BUILD_PY: dict[str, Rule] = {
     "model_dir": Renamed("checkpoint_dir"),
     "ft_model_dir": Renamed("checkpoint_dir"),
     "enable_context_fmha": Renamed("context_fmha", bare="enable"),
-    "enable_context_fmha_fp32_acc": _ALWAYS_ON,
+    "enable_context_fmha_fp32_acc": _FP32_ACCUMULATION,
     "remove_input_padding": Renamed("remove_input_padding", bare="enable"),
     "use_paged_context_fmha": Renamed("use_paged_context_fmha", bare="enable"),
     "paged_kv_cache": Renamed("kv_cache_type", bare="paged"),
