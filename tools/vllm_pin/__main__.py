@@ -16,7 +16,6 @@ import re
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -138,17 +137,20 @@ def _moved(checkout: Path, group: str, version: str, torch: str, for_cpus: str) 
 
 def _locked(checkout: Path) -> str:
     """What ci/lock writes to standard error; nothing that it started outlives this, and writes a lock."""
-    with ThreadPoolExecutor(1) as starter:
-        # Signals interrupt only the main thread, so this one always learns the id of what it starts.
-        started = starter.submit(
-            subprocess.Popen, ["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0
-        )
-        try:
-            return started.result().communicate()[1]
-        except BaseException:
-            with started.result() as running:
-                os.killpg(running.pid, signal.SIGKILL)
-            raise
+    came: list[int] = []
+    # While it is being started nothing knows its id: a signal that comes then waits until it can be ended.
+    handlers = {number: signal.signal(number, lambda by, _frame: came.append(by)) for number in _SIGNALS}
+    running = subprocess.Popen(["ci/lock"], cwd=checkout, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+        return running.communicate()[1]
+    except BaseException:
+        with running:
+            os.killpg(running.pid, signal.SIGKILL)
+        raise
 
 
 def torch_of(wheel: Path) -> str:
