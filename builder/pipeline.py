@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from builder.check.source import check_source
@@ -21,10 +22,11 @@ from shared.errors import (
 )
 from shared.layout import Layout
 from shared.logs import get_logger, register_secret
+from shared.own_directory import own_directory
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from shared.artifact import Manifest
     from shared.progress import Progress, StepProgress
@@ -57,22 +59,28 @@ def build(
         _log.warning("config", found=str(one))
     _check_engine(plan.engine)
     with work_folder(work_dir) as directory:
-        state = Build(Path(directory), output, hf_token)
+        state = Build(directory, output, hf_token)
         state.log.unlink(missing_ok=True)
         run_steps(plan.steps, state, progress)
     assert state.manifest is not None
     return state.manifest
 
 
-def work_folder(place: Path | None = None, what: str = "build") -> TemporaryDirectory[str]:
-    """A temporary folder in `place` (default: the machine's own). Raises WorkFolderUnusable."""
-    try:
-        return TemporaryDirectory(prefix=f"cog-triton-{what}-", dir=place)
-    except OSError as error:
-        # Without a file name, it is that no place was found, and the text lists those that Python tried.
-        why = f" ({error.strerror})" if error.filename else ""
-        reason = f"no folder can be made in {place or 'TMPDIR, /tmp or /var/tmp'}{why}"
-        raise WorkFolderUnusable(reason=reason) from None
+@contextmanager
+def work_folder(place: Path | None = None, what: str = "build") -> Iterator[Path]:
+    """A temporary folder in `place` (default: the machine's own); those that killed processes left there are
+    removed. Raises WorkFolderUnusable.
+    """
+    with ExitStack() as stack:
+        try:
+            parent = place or Path(gettempdir())
+            folder = stack.enter_context(own_directory(f"cog-triton-{what}-", parent))
+        except OSError as error:
+            # Without a file name, it is that no place was found, and the text lists those that Python tried.
+            why = f" ({error.strerror})" if error.filename else ""
+            reason = f"no folder can be made in {place or 'TMPDIR, /tmp or /var/tmp'}{why}"
+            raise WorkFolderUnusable(reason=reason) from None
+        yield folder
 
 
 def run_steps(steps: Iterable[Step], state: Build, progress: Progress) -> None:

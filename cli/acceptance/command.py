@@ -76,7 +76,7 @@ def run(
     checks = [check for check in CHECKS[kind] if not only or check.name in only]
     with ExitStack() as stack:
         if work_dir is None:
-            work_dir = Path(stack.enter_context(work_folder(what="acceptance")))
+            work_dir = stack.enter_context(work_folder(what="acceptance"))
         _make_folder(work_dir)
         if report is not None:
             _make_file(report)

@@ -144,8 +144,8 @@ def _locked(checkout: Path) -> str:
     try:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+        for first in came[:1]:
+            signal.raise_signal(first)
         return running.communicate()[1]
     except BaseException:
         with running:

@@ -2,6 +2,9 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ from shared.errors import (
     OutputRefused,
     WorkFolderUnusable,
 )
-from shared.layout import WITHOUT_ENVIRONMENT
+from shared.layout import PROJECT_ROOT, WITHOUT_ENVIRONMENT
 
 MOCK = "data:,engine: mock"
 
@@ -226,7 +229,7 @@ def test_where_no_place_for_temporary_files_is_found_those_that_were_tried_are_n
     def find():
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr(tempfile, "gettempdir", find)
+    monkeypatch.setattr(pipeline, "gettempdir", find)
     with pytest.raises(WorkFolderUnusable, match=r"made in TMPDIR, /tmp or /var/tmp\. Set"):
         build(MOCK, tmp_path / "engine.tar")
 
@@ -243,3 +246,28 @@ def test_a_cancelled_build_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path):
+    killed = """
+import os, signal, sys
+from pathlib import Path
+from builder import package, pipeline
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+package.write_archive = kill
+pipeline.build(sys.argv[1], Path("engine.tar"), work_dir=Path.cwd())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", killed, MOCK],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)},
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith("cog-triton-build-")
+    build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["engine.tar"]

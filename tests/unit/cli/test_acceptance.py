@@ -133,10 +133,10 @@ def test_a_machine_without_a_place_for_temporary_files_is_told_so(monkeypatch, t
     python.touch()
     monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
 
-    def no_place(**_: object) -> None:
+    def no_place() -> None:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    monkeypatch.setattr("builder.pipeline.TemporaryDirectory", no_place)
+    monkeypatch.setattr("builder.pipeline.gettempdir", no_place)
     refused = CliRunner().invoke(app, ["acceptance"]).exception
     assert isinstance(refused, WorkFolderUnusable)
 
