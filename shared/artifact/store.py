@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
+from .partial import partial_of, sweep
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-_ABANDONED_SECONDS = 600  # no download waits that long for more data
 
 
 class Store:
@@ -54,8 +52,8 @@ class Store:
 def appearing(destination: Path) -> Iterator[Path]:
     """A directory that becomes `destination` when the block succeeds, and is removed when it fails."""
     destination.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(destination.parent)
-    partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    sweep(destination.parent)
+    partial = partial_of(destination)
     partial.mkdir()
     try:
         yield partial
@@ -73,14 +71,3 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sweep(parent: Path) -> None:
-    """Remove what killed processes left here: nothing in it has been written to for a long time."""
-    for partial in parent.glob(".*.partial"):
-        try:
-            newest = max(path.lstat().st_mtime for path in (partial, *partial.rglob("*")))
-        except FileNotFoundError:  # its owner has finished in the meantime
-            continue
-        if newest < time.time() - _ABANDONED_SECONDS:
-            shutil.rmtree(partial, ignore_errors=True)

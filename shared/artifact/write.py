@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import shutil
 import tarfile
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import PurePosixPath
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,6 +19,7 @@ from shared.errors import NotEnoughSpace, PackageFailed
 from shared.sizes import readable
 
 from .manifest import CONFIG, MANIFEST, EngineFacts, FileEntry, Manifest, name_problem
+from .partial import partial_of, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,6 +81,7 @@ def write_archive(
         ordered = sorted(files, key=lambda file: file.name)
         _check_names([file.name for file in ordered])
         sizes = [file.size() for file in ordered]
+        sweep(output.parent, escape(output.name))
         free = _room(output, sum(sizes))
         with _appearing(output) as archive:
             # The manifest needs the digests, which are known last: zeros hold its place.
@@ -180,7 +182,7 @@ def _naming(name: str) -> Iterator[None]:
 @contextmanager
 def _appearing(output: Path) -> Iterator[BinaryIO]:
     """A file that becomes `output` when the block succeeds, and is removed when it fails."""
-    partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
+    partial = partial_of(output)
     try:
         with partial.open("xb") as file:
             yield file

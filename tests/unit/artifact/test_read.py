@@ -254,7 +254,7 @@ def test_a_stream_that_breaks_leaves_nothing(tmp_path, error, met):
 
 
 def test_what_a_killed_process_left_is_removed_and_what_is_in_work_is_not(tmp_path):
-    abandoned, in_work = tmp_path / ".a.0123.partial", tmp_path / ".b.4567.partial"
+    abandoned, in_work = tmp_path / ".a.01234567.partial", tmp_path / ".b.89abcdef.partial"
     for directory in (abandoned, in_work):
         directory.mkdir()
         (directory / "model.bin").write_bytes(b"half")
@@ -262,4 +262,4 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_work_is_not(tmp_pa
         os.utime(directory, (yesterday, yesterday))
     os.utime(abandoned / "model.bin", (yesterday, yesterday))
     extract(ARCHIVE, tmp_path / "engine")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.4567.partial", "engine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.89abcdef.partial", "engine"]

@@ -136,3 +136,15 @@ def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeyp
 def test_a_place_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(PackageFailed, match=r"none/engine.tar: No such file or directory"):
         write_archive(tmp_path / "none" / "engine.tar", FACTS, packed(CONTENTS))
+
+
+def test_what_a_killed_writer_left_of_this_archive_is_removed(tmp_path):
+    """Also when its name has a meaning in patterns. Others are not ours to judge."""
+    old, new = ".my [1].tar.01234567.partial", ".my [1].tar.89abcdef.partial"
+    others = (".my 1.tar.01234567.partial", ".my [1].tar.gz.01234567.partial", ".my [1].tar.more.partial")
+    for name in (old, new, *others):
+        (tmp_path / name).write_bytes(b"half")
+        if name != new:
+            os.utime(tmp_path / name, (1, 1))
+    write_archive(tmp_path / "my [1].tar", FACTS, packed(CONTENTS))
+    assert {path.name for path in tmp_path.iterdir()} == {new, *others, "my [1].tar"}
