@@ -39,7 +39,9 @@ class MakeMock:
         if build.model is None:
             tokenizer = counting_tokenizer()
             build.tokenizer_dir.mkdir()
-            tokenizer.save(str(build.tokenizer_dir / "tokenizer.json"))
+            # The library's own `save` hides what a full disk raises.
+            text = tokenizer.to_str(pretty=True)
+            (build.tokenizer_dir / "tokenizer.json").write_text(text, encoding="utf-8")
             _write(build.tokenizer_dir / "tokenizer_config.json", {"eos_token": "</s>", "unk_token": "<unk>"})
             _write(build.tokenizer_dir / "generation_config.json", {"eos_token_id": _SPECIAL.index("</s>")})
         else:

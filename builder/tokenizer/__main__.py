@@ -7,6 +7,7 @@ coded error goes to stderr, with exit status 1.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.tokenizer.corpus import TEXTS
-from shared.errors import TokenizerNotConverted
+from shared.errors import CogTritonError, NotEnoughSpace, TokenizerNotConverted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,17 +34,27 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         slow, fast = _tokenizers(arguments.model)
-        fast.backend_tokenizer.save(str(arguments.output / "tokenizer.json"))
         samples = [_sample(slow, text) for text in _texts(slow)]
-        (arguments.output / "samples.json").write_text(json.dumps(samples))
-    except TokenizerNotConverted as error:
-        failed = error
+        _write(arguments.output / "tokenizer.json", fast.backend_tokenizer.to_str(pretty=True))
+        _write(arguments.output / "samples.json", json.dumps(samples))
+    except (TokenizerNotConverted, NotEnoughSpace) as error:
+        failed: CogTritonError = error
     except Exception as error:  # the library raises whatever its readers raise
         failed = TokenizerNotConverted(reason=_told(error, arguments.model))
     else:
         return 0
     sys.stderr.write(f"{failed}\n")
     return 1
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises NotEnoughSpace when the disk is full."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise NotEnoughSpace(reason=f"it was full before {path.name} was complete") from error
+        raise
 
 
 def _tokenizers(model: Path) -> tuple[Any, Any]:

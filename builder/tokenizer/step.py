@@ -32,7 +32,9 @@ class MakeTokenizer:
     name: ClassVar[str] = "tokenizer"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - some seconds
-        """Raises TokenizerNotConverted, and PartNotInstalled when the converter's environment is missing."""
+        """Raises TokenizerNotConverted, NotEnoughSpace, and PartNotInstalled when the converter's environment
+        is missing.
+        """
         assert build.model is not None
         if (build.model.path / TOKENIZER).exists():
             return

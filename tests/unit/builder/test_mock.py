@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -100,4 +103,18 @@ def test_tokenizer_without_ordinary_tokens(state, model_dir):
     (model_dir / "tokenizer.json").write_text(json.dumps(content))
     state.model = Model("tiny", None, model_dir)
     with pytest.raises(CheckpointInvalid, match="no ordinary tokens"):
+        make(state)
+
+
+def test_a_full_disk_is_not_hidden(state, monkeypatch):
+    """The step's caller makes NotEnoughSpace of it."""
+    write_text = Path.write_text
+
+    def full(path, *arguments, **options):
+        if path.name == "tokenizer.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_text(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
         make(state)

@@ -1,12 +1,16 @@
 """How a tokenizer.json that was made is judged, and where it is put."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from structlog.testing import capture_logs
 
 from builder.engines.mock import counting_tokenizer
 from builder.step import Model
+from builder.tokenizer import __main__ as converter
 from builder.tokenizer.step import MakeTokenizer, compare
-from shared.errors import TokenizerNotConverted
+from shared.errors import NotEnoughSpace, TokenizerNotConverted, from_text
 
 ONE, TWO = (counting_tokenizer().token_to_id(word) for word in ("1", "2"))
 
@@ -44,3 +48,16 @@ def test_a_model_with_a_tokenizer_json_is_taken_as_it_is(state, model_dir):
     state.model = Model("tiny", None, model_dir)
     MakeTokenizer().run(state, lambda *_: None)
     assert state.model.path == model_dir
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "samples.json"])
+def test_a_full_disk_is_told_by_the_converter(file, tmp_path, monkeypatch, capsys):
+    fast = SimpleNamespace(backend_tokenizer=counting_tokenizer())
+    monkeypatch.setattr(converter, "_tokenizers", lambda _: (None, fast))
+    monkeypatch.setattr(converter, "_texts", lambda _: [])
+    monkeypatch.setattr(sys, "argv", ["converter", "--model", str(tmp_path), "--output", str(tmp_path)])
+    (tmp_path / file).symlink_to("/dev/full")
+    assert converter.main() == 1
+    told = from_text(capsys.readouterr().err)
+    assert isinstance(told, NotEnoughSpace)
+    assert file in str(told)
