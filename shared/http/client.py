@@ -68,13 +68,14 @@ class Client:
         return self._retrying(ask, *args, **kwargs)
 
     def get(self, headers: dict[str, str]) -> BaseHTTPResponse:
-        """The answer, with status 200 or 206 (or 416), of one attempt. After a failure, redirects are
-        followed from the first URL again: where they led may have been signed for a short time only.
+        """The answer, with status 200 or 206 (or 416, for a range), of one attempt. After a failure,
+        redirects are followed from the first URL again: where they led may have been signed for a short time
+        only.
         """
         began_at = self._location
         try:
             response, location = self._followed(began_at, headers)
-            if response.status not in (200, 206, 416):
+            if response.status not in ((200, 206, 416) if "Range" in headers else (200, 206)):
                 response.close()
                 passing = response.status in _PASSING_STATUS or (
                     began_at != self._first and response.status in _EXPIRED_STATUS

@@ -186,6 +186,15 @@ def test_an_empty_file_is_no_archive(tmp_path):
         manifest_of(server.url)
 
 
+@pytest.mark.usefixtures("_patient")
+def test_a_server_that_refuses_the_whole_file_like_a_range_is_named(tmp_path):
+    def script(_server, connection, _asked):
+        connection.sendall(b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n")
+
+    with Hostile(script) as server:
+        assert "answered 416" in refusal("weights", server, tmp_path)
+
+
 def test_a_password_of_any_characters_is_sent_as_its_bytes():
     assert basic("u:%E2%82%AC") == f"Basic {b64encode('u:€'.encode()).decode()}"
 
