@@ -28,6 +28,7 @@ Place = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
 _MERGE = _TAG + "merge"
+_NUMBERS = {_TAG + "int", _TAG + "float"}
 
 
 class Position(NamedTuple):
@@ -135,6 +136,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Refuse what does not fit its tag (`!!int x`), and what JSON cannot hold."""
+        if node.tag in _NUMBERS and ":" in node.value:
+            raise _refusal(node, "YAML reads numbers with a colon in base 60; write it in quotes, or in full")
         try:
             value = super().construct_object(node, deep=deep)
             if isinstance(value, str):
