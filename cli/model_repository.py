@@ -32,7 +32,7 @@ def model_repository(engine: str, out: Path) -> str:
     and what `engine_of` and `fetch_weights` raise.
     """
     configure_logging()
-    is_new = _check(out)
+    new = _check(out)
     settings = Settings.from_environment(os.environ)
     layout = Layout.current()
 
@@ -64,18 +64,20 @@ def model_repository(engine: str, out: Path) -> str:
     try:
         write_model_repository(out, parameters, decoupled=decoupled, backend_model=backend_model(directory))
     except OSError as error:
-        for written in [out] if is_new else out.iterdir():
+        for written in [new] if new else out.iterdir():
             shutil.rmtree(written, ignore_errors=True)
         raise _refused(out, error) from None
     return f"LD_LIBRARY_PATH={shlex.quote(str(layout.triton_libraries))} {shlex.join(command)}"
 
 
-def _check(out: Path) -> bool:
-    """Whether `out` is not there yet. Raises OutputRefused if it is, and not an empty directory."""
+def _check(out: Path) -> Path | None:
+    """What has to be made: `out`, or the first of its parents that is missing. Raises OutputRefused if `out`
+    is there, and not an empty directory.
+    """
     try:
         is_empty = not any(out.iterdir())
     except FileNotFoundError:
-        return True
+        return [path for path in (out, *out.parents) if not path.exists()][-1]
     except OSError as error:
         raise _refused(out, error) from None
     if not is_empty:
@@ -84,7 +86,7 @@ def _check(out: Path) -> bool:
             reason="the directory is not empty",
             fix="Choose a new or empty directory, or remove that one",
         )
-    return False
+    return None
 
 
 def _refused(out: Path, error: OSError) -> OutputRefused:

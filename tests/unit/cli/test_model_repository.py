@@ -27,9 +27,9 @@ def test_a_place_that_cannot_be_written_is_named(engine, tmp_path, place):
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "empty"])
 def test_a_full_disk_is_named_and_leaves_what_was_there(engine, tmp_path, monkeypatch, is_new):
-    out = tmp_path / "models"
+    out = tmp_path / "all" / "models"
     if not is_new:
-        out.mkdir()
+        out.mkdir(parents=True)
     write_text = Path.write_text
 
     def full(path, text):
@@ -39,7 +39,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(engine, tmp_path, monkey
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OutputRefused, match="No space left"):
         model_repository(engine, out)
-    assert list(out.iterdir()) == [] if not is_new else not out.exists()
+    assert list(out.iterdir()) == [] if not is_new else not out.parent.exists()
 
 
 def test_a_repository_with_models_is_left_as_it_is(engine, tmp_path):
