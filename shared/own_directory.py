@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -26,19 +26,15 @@ def own_directory(prefix: str, parent: Path) -> Iterator[Path]:
     the same prefix, are removed now. Raises OSError when it cannot be made.
     """
     _sweep(prefix, parent)
-    made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
-    try:
+    with ExitStack() as stack:
+        made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
+        stack.callback(_remove, made)
         lock = os.open(made.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with suppress(OSError):  # a file system without locks, where nothing is swept
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                Path(made.name, _MARK).touch()
-            yield Path(made.name)
-        finally:
-            _remove(made)
-            os.close(lock)
-    finally:
-        _remove(made)
+        stack.callback(os.close, lock)
+        with suppress(OSError):  # a file system without locks, where nothing is swept
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            Path(made.name, _MARK).touch()
+        yield Path(made.name)
 
 
 def _remove(made: TemporaryDirectory[str]) -> None:
