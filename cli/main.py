@@ -162,7 +162,7 @@ def serve(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_MAX_COUNT, help="Predictions that may run or wait at the same time; more are refused."
+            min=1, max=_MAX_COUNT, help="Predictions that may run or wait at the same time (MAX_PREDICTIONS)."
         ),
     ] = None,
 ) -> None:

@@ -50,7 +50,8 @@ class Runner(BaseRunner):
         prompt: str | None = Input(default=None, description="Prompt to send to the model."),
         system_prompt: str | None = Input(
             default=None,
-            description="System prompt, for the {system_prompt} of the template. Default: SYSTEM_PROMPT.",
+            description="System prompt: for the {system_prompt} of the template; with messages, that of the"
+            " conversation. Default: SYSTEM_PROMPT, else that of the engine's config.",
         ),
         max_tokens: int = Input(default=512, ge=1, description="The most tokens to generate."),
         min_tokens: int | None = Input(
@@ -96,14 +97,17 @@ class Runner(BaseRunner):
         lora: str | None = Input(default=None, description="Name of the LoRA adapter to use."),
         prompt_template: str | None = Input(
             default=None,
-            description='Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else "{prompt}".',
+            description="Text with {prompt} and {system_prompt}. Default: PROMPT_TEMPLATE, else that of the"
+            ' engine\'s config, else "{prompt}".',
         ),
         messages: str | None = Input(
             default=None,
             description="A conversation for the chat template instead of a prompt: a JSON list of "
             "objects with role and content.",
         ),
-        log_performance_metrics: bool = Input(default=False, description="Log the speed of this prediction."),
+        log_performance_metrics: bool = Input(
+            default=False, description="Log the speed of this prediction, if it succeeds."
+        ),
         max_new_tokens: int | None = Input(
             default=None, ge=1, deprecated=True, description="Old name of max_tokens."
         ),

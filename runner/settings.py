@@ -76,7 +76,9 @@ class Settings(BaseModel):
         " prompt without one, if their template has a place for it",
     )
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
-        None, alias="PROMPT_TEMPLATE", description="prompt template of predictions that send none"
+        None,
+        alias="PROMPT_TEMPLATE",
+        description="prompt template of predictions of Cog's API that send a prompt without one",
     )
     stop_sequences: str | None = Field(
         None, alias="STOP_SEQUENCES", description="stop sequences of predictions that send none"
@@ -110,9 +112,9 @@ class Settings(BaseModel):
         None,
         ge=1,
         alias="MAX_PREDICTIONS",
-        description="predictions that may run or wait at the same time; more are refused with E2106; not"
-        " set: 2048, or with SERVER=cog four fifths of COG_MAX_CONCURRENCY, beyond which Cog"
-        " answers 409",
+        description="predictions that may run or wait at the same time; more are refused with E2106, or"
+        " wait if their API key has less than an equal share; not set: 2048, or with SERVER=cog four fifths"
+        " of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
     )
     ignore_unknown_inputs: bool = Field(
         False,
@@ -161,7 +163,7 @@ class Settings(BaseModel):
         " Cog's JSON, like everybody else",
     )
     log_performance_metrics: bool = Field(
-        False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction"
+        False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction that succeeds"
     )
     log_prompts: bool = Field(
         False, alias="LOG_PROMPTS", description="log the formatted prompt of every prediction"

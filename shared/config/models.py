@@ -106,7 +106,8 @@ class Instantiate(Section):
     )
     system_prompt: str | None = Field(
         None,
-        description="Default of the input `system_prompt`, for templates with the field `{system_prompt}`.",
+        description="Default of the input `system_prompt`: for conversations that begin with none, and for"
+        " templates with the field `{system_prompt}`.",
     )
     prompt_template: Annotated[str, AfterValidator(checked)] | None = Field(
         None, description="Default of the input `prompt_template`; has the field `{prompt}`."
