@@ -134,11 +134,12 @@ class Download:
         )
 
     def _of_tar(self, build: Build, progress: StepProgress) -> Model:
-        place = build.model_dir
+        place, disk = build.model_dir, build.work_dir.parent  # the work folder goes with the build
         if build.tars is not None:
+            disk = build.tars
             place = build.tars / f"model-{sha256(self.model.encode()).hexdigest()[:32]}"
         if not place.is_dir():
-            fetch_model_tar(self.model, place, progress)
+            fetch_model_tar(self.model, place, disk, progress)
         try:
             return self._directory(place, PurePosixPath(urlsplit(self.model).path).name)
         except CogTritonError:

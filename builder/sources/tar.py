@@ -6,7 +6,7 @@ import errno
 import shutil
 from typing import TYPE_CHECKING
 
-from shared.artifact import extract_archive
+from shared.artifact import extract_archive, sweep
 from shared.errors import (
     CogTritonError,
     DownloadFailed,
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 _MAX_BYTES = 1 << 40
 
 
-def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None:
+def fetch_model_tar(url: str, destination: Path, disk: Path, progress: StepProgress) -> None:
     """Unpack the tar at `url`, whose top level has the model's config.json, into the new `destination`.
+
+    `disk` is a folder on the same disk that stays, for messages.
 
     Raises DownloadFailed, ModelTarUnusable and NotEnoughSpace, and OSError when the disk fills up; then
     nothing is left at `destination`.
@@ -42,7 +44,8 @@ def fetch_model_tar(url: str, destination: Path, progress: StepProgress) -> None
 
     try:
         with download(url, progress) as body:
-            _check_space(body.size or 0, destination.parent)
+            sweep(destination.parent)
+            _check_space(body.size or 0, disk)
             extract_archive(body, destination, check=check, max_bytes=_MAX_BYTES)
     except (ModelTarUnusable, NotEnoughSpace):
         raise
@@ -67,8 +70,8 @@ def _problem(error: CogTritonError) -> str:
     return str(details.get("reason") or "it is an engine.tar")
 
 
-def _check_space(size: int, place: Path) -> None:
-    free = shutil.disk_usage(place).free
+def _check_space(size: int, disk: Path) -> None:
+    free = shutil.disk_usage(disk).free
     if size > free:
-        reason = f"the model's tar takes {readable(size)}, but {place.parent} has {readable(free)} free"
-        raise NotEnoughSpace(reason=reason, place=place)
+        reason = f"the model's tar takes {readable(size)}, but {disk} has {readable(free)} free"
+        raise NotEnoughSpace(reason=reason, place=disk)

@@ -8,7 +8,7 @@ import stat
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from shared.artifact import EngineDirectory, extract_archive
+from shared.artifact import EngineDirectory, extract_archive, sweep
 from shared.errors import WeightsNotFound, WeightsNotStored, WeightsUnreachable
 from shared.http import Unreachable, download
 from shared.secrets import public_address
@@ -62,6 +62,7 @@ def _unpacked(
     """The engine that is kept under `key`; the archive is opened only if there is none yet."""
     destination = cache_dir / sha256(key.encode()).hexdigest()
     try:
+        sweep(cache_dir)  # also when nothing is fetched; and before it is measured what is free
         is_there = destination.is_dir()
     except OSError as problem:
         raise WeightsNotStored(path=destination, reason=problem.strerror) from None

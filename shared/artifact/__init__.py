@@ -2,6 +2,7 @@
 
 from .directory import EngineDirectory
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
+from .partial import sweep
 from .read import extract_archive, read_manifest
 from .store import Store
 from .tar import Readable
@@ -20,5 +21,6 @@ __all__ = [
     "Store",
     "extract_archive",
     "read_manifest",
+    "sweep",
     "write_archive",
 ]

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from .partial import partial_of, sweep
+from .partial import partial_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,7 +52,6 @@ class Store:
 def appearing(destination: Path) -> Iterator[Path]:
     """A directory that becomes `destination` when the block succeeds, and is removed when it fails."""
     destination.parent.mkdir(parents=True, exist_ok=True)
-    sweep(destination.parent)
     partial = partial_of(destination)
     partial.mkdir()
     try:

@@ -1,6 +1,4 @@
 import io
-import os
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -251,15 +249,3 @@ def test_a_stream_that_breaks_leaves_nothing(tmp_path, error, met):
     with pytest.raises(met):
         extract_archive(Broken(error), tmp_path / "engine", check=lambda _: None, max_bytes=1 << 20)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_removed_and_what_is_in_work_is_not(tmp_path):
-    abandoned, in_work = tmp_path / ".a.01234567.partial", tmp_path / ".b.89abcdef.partial"
-    for directory in (abandoned, in_work):
-        directory.mkdir()
-        (directory / "model.bin").write_bytes(b"half")
-        yesterday = time.time() - 86400
-        os.utime(directory, (yesterday, yesterday))
-    os.utime(abandoned / "model.bin", (yesterday, yesterday))
-    extract(ARCHIVE, tmp_path / "engine")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.89abcdef.partial", "engine"]

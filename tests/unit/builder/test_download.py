@@ -434,9 +434,27 @@ def test_a_tar_that_does_not_fit_is_not_fetched(web, state, monkeypatch):
     url, directory = web
     pack(directory / "tiny.tar", FILES)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(NotEnoughSpace, match="the model's tar"):
+    with pytest.raises(NotEnoughSpace, match=f"the model's tar takes .*, but {state.work_dir.parent} has"):
         Download(f"{url}/tiny.tar").run(state, ignore)
     assert list(state.work_dir.iterdir()) == []
+    state.tars = state.work_dir / "kept"
+    state.tars.mkdir()
+    with pytest.raises(NotEnoughSpace, match=f"the model's tar takes .*, but {state.tars} has"):
+        Download(f"{url}/tiny.tar").run(state, ignore)
+
+
+def test_what_a_killed_fetch_of_a_tar_left_is_removed_before_it_is_measured_what_is_free(
+    web, state, monkeypatch
+):
+    url, directory = web
+    pack(directory / "tiny.tar", FILES)
+    state.tars = state.work_dir / "kept"
+    left = state.tars / ".model-1.01234567.partial"
+    left.mkdir(parents=True)
+    os.utime(left, (1, 1))
+    usage = shutil.disk_usage(state.tars)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0 if left.exists() else 1 << 30))
+    Download(f"{url}/tiny.tar").run(state, ignore)
 
 
 def test_a_token_that_can_be_none(hub):

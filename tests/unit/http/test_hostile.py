@@ -33,7 +33,7 @@ Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
 def model_tar(url, directory):
-    fetch_model_tar(url, directory / "model", lambda _done, _total: None)
+    fetch_model_tar(url, directory / "model", directory, lambda _done, _total: None)
 
 
 def weights(url, directory):

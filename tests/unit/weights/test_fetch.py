@@ -215,3 +215,36 @@ def test_a_cache_with_too_long_a_name_is_named(tmp_path):
     (tmp_path / "engine.tar").touch()
     with pytest.raises(WeightsNotStored, match="File name too long"):
         fetch_weights(str(tmp_path / "engine.tar"), tmp_path / ("a" * 256), check=lambda _: None, max_bytes=1)
+
+
+@pytest.fixture
+def killed(cache):
+    """What a killed fetch has left, and one that is in progress."""
+    folders = [cache / f".{name}.{number}.partial" for name, number in (("a", "01234567"), ("b", "89abcdef"))]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "model.bin").write_bytes(bytes(1000))
+        os.utime(folder, (1, 1))
+    os.utime(folders[0] / "model.bin", (1, 1))
+    return folders[0]
+
+
+def test_what_a_killed_fetch_left_is_removed_and_what_is_in_work_is_not(archive, cache, killed):
+    directory = fetch(archive, cache)
+    assert {path.name for path in cache.iterdir()} == {".b.89abcdef.partial", directory.path.name}
+
+
+def test_it_is_removed_before_it_is_measured_what_is_free(archive, cache, killed, monkeypatch):
+    """In its place there is room for the engine. It was refused at each start."""
+    usage = shutil.disk_usage(cache)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage._replace(free=0 if killed.exists() else 1 << 30)
+    )
+    fetch(archive, cache)
+
+
+def test_it_is_removed_where_the_engine_is_there_already(archive, cache, request):
+    fetch(archive, cache)
+    killed = request.getfixturevalue("killed")
+    fetch(archive, cache)
+    assert not killed.exists()
