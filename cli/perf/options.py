@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from cli.perf.command import Plan
-from cli.perf.plan import Objectives, Prompts, Step
+from cli.perf.plan import MAX_CONCURRENCY, Objectives, Prompts, Step
 from cli.perf.targets import Ask
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def _numbers(text: str) -> list[int]:
         numbers = []
     if not numbers or min(numbers) < 1:
         raise typer.BadParameter(f"{text!r} is not a list such as 1,8,64", param_hint="--concurrency")
+    if max(numbers) > MAX_CONCURRENCY:
+        raise typer.BadParameter(f"the most is {MAX_CONCURRENCY}", param_hint="--concurrency")
     return numbers
 
 

@@ -27,6 +27,9 @@ _OBJECTIVE = re.compile(r"(\w+)=(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 _SEED = 0  # the same load each time
 _MAX_BYTES = 256_000_000  # of prompts: they stay in memory
 
+MAX_CONCURRENCY = 100_000
+"""Requests at the same time: far beyond what a client can have."""
+
 
 @dataclass(frozen=True)
 class Step:

@@ -7,10 +7,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cli.perf.plan import MAX_CONCURRENCY
 from shared.errors import MeasurementInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_MAX_TOKENS = 10_000_000  # of an answer: far beyond what a model can give
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Curve:
                 reason = "its answers came whole, as with --output_method wait, so no first token was seen"
                 raise MeasurementInvalid(measurement=name, reason=reason)
             points = [_point(step) for step in answered]
-            tokens = _count(result["asked"]["output_tokens"])
+            tokens = _count(result["asked"]["output_tokens"], _MAX_TOKENS)
             interrupted = bool(result.get("interrupted"))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             reason = "it is not what `cog-triton perf --json` writes"
@@ -104,7 +107,11 @@ def _point(step: Mapping[str, Any]) -> Point:
     if not any(first):
         raise ValueError("no answer takes no time")
     pace = step["inter_token_latency"]
-    return Point(_count(step["concurrency"]), 0.0 if pace is None else _seconds(pace["avg"]), tuple(first))
+    return Point(
+        _count(step["concurrency"], MAX_CONCURRENCY),
+        0.0 if pace is None else _seconds(pace["avg"]),
+        tuple(first),
+    )
 
 
 def _percentiles(distribution: Mapping[str, Any]) -> Sequence[float]:
@@ -114,8 +121,8 @@ def _percentiles(distribution: Mapping[str, Any]) -> Sequence[float]:
     return found
 
 
-def _count(value: int) -> int:
-    if not (isinstance(value, int) and value >= 1):
+def _count(value: int, most: int) -> int:
+    if not (isinstance(value, int) and 1 <= value <= most):
         raise ValueError("it must be a number of things")
     return value
 

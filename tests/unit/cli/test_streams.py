@@ -113,3 +113,8 @@ def test_what_nobody_expected_has_a_code():
     broken = "import cli.main; cli.main.app = None; cli.main.main()"
     done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, str(GenericError()))
+
+
+def test_a_terminal_without_a_width_hides_nothing():
+    done = run("", "serve", "--help", env=os.environ | {"COLUMNS": "0"})
+    assert b"--port" in done.stdout

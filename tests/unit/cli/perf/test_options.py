@@ -15,6 +15,7 @@ PROGRAM = Path(sys.executable).with_name("cog-triton")
         (["--rate", "8", "--concurrency", "8"], "a rate or a concurrency, not both"),
         (["--concurrency", "1,x"], "not a list such as 1,8,64"),
         (["--concurrency", "0"], "not a list such as 1,8,64"),
+        (["--concurrency", "1,999999999"], "the most is 100000"),
         (["--unit", "batch"], "a batch needs --rate"),
         (["--unit", "batch", "--rate", "0.5"], "at least 1"),
         (["--slo", "speed=5ms"], "is not NAME=500ms"),
