@@ -8,9 +8,17 @@ import stat
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from shared.artifact import EngineDirectory, extract_archive, sweep
-from shared.errors import WeightsNotFound, WeightsNotStored, WeightsUnreachable
+from shared.artifact import EngineDirectory, extract_archive, partial_of, sweep
+from shared.errors import (
+    CogTritonError,
+    EngineArchiveCorrupt,
+    EngineArchiveMalformed,
+    WeightsNotFound,
+    WeightsNotStored,
+    WeightsUnreachable,
+)
 from shared.http import Unreachable, download
+from shared.logs import get_logger
 from shared.secrets import public_address
 from shared.sizes import readable
 from shared.source import NotThere, found, local_path, opened_file
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 
     from shared.artifact import Check, Manifest
     from shared.http import Arriving, Progress
+
+log = get_logger()
 
 
 def fetch_weights(
@@ -34,9 +44,9 @@ def fetch_weights(
     """The unpacked engine of `source`: an http(s) or file URL, or the path of an engine.tar or a directory.
 
     A directory is used in place. Everything else is unpacked below `cache_dir` as it arrives, once: the same
-    URL, or the unchanged file, is found there again. `check` gets the manifest (None for an engine from
-    before manifests) and raises to refuse it. `progress` gets the bytes read so far, and their total if
-    known.
+    URL, or the unchanged file, is found there again (unless it is damaged). `check` gets the manifest (None
+    for an engine from before manifests) and raises to refuse it. `progress` gets the bytes read so far, and
+    their total if known.
 
     Raises WeightsUnreachable (not reachable), WeightsNotFound (nothing there), WeightsNotStored (cannot be
     stored), and what `extract_archive` raises.
@@ -66,9 +76,12 @@ def _unpacked(
         is_there = destination.is_dir()
     except OSError as problem:
         raise WeightsNotStored(path=destination, reason=problem.strerror) from None
-    if not is_there:
+    is_damaged = is_there and _is_damaged(destination)
+    if not is_there or is_damaged:
         try:
             with archive as stream:
+                if is_damaged:
+                    _remove_damaged(destination)
 
                 def check_all(manifest: Manifest | None) -> None:
                     check(manifest)
@@ -83,6 +96,38 @@ def _unpacked(
             if not os.path.isdir(destination):  # noqa: PTH112 - Path raises for too long a name
                 raise
     return _engine_in(destination, check)
+
+
+def _is_damaged(folder: Path) -> bool:
+    """Whether a part of it is missing or has another size, as when somebody was interrupted deleting it."""
+    try:
+        manifest = EngineDirectory(folder).manifest
+    except (WeightsNotFound, EngineArchiveMalformed, EngineArchiveCorrupt):
+        return True
+    except CogTritonError:  # told when it is used
+        return False
+    if manifest is None:
+        return (folder / "engine").is_dir()  # those from before manifests have no folders
+    for file in manifest.files:
+        try:
+            if (folder / file.name).stat().st_size != file.size:
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Raises WeightsNotStored."""
+    log.warning("an engine in the cache is damaged: it is unpacked again", folder=str(folder))
+    aside = partial_of(folder)
+    try:
+        folder.rename(aside)
+    except OSError as problem:
+        raise WeightsNotStored(path=folder, reason=problem.strerror) from None
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _engine_in(path: Path, check: Check) -> EngineDirectory:

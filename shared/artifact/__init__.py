@@ -2,7 +2,7 @@
 
 from .directory import EngineDirectory
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
-from .partial import sweep
+from .partial import partial_of, sweep
 from .read import extract_archive, read_manifest
 from .store import Store
 from .tar import Readable
@@ -20,6 +20,7 @@ __all__ = [
     "Readable",
     "Store",
     "extract_archive",
+    "partial_of",
     "read_manifest",
     "sweep",
     "write_archive",

@@ -248,3 +248,32 @@ def test_it_is_removed_where_the_engine_is_there_already(archive, cache, request
     killed = request.getfixturevalue("killed")
     fetch(archive, cache)
     assert not killed.exists()
+
+
+@pytest.mark.parametrize("part", ["config.json", "manifest.json", "engine", "tokenizer", "engine/model.bin"])
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_a_damaged_engine_in_the_cache_is_unpacked_again(archive, cache, part, how):
+    """As by an `rm -r` that was interrupted. It was refused at each start, with a remedy for the archive."""
+    directory = fetch(archive, cache).path
+    whole = files_below(directory)
+    if (directory / part).is_dir():
+        shutil.rmtree(directory / part)
+    else:
+        (directory / part).unlink()
+    if how == "empty":
+        (directory / part).touch()
+    assert files_below(fetch(archive, cache).path) == whole
+    assert list(cache.iterdir()) == [directory]
+
+
+def test_a_damaged_engine_whose_archive_cannot_be_reached_is_left(archive, cache, monkeypatch):
+    directory = fetch(archive, cache).path
+    (directory / "config.json").unlink()
+
+    def refuse_to_open(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse_to_open)
+    with pytest.raises(WeightsUnreachable):
+        fetch(archive, cache)
+    assert directory.is_dir()
