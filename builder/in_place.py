@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from builder.package import facts_of, packed_files
@@ -19,10 +17,12 @@ from shared.artifact import MANIFEST, Manifest, PackedFile
 from shared.config import dump_config
 from shared.errors import WeightsNotStored
 from shared.lora import ADAPTERS, CONFIG, WEIGHTS
+from shared.own_directory import own_directory
 from shared.progress import SilentProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from shared.config import VLLMConfig
     from shared.progress import Progress
@@ -49,8 +49,8 @@ def in_place(
     *steps, _package = make_plan(config, folder).steps
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".in-place-", dir=cache) as scratch:
-            state = Build(Path(scratch).absolute(), cache, hf_token, accept, tars=cache.absolute())
+        with own_directory(".in-place-", cache.absolute()) as scratch:
+            state = Build(scratch, cache, hf_token, accept, tars=cache.absolute())
             run_steps(steps, state, progress or SilentProgress())
             files = packed_files(state, dump_config(config))
             files += [

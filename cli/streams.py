@@ -18,8 +18,8 @@ def prepare_streams() -> None:
     """Make sys.stdin, sys.stdout and sys.stderr ones that every command can use.
 
     One that is closed becomes /dev/null: otherwise the next file to be opened would get its number, and what
-    is meant for it. Characters that an encoding lacks are written as escapes. A width of 0 is none, as in
-    Python.
+    is meant for it. Characters that an encoding lacks are written as escapes. COLUMNS=0 means no width, as
+    for Python.
     """
     if os.environ.get("COLUMNS", "").strip("0") == "":  # rich would print nothing
         os.environ.pop("COLUMNS", None)

@@ -29,7 +29,7 @@ SURE = 0.5
 _LONG = 200
 _MORE = 3  # how many tokens a text continues after an end id
 _MAX_STREAMS = 64
-_ATTEMPTS = 10
+_ATTEMPTS = 5
 _PIECES = 4  # more than one: the server must have had time to count what ended before them
 
 

@@ -8,15 +8,8 @@ import stat
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from shared.artifact import EngineDirectory, extract_archive, partial_of, sweep
-from shared.errors import (
-    CogTritonError,
-    EngineArchiveCorrupt,
-    EngineArchiveMalformed,
-    WeightsNotFound,
-    WeightsNotStored,
-    WeightsUnreachable,
-)
+from shared.artifact import EngineDirectory, extract_archive, is_damaged, partial_of, sweep
+from shared.errors import WeightsNotFound, WeightsNotStored, WeightsUnreachable
 from shared.http import Unreachable, download
 from shared.logs import get_logger
 from shared.secrets import public_address
@@ -76,12 +69,10 @@ def _unpacked(
         is_there = destination.is_dir()
     except OSError as problem:
         raise WeightsNotStored(path=destination, reason=problem.strerror) from None
-    is_damaged = is_there and _is_damaged(destination)
-    if not is_there or is_damaged:
+    if not is_there or is_damaged(destination):
         try:
             with archive as stream:
-                if is_damaged:
-                    _remove_damaged(destination)
+                _remove_damaged(destination)
 
                 def check_all(manifest: Manifest | None) -> None:
                     check(manifest)
@@ -98,33 +89,15 @@ def _unpacked(
     return _engine_in(destination, check)
 
 
-def _is_damaged(folder: Path) -> bool:
-    """Whether a part of it is missing or has another size, as when somebody was interrupted deleting it."""
-    try:
-        manifest = EngineDirectory(folder).manifest
-    except (WeightsNotFound, EngineArchiveMalformed, EngineArchiveCorrupt):
-        return True
-    except CogTritonError:  # told when it is used
-        return False
-    if manifest is None:
-        return (folder / "engine").is_dir()  # those from before manifests have no folders
-    for file in manifest.files:
-        try:
-            if (folder / file.name).stat().st_size != file.size:
-                return True
-        except (FileNotFoundError, NotADirectoryError):
-            return True
-        except OSError:
-            return False
-    return False
-
-
 def _remove_damaged(folder: Path) -> None:
-    """Raises WeightsNotStored."""
-    log.warning("an engine in the cache is damaged: it is unpacked again", folder=str(folder))
+    """Nothing, if it is gone or whole: another process may be doing the same. Raises WeightsNotStored."""
     aside = partial_of(folder)
     try:
-        folder.rename(aside)
+        if folder.is_dir() and is_damaged(folder):
+            log.warning("an engine in the cache is damaged: it is unpacked again", folder=str(folder))
+            folder.rename(aside)
+    except FileNotFoundError:
+        return
     except OSError as problem:
         raise WeightsNotStored(path=folder, reason=problem.strerror) from None
     shutil.rmtree(aside, ignore_errors=True)

@@ -1,6 +1,6 @@
 """engine.tar: what a builder makes and a runner loads; docs/architecture/7-engine-tar.md has the format."""
 
-from .directory import EngineDirectory
+from .directory import EngineDirectory, is_damaged
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
 from .partial import partial_of, sweep
 from .read import extract_archive, read_manifest
@@ -20,6 +20,7 @@ __all__ = [
     "Readable",
     "Store",
     "extract_archive",
+    "is_damaged",
     "partial_of",
     "read_manifest",
     "sweep",

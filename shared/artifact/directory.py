@@ -12,6 +12,8 @@ from stat import S_ISREG
 from typing import Any
 
 from shared.errors import (
+    CogTritonError,
+    EngineArchiveCorrupt,
     EngineArchiveMalformed,
     ModelRepositoryNotServed,
     WeightsNotFound,
@@ -103,6 +105,27 @@ class EngineDirectory:
         """The directory of the tokenizer's files; those of an old engine are beside its own."""
         folder = self.path / "tokenizer"
         return folder if folder.is_dir() else self.path
+
+
+def is_damaged(folder: Path) -> bool:
+    """Whether an unpacked engine lacks files, or has them with other sizes, as when it was half deleted."""
+    try:
+        manifest = EngineDirectory(folder).manifest
+    except (WeightsNotFound, EngineArchiveMalformed, EngineArchiveCorrupt):
+        return True
+    except CogTritonError:  # told when it is used
+        return False
+    if manifest is None:
+        return (folder / "engine").is_dir()  # those from before manifests have no folders
+    for file in manifest.files:
+        try:
+            if (folder / file.name).stat().st_size != file.size:
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+    return False
 
 
 def _refuse_unless_readable(path: Path) -> None:
