@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -19,6 +20,9 @@ from runner.settings import Settings
 from shared.cog.server import listen
 from tests.support.fake_engine_client import EVERYTHING, FakeEngineClient
 from tests.support.words import word_tokenizer
+
+EVENTS = {"accept": "text/event-stream"}
+ASYNC = {"prefer": "respond-async"}
 
 
 def words(count: int) -> str:
@@ -101,3 +105,14 @@ def running(directory, **options):
         box["server"].loop.call_soon_threadsafe(box["stop"].set)
         thread.join(30)
         assert not thread.is_alive()
+
+
+def wait_ended(client, prediction_id: str) -> dict:
+    """What the prediction is in the end."""
+    deadline = time.monotonic() + 20
+    while True:
+        view = client.get(f"/predictions/{prediction_id}").json()
+        if view["status"] not in ("starting", "processing"):
+            return view
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
