@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cli.perf.request import CUT, REFUSED
+from cli.perf.request import CUT, ENDLESS, REFUSED
+from shared.sizes import readable
 
 if TYPE_CHECKING:
     from cli.perf.request import Request
 
 _CODE = re.compile(r"\bE[1-4]\d{3}\b", re.ASCII)
 _MAX_BODY = 1 << 24
+_MAX_STREAM = 1 << 26
+_MAX_COUNT = 1 << 53
+_MALFORMED = (KeyError, TypeError, IndexError, AttributeError)
 
 
 class Answer:
@@ -27,6 +31,7 @@ class Answer:
         self._status = 0
         self._is_stream = False
         self._rest = b""
+        self._size = 0
 
     def head(self, status: int, *, is_stream: bool) -> None:
         """The answer begins."""
@@ -37,6 +42,10 @@ class Answer:
         if not self._is_stream:
             if len(self._rest) < _MAX_BODY:
                 self._rest += data
+            return
+        self._size += len(data)
+        if self._size > _MAX_STREAM:  # whoever watches over the request gives it up then
+            self.request.fail(ENDLESS, f"more than {readable(_MAX_STREAM)} came")
             return
         if b"\r" in data:
             data = data.replace(b"\r", b"")
@@ -68,13 +77,17 @@ class Answer:
         except orjson.JSONDecodeError:
             self.request.fail("not JSON" if whole else CUT, self._rest.decode(errors="replace"))
             return
-        if isinstance(document, dict):
+        try:
+            if not isinstance(document, dict):
+                raise TypeError
             self.document(document)
+        except _MALFORMED:
+            self.request.fail("malformed answer", self._rest.decode(errors="replace"))
 
     def _take(self, kind: bytes, said: bytes, now: float) -> None:
         try:
             self.event(kind, said, now)
-        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError, AttributeError):
+        except (orjson.JSONDecodeError, *_MALFORMED):
             self.request.fail("malformed event", said.decode(errors="replace"))
 
     def event(self, kind: bytes, said: bytes, now: float) -> None:
@@ -86,8 +99,14 @@ class Answer:
         raise NotImplementedError
 
     def text(self, text: str, now: float) -> None:
-        """More text."""
+        """More text. Raises TypeError."""
+        self.piece(text)
         self.request.events.append(now)
+
+    def piece(self, text: str) -> None:
+        """A part of the text, which may be all of it. Raises TypeError."""
+        if not isinstance(text, str):
+            raise TypeError
         self.request.pieces.append(text)
 
 
@@ -104,14 +123,14 @@ class CogAnswer(Answer):
 
     def document(self, document: dict[str, Any]) -> None:
         output = document.get("output") or ""
-        self.request.pieces.append(output if isinstance(output, str) else "".join(map(str, output)))
+        self.piece(output if isinstance(output, str) else "".join(output))
         self._completed(document)
 
     def _completed(self, prediction: dict[str, Any]) -> None:
         request, metrics = self.request, prediction.get("metrics") or {}
         request.complete = True
-        request.tokens = metrics.get("output_token_count")
-        request.prompt_tokens = metrics.get("input_token_count")
+        request.tokens = _count(metrics.get("output_token_count"))
+        request.prompt_tokens = _count(metrics.get("input_token_count"))
         if prediction.get("status") != "succeeded":
             said = str(prediction.get("error") or prediction.get("status"))
             request.fail(prediction.get("error_code") or code_in(said) or REFUSED, said)
@@ -125,11 +144,9 @@ class OpenAIAnswer(Answer):
             self.request.complete = True
             return
         chunk = orjson.loads(said)
-        if "error" in chunk:
-            self.request.fail(*_error(chunk["error"]))
-            self.request.complete = True
+        if self._is_error(chunk):
             return
-        for choice in chunk["choices"]:
+        for choice in _listed(chunk["choices"]):
             delta = choice.get("delta")
             text = choice.get("text") if delta is None else _of_a_chat(delta)
             if text:
@@ -138,16 +155,26 @@ class OpenAIAnswer(Answer):
             self._usage(usage)
 
     def document(self, document: dict[str, Any]) -> None:
-        self.request.complete = True
-        for choice in document.get("choices") or []:
+        if self._is_error(document):
+            return
+        if not _listed(document["choices"]):
+            raise TypeError
+        for choice in document["choices"]:
             message = choice.get("message")
-            text = choice.get("text") if message is None else _of_a_chat(message)
-            self.request.pieces.append(text or "")
+            self.piece((choice.get("text") if message is None else _of_a_chat(message)) or "")
         self._usage(document.get("usage") or {})
+        self.request.complete = True
+
+    def _is_error(self, answer: dict[str, Any]) -> bool:
+        if answer.get("error") is None:
+            return False
+        self.request.fail(*_error(answer["error"]))
+        self.request.complete = True
+        return True
 
     def _usage(self, usage: dict[str, Any]) -> None:
-        self.request.tokens = usage.get("completion_tokens")
-        self.request.prompt_tokens = usage.get("prompt_tokens")
+        self.request.tokens = _count(usage.get("completion_tokens"))
+        self.request.prompt_tokens = _count(usage.get("prompt_tokens"))
 
 
 class TritonAnswer(Answer):
@@ -163,11 +190,12 @@ class TritonAnswer(Answer):
         if "error" in response:
             said = str(response["error"])
             self.request.fail(code_in(said) or REFUSED, said)
-        text = response.get("text_output") or ""
+            return
+        text = response["text_output"]
         if text and now is not None:
             self.text(text, now)
-        elif text:
-            self.request.pieces.append(text)
+        else:
+            self.piece(text)
 
     def end(self, now: float, *, whole: bool) -> None:
         self.request.complete = whole
@@ -198,6 +226,19 @@ class Document(Answer):
     def document(self, document: dict[str, Any]) -> None:
         self.found = document
         self.request.complete = True
+
+
+def _count(told: Any) -> int | None:
+    """A number of tokens; None for what is none."""
+    is_count = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _MAX_COUNT
+    return told if is_count else None
+
+
+def _listed(choices: Any) -> list[Any]:
+    """A list, and nothing else that can be iterated over. Raises TypeError."""
+    if not isinstance(choices, list):
+        raise TypeError
+    return choices
 
 
 def _of_a_chat(message: dict[str, Any]) -> str:

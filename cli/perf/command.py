@@ -12,13 +12,15 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from cli.output import say, say_json
 from cli.perf import findings
+from cli.perf.address import parsed
 from cli.perf.figures import count_text, figures
 from cli.perf.load import Load, Runner, open_files
 from cli.perf.plan import Objectives
-from cli.perf.reach import kind_of, metrics_address, model_of, parsed, reach
+from cli.perf.reach import kind_of, metrics_address, model_of, reach
 from cli.perf.server_view import ServerView
 from cli.perf.targets import server_key, triton_model
 from cli.perf.terminal import Live, print_report
@@ -97,15 +99,16 @@ async def measured(plan: Plan) -> dict[str, Any]:
     """
     url = parsed(plan.url)
     metrics = metrics_address(url, plan.metrics_url)
-    name = kind_of(url, plan.target)
-    # The key goes to the server that is asked, or to where the user says that its metrics are.
-    key = server_key(name, url) if metrics else None
+    name = await kind_of(url, plan.target)
+    # The key goes to the server that is asked, or to where the user says that its metrics are; a user in an
+    # address only there.
+    key = server_key(name, urlsplit(metrics)) if metrics else None
     if metrics and plan.metrics_url and (reason := await ServerView(metrics, key=key).why_absent()):
         raise ServerNotMeasured(url=public_address(metrics), reason=reason)
     model = plan.model
     if name == "openai" and model is None:
-        model = model_of(url)
-    target, warm_up = await reach(name, url, model, plan.ask)
+        model = await model_of(url)
+    target, warm_up = await reach(name, url, model, plan.ask, plan.stall_seconds)
     counted = triton_model(url, model) if name == "triton" else None
     predictable = name == "mock"
     loads: list[Load] = []

@@ -10,11 +10,13 @@ import re
 import ssl
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 import httptools
 import httpx2
 
+from shared.sizes import readable
 from shared.tls import in_causes, why_refused
 
 if TYPE_CHECKING:
@@ -35,15 +37,50 @@ if TYPE_CHECKING:
             """Nothing more will come; not `whole`: the connection ended before the answer did."""
 
 
-def client(seconds: float) -> httpx2.Client:
-    """For single questions: as directly as the load asks, whatever proxies the environment names."""
-    return httpx2.Client(timeout=seconds, trust_env=False, verify=ssl.create_default_context())
+MAX_ANSWER = 10_000_000
+"""Bytes of the answer to a single question."""
 
 
-def why(error: Exception) -> str:
+async def get(url: str, headers: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
+    """A single question: the status, and the whole answer. Raises OSError, whose text says why there is none.
+
+    It is asked as directly as the load asks, whatever proxies the environment names.
+    """
+    # Who asks decides about the Authorization: httpx2 would make another one of a user in the address.
+    place = httpx2.URL(url).copy_with(username="", password="")
+    content = bytearray()
+    try:
+        async with (
+            # Over everything: a server that drips is in time with each byte.
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(timeout=None, trust_env=False, verify=_trusted()) as client,
+            # Not compressed, so that what has been counted is all there is.
+            client.stream("GET", place, headers={"Accept-Encoding": "identity", **headers}) as answer,
+        ):
+            async for piece in answer.aiter_raw():
+                content += piece
+                if len(content) > MAX_ANSWER:
+                    raise OSError(f"its answer has more than {readable(MAX_ANSWER)}")
+            return answer.status_code, bytes(content)
+    except TimeoutError:
+        raise TimeoutError(f"it did not answer within {seconds:g} s") from None
+    except httpx2.HTTPError as error:
+        raise OSError(why(error)) from error
+
+
+@cache  # to read all certificates takes longer than a question
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def why(error: BaseException) -> str:
     """Why there is no connection, without the numbers that Python puts into its texts."""
     if problem := in_causes(error):
         return why_refused(problem)
+    # httpx2 says only that all attempts failed; what caused that has the reason.
+    if isinstance(error, httpx2.ConnectError):
+        while cause := error.__cause__ or error.__context__:
+            error = cause
     return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or "it did not answer"
 
 
@@ -72,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = None
         self._done: asyncio.Future[None] | None = None
         self._now = 0.0
-        self._is_stream = False
+        self._is_stream = self._is_informational = False
         self.heard = False
         """Whether the current request has got any answer yet."""
         self.is_open = True
@@ -102,7 +139,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.close()
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -121,14 +158,21 @@ class Connection(asyncio.Protocol):
             self._is_stream = value.startswith(b"text/event-stream")
 
     def on_headers_complete(self) -> None:
-        if self._reader is not None and self._parser is not None:
-            self._reader.head(self._parser.get_status_code(), is_stream=self._is_stream)
+        if self._parser is None:
+            return  # more than was asked for
+        status = self._parser.get_status_code()
+        # Such as 103 Early Hints: the answer is still to come. After 101 nothing does that is HTTP.
+        self._is_informational = status < 200 and status != 101
+        if self._reader is not None and not self._is_informational:
+            self._reader.head(status, is_stream=self._is_stream)
 
     def on_body(self, body: bytes) -> None:
         if self._reader is not None:
             self._reader.body(body, self._now)
 
     def on_message_complete(self) -> None:
+        if self._is_informational:
+            return
         if self._parser is not None and not self._parser.should_keep_alive():
             self.is_open = False
             if self._transport is not None:

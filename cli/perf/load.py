@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from cli.perf.request import STALLED, Request
+from cli.output import counted
+from cli.perf.request import ENDLESS, STALLED, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from cli.perf.plan import Prompts, Step
     from cli.perf.targets import Target
 
+WATCH_SECONDS = 0.25
+"""How often it is examined whether a request is to be abandoned."""
+
 _TICK = 0.01
-_WATCH_SECONDS = 0.25
+# Events of an answer: servers may make several of a token, or answer at a length of their own.
+_MOST_FOR_A_TOKEN, _MOST_AT_LEAST = 10, 10_000
 _BETWEEN_BATCHES = 1.0  # as in the original's test_perf.py
 _COLLECT_AFTER = 100_000  # objects: a collection holds up every stream
 
@@ -50,7 +55,9 @@ class Runner:
         stall_seconds: float,
         on_end: Callable[[Request], None],
     ) -> None:
-        """A request that gets nothing for `stall_seconds` is abandoned; `on_end` gets each that ends."""
+        """A request that gets nothing for `stall_seconds`, or no end, is abandoned; `on_end` gets each that
+        ends.
+        """
         self._target, self._prompts, self._stall_seconds = target, prompts, stall_seconds
         self._on_end = on_end
         self._numbers = count()
@@ -125,14 +132,24 @@ class Runner:
         return request
 
     async def _watch(self) -> None:
-        """Abandon requests that have received nothing for too long."""
+        """Abandon the requests for which it is time."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            oldest = time.perf_counter() - self._stall_seconds
+            await asyncio.sleep(WATCH_SECONDS)
             for request in list(self._under_way):
-                if (request.events[-1] if request.events else request.sent) < oldest:
-                    request.fail(STALLED, f"nothing came for {self._stall_seconds:g} s")
-                    self._target.give_up(request)
+                abandon_if_due(request, self._target, self._stall_seconds)
+
+
+def abandon_if_due(request: Request, target: Target, stall_seconds: float) -> bool:
+    """Give up a request that has received nothing for too long, or far more than it asked for."""
+    asked = target.ask.output_tokens
+    if len(request.events) > max(_MOST_AT_LEAST, _MOST_FOR_A_TOKEN * asked):
+        request.fail(ENDLESS, f"{len(request.events):,} events came for {counted(asked, 'token')}")
+    elif (request.events[-1] if request.events else request.sent) < time.perf_counter() - stall_seconds:
+        request.fail(STALLED, f"nothing came for {stall_seconds:g} s")
+    elif request.failure != ENDLESS:
+        return False
+    target.give_up(request)
+    return True
 
 
 def _room(load: Load, wanted: int) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
-import httpx2
+import orjson
 
-from cli.perf.http import client, why
-from cli.perf.request import NOT_CONNECTED, Request
+from cli.perf.address import parsed
+from cli.perf.http import get
+from cli.perf.load import WATCH_SECONDS, abandon_if_due
+from cli.perf.request import NOT_CONNECTED, STALLED, Request
 from cli.perf.targets import TargetName, candidates, key_headers
 from shared.errors import ServerNotMeasured
 from shared.secrets import public_address
@@ -20,8 +24,7 @@ if TYPE_CHECKING:
     from cli.perf.targets import Ask, Target
 
 _SECONDS = 10.0
-_SCHEMES = ("http", "https", "grpc")
-_NO_USE = (NOT_CONNECTED, "HTTP 401", "HTTP 403")  # asking in another form
+_NO_USE = (NOT_CONNECTED, STALLED, "HTTP 401", "HTTP 403")  # asking in another form
 # The path where each kind of server answers 200.
 _SIGNS: tuple[tuple[TargetName, str], ...] = (
     ("triton", "/v2/health/ready"),
@@ -30,36 +33,7 @@ _SIGNS: tuple[tuple[TargetName, str], ...] = (
 )
 
 
-def parsed(url: str) -> SplitResult:
-    """The address, http unless it says otherwise. Raises ServerNotMeasured."""
-    whole = url if "://" in url else f"http://{url}"
-    try:
-        parts = urlsplit(whole)
-    except ValueError:
-        raise ServerNotMeasured(url=public_address(whole), reason="it is not a valid address") from None
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ServerNotMeasured(
-            url=public_address(whole), reason="its port is not a number from 0 to 65535"
-        ) from None
-    if parts.scheme not in _SCHEMES or not parts.hostname:
-        raise ServerNotMeasured(
-            url=public_address(whole), reason="an address begins with http://, https:// or grpc://"
-        )
-    try:
-        query = httpx2.URL(whole).query.decode()  # as it can be sent: a space is %20
-        parts.hostname.encode("idna")
-    except (httpx2.InvalidURL, UnicodeError):
-        raise ServerNotMeasured(url=public_address(whole), reason="no host has such a name") from None
-    if parts.scheme == "grpc" and not parts.port:
-        raise ServerNotMeasured(url=public_address(whole), reason="gRPC needs a port, such as 8001")
-    if parts.scheme == "grpc" and query:
-        raise ServerNotMeasured(url=public_address(whole), reason="a grpc:// address has no query")
-    return parts._replace(query=query)
-
-
-def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
+async def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
     """What answers there: as `named`, by scheme and path, else by asking. Raises ServerNotMeasured."""
     if url.scheme == "grpc" and named not in (None, "triton"):
         raise ServerNotMeasured(url=_shown(url), reason="only Triton is asked over gRPC")
@@ -76,39 +50,42 @@ def kind_of(url: SplitResult, named: TargetName | None) -> TargetName:
     reason = "nothing there answers like Cog's, OpenAI's or Triton's API"
     for name, path in _SIGNS:
         try:
-            with client(_SECONDS) as asking:
-                if asking.get(_at(url, path), headers=key_headers(url)).status_code == 200:
-                    return name
-        except httpx2.HTTPError as error:
-            reason = why(error)
+            status, _ = await get(_at(url, path), key_headers(url), _SECONDS)
+        except OSError as error:
+            reason = str(error)
+        else:
+            if status == 200:
+                return name
     raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
-def model_of(url: SplitResult) -> str:
+async def model_of(url: SplitResult) -> str:
     """The first that a server of OpenAI's API lists. Raises ServerNotMeasured."""
     root = url.path.split("/v1")[0].rstrip("/")
     try:
-        with client(_SECONDS) as asking:
-            answer = asking.get(_at(url, f"{root}/v1/models"), headers=key_headers(url))
-        return str(answer.raise_for_status().json()["data"][0]["id"])
-    except httpx2.HTTPStatusError as refused:
-        reason = f"/v1/models answered with {refused.response.status_code}"
-    except httpx2.HTTPError as error:
-        reason = why(error)
+        status, content = await get(_at(url, f"{root}/v1/models"), key_headers(url), _SECONDS)
+        if status == 200:
+            return str(orjson.loads(content)["data"][0]["id"])
+        reason = f"/v1/models answered with {status}"
+    except OSError as error:
+        reason = str(error)
     except (KeyError, IndexError, TypeError, ValueError):
         reason = "/v1/models lists no model"
     raise ServerNotMeasured(url=_shown(url), reason=reason)
 
 
-async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> tuple[Target, Request]:
+async def reach(
+    name: TargetName, url: SplitResult, model: str | None, ask: Ask, stall_seconds: float
+) -> tuple[Target, Request]:
     """The way of asking that it accepts, and the request that showed it. Raises ServerNotMeasured.
 
+    A request is abandoned as one of the load is.
     Servers that cannot be told how many tokens to make are asked for at most that many.
     """
     refused: Request | None = None
     for target in candidates(name, url, model, ask):
         request = Request(0, time.perf_counter(), sent=time.perf_counter())
-        await target.send(request, "0 a a a")
+        await _send(target, request, stall_seconds)
         if request.failure is None:
             return target, request
         await target.close()
@@ -118,6 +95,20 @@ async def reach(name: TargetName, url: SplitResult, model: str | None, ask: Ask)
     assert refused is not None
     reason = f"its first request failed: {refused.failure}"
     raise ServerNotMeasured(url=_shown(url), reason=f"{reason} ({refused.said})" if refused.said else reason)
+
+
+async def _send(target: Target, request: Request, stall_seconds: float) -> None:
+    sending = asyncio.ensure_future(target.send(request, "0 a a a"))
+    try:
+        while not sending.done():
+            if abandon_if_due(request, target, stall_seconds):
+                return
+            await asyncio.wait({sending}, timeout=WATCH_SECONDS)
+        await sending
+    finally:
+        sending.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await sending
 
 
 def metrics_address(url: SplitResult, given: str | None) -> str | None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 CUT = "cut"
 STALLED = "stalled"
+ENDLESS = "endless"
 NOT_CONNECTED = "not connected"
 REFUSED = "an error without a code"
 
@@ -44,7 +45,7 @@ class Request:
     def fail(self, code: str, said: str = "") -> None:
         """Record a failure; only the first one counts."""
         if self.failure is None:
-            self.failure, self.said = code, said[:500]
+            self.failure, self.said = _shown(code), _shown(said[:500])
 
     @property
     def is_good(self) -> bool:
@@ -81,3 +82,8 @@ class Request:
     def longest_pause(self) -> float:
         begin, end = self.pause
         return end - begin
+
+
+def _shown(said: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(one if one.isprintable() else " " for one in said)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from math import inf, isfinite
 from typing import Any
 
-import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.perf.http import client
+from cli.perf.http import get
 
 _SECONDS = 5.0
+_MAX_LINE = 1 << 14  # the time that the parser takes for a line grows with the square of its length
 _NEED_KEY = (401, 403)
 # By our name of a metric, the names that servers use: ours, vLLM's, Triton's. Triton's counters have no
 # _total: the parser adds it.
@@ -40,6 +41,14 @@ _GAUGES = {
     "waiting": ("cog_triton_engine_queued_requests", "vllm:num_requests_waiting"),
     "running": ("cog_triton_engine_active_requests", "vllm:num_requests_running"),
 }
+# What only grows, as long as the server is the same.
+_GROWING = [
+    *(name for names in _COUNTERS.values() for name in names),
+    *(f"{name}_bucket" for names in _HISTOGRAMS.values() for name in names),
+]
+
+Values = dict[str, dict[Any, float]]
+"""By name and labels."""
 
 
 class ServerView:
@@ -54,10 +63,9 @@ class ServerView:
         """
         self._url = url
         self._triton_model = triton_model
-        self._client = client(_SECONDS)
-        self._key = key
+        self._key = key or {}
         self._status: int | None = None  # of the last answer
-        self._before: dict[str, Any] | None = None
+        self._before: Values | None = None
         self._most: dict[str, float] = {}
 
     async def why_absent(self) -> str | None:
@@ -80,8 +88,8 @@ class ServerView:
             now = await self._read()
             for name, names in _GAUGES.items():
                 value = _first(now or {}, names)
-                if value is not None:
-                    self._most[name] = max(self._most.get(name, 0.0), sum(value.values()))
+                if value is not None and isfinite(most := sum(value.values())):
+                    self._most[name] = max(self._most.get(name, 0.0), most)
 
     async def end(self) -> dict[str, Any] | None:
         """After it: what was added in between; times in ms."""
@@ -89,78 +97,90 @@ class ServerView:
         if before is None or after is None:
             return None
         view: dict[str, Any] = {f"most_{name}": value for name, value in self._most.items()}
+        added = _added(before, after)
+        if any(value < 0 for name in _GROWING for value in added.get(name, {}).values()):
+            return view or None  # the server was started again: what it counts now is not what was added
         for name, names in _HISTOGRAMS.items():
-            found = _histogram(before, after, names)
+            found = _histogram(added, names)
             if found is not None:
                 view[name] = found
         for name, names in _COUNTERS.items():
-            value = _first(after, names)
-            if value is not None:
-                earlier = _first(before, names) or {}
-                view[name] = sum(value.values()) - sum(earlier.values())
+            value = _first(added, names)
+            if value is not None and isfinite(total := sum(value.values())):
+                view[name] = total
         return view or None
 
-    async def _read(self) -> dict[str, Any] | None:
-        """Values by name and labels."""
-        return await asyncio.to_thread(self._fetch)
-
-    def _fetch(self) -> dict[str, Any] | None:
+    async def _read(self) -> Values | None:
         try:
-            answer = self._client.get(self._url, headers=self._key)
-            self._status = answer.status_code
-            families = (
-                list(text_string_to_metric_families(answer.text)) if answer.status_code == 200 else None
-            )
-        except (httpx2.HTTPError, ValueError):
+            self._status, content = await get(self._url, self._key, _SECONDS)
+        except OSError:
             return None
-        if families is None:
+        return await asyncio.to_thread(self._values, content) if self._status == 200 else None
+
+    def _values(self, content: bytes) -> Values | None:
+        if max(map(len, content.split(b"\n"))) > _MAX_LINE:
             return None
-        values: dict[str, dict[Any, float]] = {}
-        for family in families:
-            for sample in family.samples:
-                if (
-                    self._triton_model
-                    and sample.labels.get("model", self._triton_model) != self._triton_model
-                ):
-                    continue
-                values.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+        values: Values = {}
+        try:
+            for family in text_string_to_metric_families(content.decode(errors="replace")):
+                for sample in family.samples:
+                    is_wanted = self._triton_model in (None, sample.labels.get("model", self._triton_model))
+                    if is_wanted and isfinite(sample.value):
+                        labels = tuple(sorted(sample.labels.items()))
+                        values.setdefault(sample.name, {})[labels] = float(sample.value)
+        except Exception:  # the parser also raises IndexError and others for what is no metric
+            return None
         return values
 
 
-def _first(values: dict[str, Any], names: tuple[str, ...]) -> dict[Any, float] | None:
-    for name in names:
-        if name in values:
-            found: dict[Any, float] = values[name]
-            return found
-    return None
+def _added(before: Values, after: Values) -> Values:
+    """What came to each value; all of it to one that is new."""
+    nothing: dict[Any, float] = {}
+    return {
+        name: {
+            labels: after.get(name, nothing).get(labels, 0.0) - before.get(name, nothing).get(labels, 0.0)
+            for labels in before.get(name, nothing) | after.get(name, nothing)
+        }
+        for name in before | after
+    }
 
 
-def _histogram(
-    before: dict[str, Any], after: dict[str, Any], names: tuple[str, ...]
-) -> dict[str, float] | None:
+def _first(values: Values, names: tuple[str, ...]) -> dict[Any, float] | None:
+    return next((values[name] for name in names if name in values), None)
+
+
+def _histogram(added: Values, names: tuple[str, ...]) -> dict[str, float] | None:
     """Count, mean and percentiles between two readings, linear within a bucket, as Prometheus has it."""
     for name in names:
-        buckets = _by_limit(after.get(f"{name}_bucket"))
+        buckets = _by_limit(added.get(f"{name}_bucket"))
         if not buckets:
             continue
-        earlier = _by_limit(before.get(f"{name}_bucket"))
-        ordered = sorted((limit, value - earlier.get(limit, 0.0)) for limit, value in buckets.items())
-        total = ordered[-1][1]
-        if not total:
+        total = buckets[-1][1]
+        if not total or f"{name}_sum" not in added:
             return None
-        seconds = sum(after[f"{name}_sum"].values()) - sum(before.get(f"{name}_sum", {}).values())
-        quantiles = {f"p{share}": _quantile(ordered, share / 100) * 1000 for share in (50, 90, 99)}
-        return {"count": total, "avg": seconds / total * 1000, **quantiles}
+        found = {
+            "count": total,
+            "avg": sum(added[f"{name}_sum"].values()) / total * 1000,
+            **{f"p{share}": _quantile(buckets, share / 100) * 1000 for share in (50, 90, 99)},
+        }
+        return found if all(0 <= value < inf for value in found.values()) else None
     return None
 
 
-def _by_limit(samples: dict[Any, float] | None) -> dict[float, float]:
-    """Over all labels but the limit."""
+def _by_limit(samples: dict[Any, float] | None) -> list[tuple[float, float]]:
+    """In ascending order, over all labels but the limit; empty if they are not those of a histogram."""
     found: dict[float, float] = {}
     for labels, value in (samples or {}).items():
-        limit = float(dict(labels)["le"])
+        try:
+            limit = float(dict(labels)["le"])
+        except (KeyError, ValueError):
+            return []
+        if not limit >= 0:  # NaN is not, either: these are times
+            return []
         found[limit] = found.get(limit, 0.0) + value
-    return found
+    ordered = sorted(found.items())
+    is_cumulative = all(below <= upto for (_, below), (_, upto) in pairwise(ordered))
+    return ordered if is_cumulative else []
 
 
 def _quantile(cumulative: list[tuple[float, float]], share: float) -> float:

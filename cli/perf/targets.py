@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
+from cli.perf.address import parsed
 from cli.perf.answers import Answer, CogAnswer, Document, OpenAIAnswer, ReplicateAnswer, TritonAnswer
 from cli.perf.http import Connections, Message, why
 from cli.perf.request import NOT_CONNECTED, Request
@@ -143,23 +145,28 @@ class ReplicateTarget(HttpTarget):
             request.ended = first.request.ended
             request.fail(first.request.failure or "not JSON", first.request.said)
             return
-        address = urlsplit((first.found.get("urls") or {}).get("stream") or "")
-        if not address.netloc:
+        urls = first.found.get("urls") or {}
+        if isinstance(urls, dict) and not urls.get("stream"):
             request.fail("no stream", "Replicate gives no address to stream from: the model does not stream")
             return
-        target = self._streams.get(address.netloc)
+        address = _stream_of(urls)
+        if address is None:
+            request.fail("malformed answer", "the address to stream from is none")
+            return
+        origin = _origin(address)
+        target = self._streams.get(origin)
         if target is None:
             # The key goes only to the host that it is for; streams on other hosts have signed addresses.
-            key = self.headers if address.netloc == self.url.netloc else {}
+            key = self.headers if origin == _origin(self.url) else {}
             target = HttpTarget(self.name, address, self.ask, self.message, ReplicateAnswer, key)
-            self._streams[address.netloc] = target
-        path = _with_query(address.path, address)
+            self._streams[origin] = target
+        path = _with_query(address.path or "/", address)
         await target.exchange(Message("GET", path, b"", {"Accept": _EVENTS}), ReplicateAnswer(request))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._begun: dict[Request, Request] = {}
-        self._streams: dict[str, HttpTarget] = {}
+        self._streams: dict[tuple[str, str | None, int | None], HttpTarget] = {}
 
     def give_up(self, request: Request) -> None:
         """End it in whichever half it is."""
@@ -173,6 +180,21 @@ class ReplicateTarget(HttpTarget):
         await super().close()
         for target in self._streams.values():
             await target.close()
+
+
+def _stream_of(urls: Any) -> SplitResult | None:
+    """The address, if it is one that can be asked."""
+    given = urls.get("stream") if isinstance(urls, dict) else None
+    if not isinstance(given, str) or not given.startswith(("http://", "https://")):
+        return None
+    try:
+        return parsed(given)
+    except ServerNotMeasured:
+        return None
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    return url.scheme, url.hostname, url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
 def _with_query(path: str, url: SplitResult) -> str:
@@ -303,11 +325,21 @@ def server_key(name: TargetName, url: SplitResult) -> dict[str, str]:
 
 
 def key_headers(url: SplitResult, variable: str = "OPENAI_API_KEY") -> dict[str, str]:
-    """The key in a variable, for servers that need one. Raises ServerNotMeasured."""
+    """The key in a variable, else the address's own user, for servers that need one. Raises
+    ServerNotMeasured.
+    """
     key = os.environ.get(variable)
     if not key:
-        return {}
+        return _user_headers(url)
     if not (key.isascii() and key.isprintable()):  # a header cannot hold it, and who sends it would quote it
         reason = f"the key in {variable} has characters that no key has, such as a line end"
         raise ServerNotMeasured(url=public_address(urlunsplit(url)), reason=reason)
     return {"Authorization": f"Bearer {key}"}
+
+
+def _user_headers(url: SplitResult) -> dict[str, str]:
+    """`user:password@` as HTTP sends it."""
+    if "@" not in url.netloc:
+        return {}
+    user = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
+    return {"Authorization": f"Basic {base64.b64encode(user.encode(errors='replace')).decode()}"}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cli.perf import answers
 from cli.perf.answers import CogAnswer, OpenAIAnswer, ReplicateAnswer, TritonAnswer
 from cli.perf.request import Request
 
@@ -95,6 +96,54 @@ def test_answers_at_once():
 
 
 @pytest.mark.parametrize(
+    ("kind", "document", "code"),
+    [
+        (OpenAIAnswer, {"error": {"message": "out of memory", "code": 500}}, "500"),
+        (OpenAIAnswer, {"error": "broken"}, "an error without a code"),
+        (OpenAIAnswer, {}, "malformed answer"),
+        (OpenAIAnswer, [1], "malformed answer"),
+        (OpenAIAnswer, {"choices": {}}, "malformed answer"),
+        (OpenAIAnswer, {"choices": ""}, "malformed answer"),
+        (OpenAIAnswer, {"choices": []}, "malformed answer"),
+        (OpenAIAnswer, {"choices": [1]}, "malformed answer"),
+        (OpenAIAnswer, {"choices": [{"text": 5}]}, "malformed answer"),
+        (OpenAIAnswer, {"choices": [{"text": "0"}], "usage": [1]}, "malformed answer"),
+        (CogAnswer, {**COMPLETED, "output": "0", "metrics": [1]}, "malformed answer"),
+        (CogAnswer, {**COMPLETED, "output": [1]}, "malformed answer"),
+        (CogAnswer, {}, "an error without a code"),
+        (TritonAnswer, {"text_output": 5}, "malformed answer"),
+        (TritonAnswer, {"text_output": None}, "malformed answer"),
+        (TritonAnswer, {}, "malformed answer"),
+    ],
+)
+def test_an_answer_at_once_that_is_none(kind, document, code):
+    """They were counted as good."""
+    assert read(kind, json.dumps(document).encode(), is_stream=False).failure == code
+
+
+@pytest.mark.parametrize("count", ["5", {"a": 1}, -5, 1e308, 2.5, True, 10**30])
+def test_a_count_that_is_none_is_not_taken(count):
+    usage = {"completion_tokens": count, "prompt_tokens": count}
+    document = {"choices": [{"text": "0"}], "usage": usage}
+    request = read(OpenAIAnswer, json.dumps(document).encode(), is_stream=False)
+    assert (request.failure, request.tokens, request.prompt_tokens) == (None, None, None)
+    metrics = {"output_token_count": count, "input_token_count": count}
+    request = read(CogAnswer, event({**COMPLETED, "metrics": metrics}, "completed"))
+    assert (request.failure, request.tokens, request.prompt_tokens) == (None, None, None)
+
+
+@pytest.mark.parametrize("endless", [b"data: " + b"x" * 2000, b"data: \n\n" * 300])
+def test_a_stream_that_never_ends_is_not_kept(monkeypatch, endless):
+    monkeypatch.setattr(answers, "_MAX_STREAM", 1000)
+    assert read(CogAnswer, endless, step=100, whole=False).failure == "endless"
+
+
+def test_what_a_terminal_would_obey_is_not_said():
+    request = read(CogAnswer, b"\x1b]0;title\x07 no", status=500, is_stream=False)
+    assert request.said == " ]0;title  no"
+
+
+@pytest.mark.parametrize(
     ("kind", "status", "body", "code"),
     [
         (CogAnswer, 429, '{"error": "E2106 EngineBusy: ...", "error_code": "E2106"}', "E2106"),
@@ -127,6 +176,9 @@ def test_refusals(kind, status, body, code):
         (OpenAIAnswer, event({"error": {"message": "E2405 X", "code": "E2405"}}), "E2405"),
         (OpenAIAnswer, event({"error": "broken"}), "an error without a code"),
         (OpenAIAnswer, event({"choices": 3}), "malformed event"),
+        (OpenAIAnswer, event({"choices": {}}), "malformed event"),
+        (OpenAIAnswer, event({"choices": ""}), "malformed event"),
+        (TritonAnswer, event({}), "malformed event"),
         (TritonAnswer, event({"error": "E2405 X"}), "E2405"),
         (TritonAnswer, event({"error": "unexpected inference input"}), "an error without a code"),
         (ReplicateAnswer, event("E2405 X", "error"), "E2405"),

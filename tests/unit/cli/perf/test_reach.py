@@ -1,13 +1,16 @@
 """Addresses that cannot be measured, and why a server is not reached."""
 
+import socket
 import ssl
+import threading
+from contextlib import suppress
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from cli.perf.address import parsed
 from cli.perf.http import why
-from cli.perf.reach import parsed
 from shared.errors import ServerNotMeasured
 from tests.support.loopback import LoopbackServer, QuietHandler
 
@@ -20,11 +23,18 @@ from tests.support.loopback import LoopbackServer, QuietHandler
         ("http://[::1", "it is not a valid address"),
         ("http://[x]:1", "it is not a valid address"),
         ("http://a\u2100b:1", "it is not a valid address"),
+        ("http://", "it names no host"),
+        ("http://:80", "it names no host"),
+        ("grpc://", "it names no host"),
+        ("ftp://a", "an address begins with http://, https:// or grpc://"),
+        ("user:word@host:1", "an address with a user begins with http:// or https://"),
+        ("grpc://user:word@host:1", "a grpc:// address has no user"),
     ],
 )
 def test_what_is_wrong_with_an_address(address, reason):
-    with pytest.raises(ServerNotMeasured, match=f"cannot be measured: {reason}. Check"):
+    with pytest.raises(ServerNotMeasured, match=f"cannot be measured: {reason}. Check") as refused:
         parsed(address)
+    assert "word" not in str(refused.value)
 
 
 def test_an_address_of_metrics_that_is_none_is_refused_before_the_load():
@@ -124,3 +134,29 @@ def test_why_tls_fails_is_said_without_pythons_sources():
     error = RuntimeError(str(refused))
     error.__cause__ = refused
     assert why(error) == "no connection over TLS (wrong version number)"
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"])
+def test_a_first_request_that_gets_nothing_is_abandoned(answer):
+    """It was waited for without an end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held = []
+
+        def accept():
+            with suppress(OSError):
+                while True:
+                    held.append(listener.accept()[0])
+                    held[-1].recv(1)  # an answer before the question is none
+                    held[-1].sendall(answer)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        asked = ["perf", url, "--target", "openai", "--model", "m", "--stall", "1", "--duration", "1"]
+        refused = CliRunner().invoke(app, asked).exception
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in held:
+            connection.close()
+    assert isinstance(refused, ServerNotMeasured)
+    assert refused.details["reason"] == "its first request failed: stalled (nothing came for 1 s)"
