@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -29,12 +30,12 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.file_download import _cache_commit_hash_for_specific_revision, repo_folder_name
 from huggingface_hub.utils._verification import HashAlgo, compute_file_hash
 from huggingface_hub.utils.tqdm import tqdm
 
 from builder.sources.hub_files import fetch_blob
-from builder.sources.hub_limits import limit_the_hub
+from builder.sources.hub_limits import NameRefused, check_commit, limit_the_hub
 from builder.sources.weights import listed
 from shared.errors import (
     CogTritonError,
@@ -102,15 +103,16 @@ class HubModel:
             if constants.is_offline_mode():
                 return self._from_cache(api, wanted)
             info = api.model_info(self.name, revision=self.revision, files_metadata=True)
+            commit = check_commit(info.sha)
             files = {file.rfilename: file for file in info.siblings or ()}
             patterns = wanted(files)
             taken = [file for name, file in files.items() if _takes(patterns, name)]
             accept({file.rfilename: file.size or 0 for file in taken})
-            missing = [file for file in taken if not self._has(file, str(info.sha))]
+            missing = [file for file in taken if not self._has(file, commit)]
             _check_space(missing)
             show = _Arrived(progress, sum(file.size or 0 for file in missing))
-            there = self._fetch_large(missing, str(info.sha), show)
-            path = self._download(api, patterns, show)
+            there = self._fetch_large(missing, commit, show)
+            path = self._download(api, commit, patterns, show)
             self._verify((file for file in missing if file not in there), path)
             return path
         except CogTritonError:
@@ -119,35 +121,53 @@ class HubModel:
             raise self._translated(error) from None
 
     def _from_cache(self, api: HfApi, wanted: Callable[[Collection[str]], list[str]]) -> Path:
-        some = Path(self._snapshot(api, ["config.json", "tokenizer.json"], local_files_only=True))
+        some = Path(
+            self._snapshot(api, self.revision, ["config.json", "tokenizer.json"], local_files_only=True)
+        )
         try:
             patterns = wanted({file.name for file in some.iterdir()})
         except ModelFilesMissing:
             raise DownloadFailed(model=self.name, reason=_NOT_CACHED) from None
-        path = Path(self._snapshot(api, patterns, local_files_only=True))
+        path = Path(self._snapshot(api, self.revision, patterns, local_files_only=True))
         indexes = [file for file in path.glob("*.index.json") if _takes(patterns, file.name)]
         if not all((path / part).is_file() for index in indexes for part in listed(index)):
             raise DownloadFailed(model=self.name, reason=_NOT_CACHED)
         return path
 
     def _has(self, file: RepoSibling, commit: str) -> bool:
-        """Whether the cache has `file`. One of another size is removed: it would pass for the file."""
+        """Whether the cache has `file`. What is there instead is removed: it would pass for the file."""
         path = try_to_load_from_cache(self.name, file.rfilename, revision=commit)
         if not isinstance(path, str):
             return False
-        if file.size in (None, Path(path).stat().st_size):
+        if self._holds(Path(path)) and file.size in (None, Path(path).stat().st_size):
             return True
-        _remove(Path(path))
+        self._remove(Path(path))
         return False
+
+    @property
+    def _folder(self) -> Path:
+        return _cache().resolve() / repo_folder_name(repo_id=self.name, repo_type="model")
+
+    def _holds(self, path: Path) -> bool:
+        """Whether there is a file at `path` that no link brings in from outside the model's folder."""
+        return path.resolve().is_relative_to(self._folder.resolve()) and path.is_file()
+
+    def _remove(self, path: Path) -> None:
+        """Take a file out of the model's folder, and the links to it; what they lead to elsewhere stays."""
+        folder = self._folder.resolve()
+        while path.parent.resolve().is_relative_to(folder) and (path.is_symlink() or path.exists()):
+            there = path.parent / path.readlink() if path.is_symlink() else path
+            path.unlink()
+            path = there
 
     def _fetch_large(
         self, files: Iterable[RepoSibling], commit: str, show: _Arrived
     ) -> Collection[RepoSibling]:
         """Fetch those of `files` that the hub has outside of Git, and return them."""
-        blobs = _cache() / repo_folder_name(repo_id=self.name, repo_type="model") / "blobs"
+        blobs = self._folder / "blobs"
         fetched = []
         for file in files:
-            if file.lfs is None or (blobs / file.lfs.sha256).exists():
+            if file.lfs is None or self._holds(blobs / file.lfs.sha256):
                 continue
             url = hf_hub_url(self.name, file.rfilename, revision=commit)
             found = fetch_blob(url, file.lfs.sha256, blobs, self.token, show)
@@ -159,8 +179,11 @@ class HubModel:
             fetched.append(file)
         return fetched
 
-    def _download(self, api: HfApi, patterns: list[str], show: _Arrived) -> Path:
+    def _download(self, api: HfApi, commit: str, patterns: list[str], show: _Arrived) -> Path:
         """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk."""
+        # The library would ask again which commit the revision is, and believe any answer.
+        with suppress(OSError):  # a cache that cannot be written to may have it all
+            _cache_commit_hash_for_specific_revision(str(self._folder), self.revision or "main", commit)
         cancelled = threading.Event()
 
         def count(done: int) -> None:
@@ -169,7 +192,7 @@ class HubModel:
             show(done)
 
         with ThreadPoolExecutor(1) as executor:
-            future = executor.submit(self._snapshot, api, patterns, tqdm_class=_byte_counter(count))
+            future = executor.submit(self._snapshot, api, commit, patterns, tqdm_class=_byte_counter(count))
             try:
                 while True:
                     try:
@@ -180,9 +203,9 @@ class HubModel:
             finally:
                 cancelled.set()
 
-    def _snapshot(self, api: HfApi, patterns: list[str], **options: Any) -> str:
+    def _snapshot(self, api: HfApi, revision: str | None, patterns: list[str], **options: Any) -> str:
         snapshot: str = api.snapshot_download(
-            self.name, revision=self.revision, allow_patterns=patterns, ignore_patterns=_FOLDERS, **options
+            self.name, revision=revision, allow_patterns=patterns, ignore_patterns=_FOLDERS, **options
         )
         return snapshot
 
@@ -194,8 +217,9 @@ class HubModel:
             expected = file.blob_id if file.lfs is None else file.lfs.sha256
             found = compute_file_hash(path / file.rfilename, algorithm)
             if expected not in (None, found):
-                _remove(path / file.rfilename)
                 wrong.append(self._corrupt(file.rfilename, algorithm, found, str(expected)))
+        for corrupt in wrong:  # not before all are read: two may be one in the cache
+            self._remove(path / str(corrupt.details["file"]))
         if wrong:
             raise wrong[0]
 
@@ -228,6 +252,8 @@ class HubModel:
                 return ModelNotFound(model=self.name, reason=reason)
             case Unreachable():
                 reason = error.reason
+            case NameRefused():
+                reason = "the hub gives a commit or a content a name that it cannot have"
             case HfHubHTTPError():
                 reason = f"the hub answered {error.response.status_code}"
             case httpx2.TransportError() | httpx2.InvalidURL() if not is_web_address(constants.ENDPOINT):
@@ -266,12 +292,6 @@ def _check_space(files: Collection[RepoSibling]) -> None:
 
 def _cache() -> Path:
     return Path(constants.HF_HUB_CACHE)
-
-
-def _remove(path: Path) -> None:
-    """Take a file out of the cache, where `path` is a link to it."""
-    path.resolve().unlink()
-    path.unlink(missing_ok=True)
 
 
 @dataclass

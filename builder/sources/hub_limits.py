@@ -1,34 +1,54 @@
-"""How long the hub may take, like any server (shared/http/limits.py).
+"""How long the hub may take, like any server (shared/http/limits.py), what it may name, who gets the token.
 
 By itself, the hub library waits for ever for the answers to some requests, and for each byte of a drip.
-Dripping headers are only bounded by their size (100 kB).
+Dripping headers are only bounded by their size (100 kB). It makes paths below its cache of the names that the
+hub gives to contents and commits, whatever they are. And it sends the token to wherever the hub says that a
+list goes on.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import httpx2
-from huggingface_hub import set_client_factory
-from huggingface_hub.utils._http import default_client_factory
+from huggingface_hub import constants, set_client_factory
+from huggingface_hub.file_download import REGEX_COMMIT_HASH, _normalize_etag
+from huggingface_hub.utils._http import _is_same_or_hub_host, default_client_factory
 
 from shared.http import TooSlow, limits, paced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_CONTENT = re.compile(r"(?!\.{1,2}$)[\w.-]{1,128}", re.ASCII)
+
+
+class NameRefused(Exception):  # named by what happened, like the library's own
+    """The hub gave a content or a commit a name that it cannot have, such as a path."""
+
 
 def limit_the_hub() -> None:
-    """Make the hub library's own HTTP client abandon what is too slow."""
+    """Make the hub library's own HTTP client abandon what is too slow, and refuse what leads elsewhere."""
     set_client_factory(_client)
+    # With Xet, the library takes names of contents from the list of a model's files, too. It is not missed:
+    # large files are not fetched by the library (hub_files.py).
+    constants.HF_HUB_DISABLE_XET = True
+
+
+def check_commit(name: object) -> str:
+    """The name of a commit that the hub gave. Raises NameRefused."""
+    if not isinstance(name, str) or not REGEX_COMMIT_HASH.fullmatch(name):
+        raise NameRefused
+    return name
 
 
 def _client() -> httpx2.Client:
     client = default_client_factory()
     hooks = client.event_hooks
     client.event_hooks = {
-        "request": [*hooks["request"], _limit_silence],
-        "response": [*hooks["response"], _limit_drips],
+        "request": [*hooks["request"], _limit_silence, _withhold_token],
+        "response": [*hooks["response"], _limit_drips, _refuse_paths],
     }
     return client
 
@@ -42,9 +62,33 @@ def _limit_silence(request: httpx2.Request) -> None:
     }
 
 
+def _withhold_token(request: httpx2.Request) -> None:
+    """From all but the hub, which may send from http to https."""
+    hub = constants.ENDPOINT
+    places = (hub, hub.replace("http://", "https://", 1))
+    if not any(_is_same_or_hub_host(place, str(request.url)) for place in places):
+        request.headers.pop("authorization", None)
+
+
 def _limit_drips(response: httpx2.Response) -> None:
     assert isinstance(response.stream, httpx2.SyncByteStream)
     response.stream = _Paced(response.stream)
+
+
+def _refuse_paths(response: httpx2.Response) -> None:
+    """Raises NameRefused."""
+    if response.request.method != "HEAD":  # with which the library asks for the names of what it will store
+        return
+    for header in ("etag", "x-linked-etag"):
+        # As the library reads it: of W.. it makes .. again.
+        name = _normalize_etag(response.headers.get(header))
+        if name is not None and not _CONTENT.fullmatch(name):
+            raise NameRefused
+    if (commit := response.headers.get("x-repo-commit")) is not None:
+        check_commit(commit)
+        asked = response.request.url.path.partition("/resolve/")[2].partition("/")[0]
+        if REGEX_COMMIT_HASH.fullmatch(asked) and asked != commit:  # the file would be among those of another
+            raise NameRefused
 
 
 class _Paced(httpx2.SyncByteStream):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from shared.sizes import readable
 from shared.source import NotThere, found, local_path, opened_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -84,7 +87,7 @@ def _unpacked(
         except WeightsNotStored:
             # Directories appear here only when complete: another process has unpacked the same engine
             # meanwhile.
-            if not os.path.isdir(destination):  # noqa: PTH112 - Path raises for too long a name
+            if not os.path.isdir(destination) or is_damaged(destination):  # noqa: PTH112 - Path raises for too long a name
                 raise
     return _engine_in(destination, check)
 
@@ -93,14 +96,27 @@ def _remove_damaged(folder: Path) -> None:
     """Nothing, if it is gone or whole: another process may be doing the same. Raises WeightsNotStored."""
     aside = partial_of(folder)
     try:
-        if folder.is_dir() and is_damaged(folder):
-            log.warning("an engine in the cache is damaged: it is unpacked again", folder=str(folder))
-            folder.rename(aside)
+        with _alone(folder.parent):  # it may be whole again after it was found damaged
+            if folder.is_dir() and is_damaged(folder):
+                log.warning("an engine in the cache is damaged: it is unpacked again", folder=str(folder))
+                folder.rename(aside)
     except FileNotFoundError:
         return
     except OSError as problem:
         raise WeightsNotStored(path=folder, reason=problem.strerror) from None
     shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _alone(cache_dir: Path) -> Iterator[None]:
+    """One process at a time, where the file system has locks."""
+    descriptor = os.open(cache_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _engine_in(path: Path, check: Check) -> EngineDirectory:

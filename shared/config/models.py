@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +24,9 @@ from shared.secrets import public_address
 from shared.source import is_web_address
 
 from .vllm import GPUS, arguments_schema, quantization_schema, speculative_schema
+
+# What `git check-ref-format` refuses below refs/heads/.
+_NOT_IN_A_REVISION = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^/|//|/$|(^|/)\.|\.lock(/|$)|\.$")
 
 
 class Section(BaseModel):
@@ -60,7 +64,24 @@ def _web_address(value: str) -> str:
     return value
 
 
+def _revision(value: str) -> str:
+    # The hub's library makes a path of it, below refs/ in its cache.
+    if _NOT_IN_A_REVISION.search(value):
+        raise ValueError("must be the name of a branch or tag as Git has them, or a commit")
+    return value
+
+
+def _draft(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if value.get("revision") is not None:
+        try:
+            _revision(str(value["revision"]))
+        except ValueError as error:
+            raise ValueError(f"its revision {error}") from None
+    return value
+
+
 Line = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+Revision = Annotated[Line, AfterValidator(_revision)]
 # A signed URL is read with its signature, and written without it.
 Source = Annotated[Line, AfterValidator(_source), PlainSerializer(public_address)]
 WebAddress = Annotated[Line, AfterValidator(_web_address), PlainSerializer(public_address)]
@@ -127,7 +148,7 @@ class EngineConfig(Section):
 
     engine: str
     model: Source | None
-    revision: Line | None = Field(
+    revision: Revision | None = Field(
         None, description="Branch, tag or commit of a model on the hub; not set: its default branch."
     )
     instantiate: Instantiate | None = Field(None, description="How a runner serves the engine.")
@@ -240,7 +261,7 @@ class VLLMConfig(EngineConfig):
     )
     tensor_parallel_size: Parallelism = Field(1, description="GPUs that share each layer.")
     pipeline_parallel_size: Parallelism = Field(1, description="Groups of GPUs that share the layers.")
-    speculative_config: dict[str, JsonValue] | None = Field(
+    speculative_config: Annotated[dict[str, JsonValue], AfterValidator(_draft)] | None = Field(
         None,
         description="Speculative decoding, with vLLM's own keys. A draft `model` is"
         " named as the model is, with a `revision` of its own, and is packed into the archive too.",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .models import Instantiate, Line, Section, WebAddress
+from .models import Instantiate, Line, Revision, Section, WebAddress
 
 ArgumentValue = str | int | float | bool | None
 
@@ -43,7 +43,7 @@ class CogTRTLLMConfig(Section):
 
     engine: Literal["tensorrt_llm"] = Field("tensorrt_llm", description="May be omitted.")
     model_id: Line = Field(description="Name of a model on the Hugging Face hub, or path of a folder.")
-    revision: Line | None = Field(
+    revision: Revision | None = Field(
         None, description="Branch, tag or commit of the model; not set: its default branch."
     )
     model_tar_url: WebAddress | None = Field(

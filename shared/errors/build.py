@@ -79,8 +79,8 @@ class DownloadFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
     remedy = (
-        "Check the network, and for a model on the hub the folder HF_HOME; then try again. What has come"
-        " from the hub is kept there."
+        "Check the network, and for a model on the hub the folder HF_HOME; then try again. Files that have"
+        " come whole from the hub are kept there."
     )
 
 

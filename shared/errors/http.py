@@ -1,4 +1,4 @@
-"""E1320 to E1331: what is wrong with a request over HTTP, before its prediction is examined."""
+"""E1320 to E1332: what is wrong with a request over HTTP, before its prediction is examined."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class RequestTooSlow(CogTritonError):
 class HeadersTooLarge(CogTritonError):
     code = "E1329"
     fixed_by = FixedBy.USER
-    message = "The headers have more than {limit} bytes."
-    remedy = "Send fewer."
+    message = "The address and the headers have more than {limit} bytes."
+    remedy = "Send less."
 
 
 class UploadFailed(CogTritonError):
@@ -90,3 +90,10 @@ class RequestMalformed(CogTritonError):
     fixed_by = FixedBy.USER
     message = "What was sent is not an HTTP request."
     remedy = "Send HTTP/1.1, without TLS unless the address begins with https."
+
+
+class OutputNotFound(CogTritonError):
+    code = "E1332"
+    fixed_by = FixedBy.USER
+    message = "There is no engine.tar of this prediction."
+    remedy = "Fetch it after the build has succeeded, and before the next one replaces it."

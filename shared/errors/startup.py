@@ -171,7 +171,7 @@ class EngineArchiveVersion(CogTritonError):
 class EngineKindMismatch(CogTritonError):
     code = "E4103"
     fixed_by = FixedBy.OPERATOR
-    message = 'The engine "{kind}" is needed; this image serves: {available}.'
+    message = 'The engine "{kind}" is needed{why}; this image serves: {available}.'
     remedy = "Use the runner image of that engine."
 
 

@@ -30,11 +30,11 @@ logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 def connections_to(scheme: str, host: str, count: int) -> urllib3.PoolManager:
     """Keeps that many connections open."""
-    proxies = getproxies()
-    proxy = proxies.get(scheme, proxies.get("all"))
-    if not proxy or proxy_bypass(host):
+    variable = proxy_variable(scheme, host)
+    if variable is None:
         pools = urllib3.PoolManager(maxsize=count)
     else:
+        proxy = getproxies()[variable]
         try:
             auth = parse_url(proxy).auth
             headers = {"Proxy-Authorization": basic(auth)} if auth else None
@@ -43,6 +43,13 @@ def connections_to(scheme: str, host: str, count: int) -> urllib3.PoolManager:
             raise Refused("the proxy in the environment is not a valid URL") from None
     pools.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return pools
+
+
+def proxy_variable(scheme: str, host: str) -> str | None:
+    """Which of the environment's proxies is used for `host`, as `getproxies` names them; None for none."""
+    proxies = getproxies()
+    variable = scheme if scheme in proxies else "all"
+    return None if not proxies.get(variable) or proxy_bypass(host) else variable
 
 
 def basic(auth: str) -> str:

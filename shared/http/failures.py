@@ -31,7 +31,7 @@ class Refused(exceptions.HTTPError):
 
 
 class TooSlow(exceptions.HTTPError):
-    """The server sends less than `limits.SLOWEST`."""
+    """The server sends less than `limits.SLOWEST`, over one connection or many."""
 
 
 @contextmanager

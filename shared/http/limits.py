@@ -10,6 +10,10 @@ ANSWER_SECONDS = 30
 SLOWEST = 1000
 """Bytes per second of a body, over `PACE_SECONDS` of waiting; a slower connection is abandoned."""
 PACE_SECONDS = 30
+PATIENCE_SECONDS = 300
+"""In so long, a part of a file must come at `SLOWEST`, too, over all its connections: one that breaks after
+a byte is no failure by itself.
+"""
 REDIRECTS = 10
 ATTEMPTS = 5
 """Attempts in a row that bring nothing, for a file that is large enough to be worth them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from urllib3 import exceptions
 
+from . import limits
 from .client import Client, body
 from .failures import Refused, TooSlow
 
@@ -62,9 +64,17 @@ class Remote:
             yield from body(response)
 
     def fill(self, view: memoryview, start: int, arrived: Callable[[int], None]) -> None:
-        """Fill `view` with the bytes from `start` on; `arrived` gets how many more there are each time."""
-        done = 0
+        """Fill `view` with the bytes from `start` on; `arrived` gets how many more there are each time, and
+        returns at once: what it takes would pass for the server's time.
+        """
+        done = counted = 0
+        began = time.monotonic()
         while done < len(view):
+            waited = time.monotonic() - began
+            if waited >= limits.PATIENCE_SECONDS:
+                if done - counted < limits.SLOWEST * waited:
+                    raise TooSlow
+                began, counted = began + waited, done
             done += self._client.attempt(self._fill_some, view[done:], start + done, arrived)
 
     def _fill_some(self, view: memoryview, start: int, arrived: Callable[[int], None]) -> int:
@@ -82,10 +92,9 @@ class Remote:
                     if done == len(view):
                         break
         except TooSlow:
-            # If a little counted, a drip would never be abandoned.
-            if not told:
+            # It was so from the beginning: one of the attempts in a row that bring nothing.
+            if done < limits.SLOWEST * limits.PACE_SECONDS:
                 raise
-            done = told
         except exceptions.HTTPError:
             if not done or self._client.closed.is_set():
                 raise

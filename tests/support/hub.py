@@ -11,13 +11,14 @@ import json
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tests.support.loopback import LoopbackServer, QuietHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -58,6 +59,10 @@ class Hub(LoopbackServer):
         self._broken: set[str] = set()
         self.ranges: list[str] = []  # the Range headers that were sent
         self.tampered: dict[str, bytes] = {}  # what is sent instead of these files
+        # The values of these headers, of the commit ("sha"), and of the SHA-256 of large files in a "tree".
+        self.claims: dict[str, str] = {}
+        self.next_page = ""  # where the next list of files says that it goes on
+        self.moved = ""  # the path below which a redirect says that the API is
         self._stores_answer = threading.Event()
         self._stores_answer.set()
         super().__init__(_handler(self))
@@ -101,8 +106,10 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                 hub._stores_answer.wait(60)
                 _, _, name, file = path.split("/", 3)
                 self._file(hub.repositories[name.replace("--", "/")].directory / file, {})
-            elif path.startswith("/api/models/"):
-                self._api(path.removeprefix("/api/models/"))
+            elif hub.moved and path.startswith("/api/"):
+                self._send(307, b"", {"Location": hub.moved + self.path})
+            elif path.startswith(f"{hub.moved}/api/models/"):
+                self._api(path.removeprefix(f"{hub.moved}/api/models/"))
             else:
                 self._resolve(path.removeprefix("/"))
 
@@ -110,12 +117,18 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             if "/tree/" in path:
                 name, revision = path.split("/tree/")
                 if repository := self._repository(name, revision):
-                    self._json([_tree_entry(repository, file) for file in repository.files()])
+                    entries = [_tree_entry(repository, file) for file in repository.files()]
+                    for entry in entries:
+                        if "tree" in hub.claims and isinstance(lfs := entry.get("lfs"), dict):
+                            lfs["oid"], entry["xetHash"] = hub.claims["tree"], "0" * 64
+                    page, hub.next_page = hub.next_page, ""
+                    self._json(entries, {"Link": f'<{page}>; rel="next"'} if page else {})
             else:
                 name, _, revision = path.partition("/revision/")
                 if repository := self._repository(name, revision or "main"):
                     siblings = [_sibling(repository, file) for file in repository.files()]
-                    self._json({"id": name, "sha": repository.commit, "siblings": siblings, "private": False})
+                    commit = hub.claims.get("sha", repository.commit)
+                    self._json({"id": name, "sha": commit, "siblings": siblings, "private": False})
 
         def _resolve(self, path: str) -> None:
             name, _, rest = path.partition("/resolve/")
@@ -164,8 +177,8 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                 status = 206
             self._send(status, content, headers)
 
-        def _json(self, answer: object) -> None:
-            self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+        def _json(self, answer: object, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+            self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json", **headers})
 
         def _error(self, status: int, code: str, message: str) -> None:
             body = json.dumps({"error": message}).encode()
@@ -174,7 +187,7 @@ def _handler(hub: Hub) -> type[QuietHandler]:
         def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
             for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
+                self.send_header(name, hub.claims.get(name, value))
             self.end_headers()
             if self.command == "HEAD":
                 return

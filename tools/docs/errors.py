@@ -18,7 +18,7 @@ INTRO = """\
 
 Made from `shared/errors` by `make docs`; do not edit.
 
-Every error that cog-triton raises on purpose is one line: the code, the name, what is wrong, what to do.
+Every error that has a code is one line: the code, the name, what is wrong, what to do.
 
     E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095. Send a shorter prompt.
 

@@ -107,6 +107,16 @@ def test_what_was_whole_when_a_download_failed_is_kept(hub, state, model_dir):
     assert len(list(state.model.path.glob("*.safetensors"))) == 2
 
 
+def test_two_corrupted_files_that_are_one_in_the_cache_are_called_corrupt(hub, state):
+    for name in ("generation_config.json", "tokenizer_config.json"):
+        hub.tampered[name] = b"broken"
+    with pytest.raises(ModelCorrupt, match=r"_config\.json .* its git-sha1 is"):
+        Download("someone/tiny").run(state, ignore)
+    hub.tampered.clear()
+    Download("someone/tiny").run(state, ignore)
+    assert (state.model.path / "tokenizer_config.json").read_bytes() == FILES["tokenizer_config.json"]
+
+
 def test_a_corrupted_file_is_refused_and_not_kept(hub, state):
     content = bytearray(FILES["model.safetensors"])
     content[1000] ^= 1

@@ -1,4 +1,5 @@
 import json
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -196,6 +197,19 @@ def test_configs_are_frozen():
             "engine: mock\nmodel: https://a/b.tar\nrevision: main",
             "line 3: revision: must be omitted: only models on the hub have revisions",
         ),
+        (
+            "engine: mock\nmodel: a/b\nrevision: refs/../x",
+            "line 3: revision: must be the name of a branch or",
+        ),
+        ("model_id: a/b\nrevision: ../x\nbuild: {output_dir: e}", "line 2: revision: must be the name of a"),
+        (
+            "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: ../../x}",
+            "line 3: speculative_config: its revision must be the name of a branch or tag",
+        ),
+        (
+            "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: [/../x]}",
+            "line 3: speculative_config: its revision must be the name of a branch or tag",
+        ),
         ("engine: mock\ninstantiate: 3", "line 2: instantiate: must be a mapping, not 3"),
         (
             "engine: mock\ninstantiate:\n  stop_sequences: x",
@@ -266,7 +280,43 @@ def test_dumped_addresses_hold_no_secrets():
     assert "sig=2" not in json.dumps(dumped)
 
 
+def is_revision(name):
+    try:
+        load_config(json.dumps({"engine": "mock", "revision": name}), "c")
+    except ConfigInvalid:
+        return False
+    return True
+
+
 texts = st.text(min_size=1).filter(str.isprintable)
+
+
+@pytest.mark.parametrize(
+    "revision",
+    [
+        "main",
+        "v1.0",
+        "refs/pr/1",
+        "feature/x",
+        "feature/v1.0-rc.1+cu_12",
+        "a" * 40,
+        "0a1b2c3",
+        "größer",
+        "a@b#c",
+    ],
+)
+def test_names_of_branches_tags_and_commits_are_revisions(revision):
+    assert is_revision(revision)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "lock", ".lock", *"./@{-é~^:?*[\\ \x7f"]), min_size=1, max_size=5).map(
+        "".join
+    )
+)
+def test_a_revision_is_what_git_takes(name):
+    taken = subprocess.run(["git", "check-ref-format", f"refs/heads/{name}"], check=False).returncode == 0
+    assert is_revision(name) == taken
 
 
 @given(
@@ -275,7 +325,7 @@ texts = st.text(min_size=1).filter(str.isprintable)
         optional={
             "tokens_per_second": st.floats(0, 1e6, exclude_min=True),
             "max_seq_len": st.integers(2, 1 << 24),
-            "revision": texts,
+            "revision": texts.filter(is_revision),
             "instantiate": st.fixed_dictionaries(
                 {}, optional={"system_prompt": st.text(), "stop_sequences": st.lists(st.text(min_size=1))}
             ),

@@ -169,6 +169,52 @@ def test_a_part_that_drips_is_given_up(tmp_path):
         assert "sends too slowly" in refusal("weights", server, tmp_path)
 
 
+def in_small_pieces(total, answer):
+    """A script of a server with a file of so many bytes; `answer` sends the body from that byte on."""
+
+    def script(server, connection, asked):
+        first = int(re.findall(r"bytes=(\d+)-", asked)[0])
+        last = 0 if "bytes=0-0" in asked else total - 1
+        head = f"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {first}-{last}/{total}\r\n"
+        connection.sendall(f"{head}Content-Length: {last + 1 - first}\r\n\r\n".encode())
+        if last:
+            answer(server, connection)
+        else:
+            connection.sendall(b"x")
+
+    return script
+
+
+@pytest.mark.usefixtures("_patient")
+def test_a_byte_from_each_connection_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", SECONDS)
+
+    def drop(server, connection):
+        server.stopped.wait(0.05)
+        connection.sendall(b"x")
+
+    with Hostile(in_small_pieces(1000, drop)) as server:
+        assert "sends too slowly" in refusal("weights", server, tmp_path)
+
+
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize("patience", [SECONDS, 300])
+def test_what_slow_connections_have_brought_is_kept(tmp_path, monkeypatch, patience):
+    """Each brings a little more than it must, and then stalls: more of them than attempts that bring nothing."""
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(limits, "SILENCE_SECONDS", 60)
+    monkeypatch.setattr(limits, "SLOWEST", 100)
+    brought = int(limits.SLOWEST * SECONDS) * 10
+
+    def stall(server, connection):
+        connection.sendall(b"x" * brought)
+        server.drip(connection)
+
+    # All of it comes.
+    with Hostile(in_small_pieces(10 * brought, stall)) as server, pytest.raises(EngineArchiveMalformed):
+        weights(server.url, tmp_path)
+
+
 @pytest.mark.usefixtures("_patient")
 def test_nothing_goes_from_https_to_http(tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))

@@ -119,7 +119,7 @@ def test_an_engine_that_is_refused_is_not_fetched_whole(fetch, tmp_path):
     seen = []
 
     def refuse(manifest):
-        raise EngineKindMismatch(kind=manifest.engine, available="ctranslate2")
+        raise EngineKindMismatch(kind=manifest.engine, why="", available="ctranslate2")
 
     with pytest.raises(EngineKindMismatch):
         fetch("engine.tar", check=refuse, progress=lambda arrived, _: seen.append(arrived))

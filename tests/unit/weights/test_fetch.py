@@ -1,6 +1,9 @@
+import fcntl
 import gzip
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,7 @@ def archive(tmp_path):
 
 
 def refuse(manifest: Manifest | None) -> None:
-    raise EngineKindMismatch(kind=manifest.engine, available="ctranslate2")
+    raise EngineKindMismatch(kind=manifest.engine, why="", available="ctranslate2")
 
 
 def test_a_file_is_unpacked_into_the_cache(archive, cache):
@@ -277,3 +280,34 @@ def test_a_damaged_engine_whose_archive_cannot_be_reached_is_left(archive, cache
     with pytest.raises(WeightsUnreachable):
         fetch(archive, cache)
     assert directory.is_dir()
+
+
+def test_a_damaged_engine_that_this_user_may_not_replace_is_named(archive, cache, monkeypatch):
+    """It was served without its files, or refused with a remedy for the archive."""
+    directory = fetch(archive, cache).path
+    (directory / "engine/model.bin").unlink()
+
+    def refuse_to_rename(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse_to_rename)
+    with pytest.raises(WeightsNotStored, match="Permission denied"):
+        fetch(archive, cache)
+
+
+def test_an_engine_that_another_start_repairs_meanwhile_is_not_removed(archive, cache):
+    directory = fetch(archive, cache).path
+    model = directory / "engine/model.bin"
+    content, inode = model.read_bytes(), directory.stat().st_ino
+    model.unlink()
+    lock = os.open(cache, os.O_RDONLY)
+    with ThreadPoolExecutor() as threads:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fetched = threads.submit(fetch, archive, cache)
+            time.sleep(0.3)
+            model.write_bytes(content)
+        finally:
+            os.close(lock)
+        assert fetched.result(30).path == directory
+    assert directory.stat().st_ino == inode

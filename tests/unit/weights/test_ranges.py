@@ -79,7 +79,7 @@ def test_progress_counts_the_bytes_of_the_archive(fetch):
 
 def test_an_engine_that_is_refused_costs_the_first_part(fetch, server, tmp_path):
     def refuse(manifest):
-        raise EngineKindMismatch(kind=manifest.engine, available="ctranslate2")
+        raise EngineKindMismatch(kind=manifest.engine, why="", available="ctranslate2")
 
     with pytest.raises(EngineKindMismatch):
         fetch(check=refuse)
