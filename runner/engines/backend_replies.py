@@ -38,7 +38,7 @@ class BackendReply:
         self._asked = asked
         self._tokenizer = tokenizer
         self._prompt_tokens = prompt_tokens
-        self._stream = TextStream(tokenizer, asked.stop)
+        self._stream = TextStream(tokenizer, asked.stop, asked.sampling.min_tokens or 0)
         self._texts: list[str] = [asked.text] if asked.echo else []  # not sent yet
         self._tokens = 0  # of these
         self._log_probs: list[dict[str, object]] = []  # of these
@@ -51,8 +51,12 @@ class BackendReply:
             self.ended = True
             return answer
         before = self._stream.token_count
-        text = self._stream.push(output.tokens)
+        # What has ended with a stop token: that is counted, but it is no text.
+        stopped_by = int(output.finish_reason is FinishReason.STOP_WORDS)
+        text = self._stream.push(output.tokens[: len(output.tokens) - stopped_by])
         new = self._stream.token_count - before
+        if not self._stream.stopped:
+            new += stopped_by
         self._note(output, new)
         last = is_last(output)
         if last and not self._stream.stopped:
@@ -68,7 +72,11 @@ class BackendReply:
         self._tokens += new
         for token, chosen in list(zip(output.tokens, output.log_probs, strict=False))[:new]:
             self._cumulative += chosen.chosen
-            likeliest = dict(chosen.likeliest) | {token: chosen.chosen}
+            ranked: dict[int, tuple[float, int | None]] = {
+                one: (value, rank) for rank, (one, value) in enumerate(chosen.likeliest, start=1)
+            }
+            if token not in ranked:
+                ranked[token] = chosen.chosen, chosen.rank
             self._log_probs.append(
                 {
                     str(one): {
@@ -76,9 +84,7 @@ class BackendReply:
                         "rank": rank,
                         "decoded_token": self._tokenizer.decode([one]),
                     }
-                    for rank, (one, value) in enumerate(
-                        sorted(likeliest.items(), key=lambda item: item[1], reverse=True), start=1
-                    )
+                    for one, (value, rank) in ranked.items()
                 }
             )
 
@@ -95,6 +101,15 @@ class BackendReply:
         }
         self._texts, self._tokens, self._log_probs = [], 0, []
         return made
+
+
+def _bad_words(word: str, tokenizer: Tokenizer) -> list[list[int]]:
+    """Its tokens at the beginning of a text and within it where those are as many, as vLLM has it."""
+    bare = word.lstrip()
+    sent, first, within = (
+        tokenizer.encode(form, add_special_tokens=False) for form in (word, bare, f" {bare}")
+    )
+    return [first, within] if len(first) == len(within) and first[:1] != within[:1] else [sent]
 
 
 def decode_for_backend(
@@ -114,7 +129,7 @@ def decode_for_backend(
         max_tokens=asked.max_tokens,
         end_ids=frozenset() if asked.ignores_end else words.end_ids,
         stop_words=[[token] for token in asked.stop_token_ids],
-        bad_words=[words.encode(word, add_special_tokens=False) for word in asked.bad_words],
+        bad_words=[tokens for word in asked.bad_words for tokens in _bad_words(word, words)],
         logit_bias=asked.logit_bias,
         log_probs=asked.log_probs,
         structured_output=structured_output(asked.structure),

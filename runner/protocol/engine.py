@@ -102,6 +102,10 @@ class LogProbs(NamedTuple):
     """Of as many others as were asked for: token and value, likeliest first; the chosen one may be among
     them.
     """
+    rank: int | None = None
+    """The place of the chosen one among all tokens, from 1 on, if the engine knows it. Told to nobody but
+    clients of Triton's vLLM backend.
+    """
 
 
 class Output(NamedTuple):

@@ -64,6 +64,7 @@ OUTPUTS = (
 _SAMPLING = {one.name for one in fields(SamplingParameters)} - {"length_penalty"}
 _INTEGERS = {name for name, kind in get_type_hints(SamplingParameters).items() if int in get_args(kind)}
 _MAX_TOKENS = 16  # vLLM's default
+_WHOLE = range(-(2**63), 2**64)
 # The other fields of vLLM's SamplingParams, and the values that ask for nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "n": (1,),
@@ -212,11 +213,12 @@ class _Parameters:
             return None
         try:
             number = None if isinstance(value, bool) else kind(value)
-            if number is not None and number == float(value):
-                return number
         except (TypeError, ValueError, OverflowError):
-            pass
-        raise _wrong(name, f"{'a whole' if kind is int else 'a'} number")
+            number = None
+        same = value if isinstance(value, float) else number
+        if number is not None and number == same and (kind is float or number in _WHOLE):
+            return number
+        raise _wrong(name, "a whole number of 64 bits" if kind is int else "a number")
 
     def flag(self, name: str) -> bool:
         value = self._given.pop(name, False)

@@ -98,8 +98,10 @@ class StopMatcher:
         self._held = ""  # not sent yet; it ends in what `_state` represents
         self._match: int | None = None  # where in it the first stop sequence begins, if any
 
-    def push(self, text: str) -> str:
-        """The text that is now safe to send; none once `stopped`."""
+    def push(self, text: str, *, stops: bool = True) -> str:
+        """The text that is now safe to send; none once `stopped`. Without `stops`, no sequence can end in
+        this text; one that ends later may begin in it.
+        """
         if self.stopped:
             return ""
         if self.empty:
@@ -111,7 +113,7 @@ class StopMatcher:
         for end, character in enumerate(text, len(self._held) + 1):
             state = step(state, character)
             begin = end - depths[state]
-            if matches[state] and (match is None or end - matches[state] < match):
+            if stops and matches[state] and (match is None or end - matches[state] < match):
                 match = end - matches[state]
             if match is not None and begin >= match:
                 self.stopped = True

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 class TextStream:
     """Detokenises, and cuts at the first stop sequence, as tokens arrive."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = (), min_tokens: int = 0) -> None:
+        """`min_tokens`: so many have no stop sequence end in their text."""
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopMatcher(stops)
+        self._min_tokens = min_tokens
         self.token_count = 0
         """Tokens pushed, up to and including the one that completed a stop sequence."""
 
@@ -37,9 +39,11 @@ class TextStream:
             if self._stops.stopped:
                 break
             self.token_count += 1
-            sent.append(self._stops.push(self._detokenizer.push((token,))))
+            may_stop = self.token_count > self._min_tokens
+            sent.append(self._stops.push(self._detokenizer.push((token,)), stops=may_stop))
         return "".join(sent)
 
     def finish(self) -> str:
         """The rest of the text, once there are no more tokens. Call it once."""
-        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()
+        rest = self._stops.push(self._detokenizer.flush(), stops=self.token_count > self._min_tokens)
+        return rest + self._stops.flush()

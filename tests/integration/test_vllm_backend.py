@@ -241,13 +241,18 @@ class TestSamplingParameters:
         assert "".join(texts(found)) == counted(11) + " "
         assert found[-1].as_numpy("finish_reason")[0] == b"stop"
 
-    def test_a_stop_token_stays_in_the_text(self, infer):
+    def test_a_stop_token_is_not_in_the_text(self, infer):
         (found,) = infer(
             text_input="x",
             sampling_parameters=json.dumps({"max_tokens": 50, "stop_token_ids": [14]}),
             exclude_input_in_output=True,
         )
-        assert texts([found]) == [counted(10)]  # the mock's first word is token 5
+        assert texts([found]) == [counted(9)]  # the mock's first word is token 5
+
+    @pytest.mark.parametrize("seed", [2**53 + 1, 2**64 - 1, "18446744073709551615"])
+    def test_a_seed_of_64_bits(self, infer, seed):
+        (found,) = infer(text_input="x", sampling_parameters=json.dumps({"max_tokens": 2, "seed": seed}))
+        assert texts([found]) == [f"x{counted(2)}"]
 
     def test_what_sampling_is_asked_for(self, infer):
         parameters = {"max_tokens": 5, "ignore_eos": True, "min_tokens": 2, "seed": 1, "top_k": -1, "n": 1}
@@ -260,11 +265,11 @@ class TestSamplingParameters:
             ("[]", "E2403", "sampling_parameters is not a JSON object"),
             ("{", "E2403", "sampling_parameters is not a JSON object"),
             ('{"max_token": 5}', "E2403", "no sampling parameter 'max_token' (did you mean max_tokens?)"),
-            ('{"max_tokens": "many"}', "E2403", "max_tokens is not a whole number"),
-            (f'{{"max_tokens": {10**400}}}', "E2403", "max_tokens is not a whole number"),
+            ('{"max_tokens": "many"}', "E2403", "max_tokens is not a whole number of 64 bits"),
+            (f'{{"max_tokens": {10**400}}}', "E2403", "max_tokens is not a whole number of 64 bits"),
             (f'{{"logit_bias": {{"5": {10**400}}}}}', "E2403", "logit_bias is not an object of numbers"),
             ('{"temperature": NaN}', "E2403", "temperature is not a number"),
-            ('{"max_tokens": 2.5}', "E2403", "max_tokens is not a whole number"),
+            ('{"max_tokens": 2.5}', "E2403", "max_tokens is not a whole number of 64 bits"),
             ('{"max_tokens": 0}', "E1104", "max_tokens"),
             ('{"temperature": true}', "E2403", "temperature is not a number"),
             ('{"stop": 5}', "E2403", "stop is not a text, or a list of texts"),
@@ -285,6 +290,14 @@ class TestSamplingParameters:
             infer(text_input="x", sampling_parameters=parameters)
         assert code in str(caught.value)
         assert told in str(caught.value)
+
+    @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**300])
+    @pytest.mark.parametrize("name", ["max_tokens", "min_tokens", "seed", "top_k", "logprobs"])
+    def test_a_whole_number_of_more_than_64_bits(self, infer, name, value):
+        with pytest.raises(
+            InferenceServerException, match=rf"E2403 .*{name} is not a whole number of 64 bits"
+        ):
+            infer(text_input="x", sampling_parameters=json.dumps({"max_tokens": 2, name: value}))
 
     def test_a_prompt_in_what_is_streamed_is_refused(self, infer):
         with pytest.raises(InferenceServerException, match="E2403"):

@@ -89,9 +89,15 @@ def adapters(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def engine(engine_directory, adapters, tmp_path_factory):
+def log(tmp_path_factory):
+    """What that engine says."""
+    return tmp_path_factory.mktemp("log") / "log"
+
+
+@pytest.fixture(scope="session")
+def engine(engine_directory, adapters, log):
     """One engine for all tests that leave it as it is."""
-    with serving(engine_directory, tmp_path_factory.mktemp("log") / "log", adapters) as (process, driver):
+    with serving(engine_directory, log, adapters) as (process, driver):
         yield process, driver
 
 

@@ -37,6 +37,8 @@ CASES: dict[str, tuple[dict, str | None, dict]] = {
     "context": ({}, None, {"max_model_len": 1 << 20}),
     "parallelism": ({}, None, {"tensor_parallel_size": 3}),
     "argument": ({}, None, {"engine_args": {"gpu_memory_utilisation": 0.5}}),
+    "batch": ({}, None, {"engine_args": {"max_num_batched_tokens": 1, "max_num_seqs": 64}}),
+    "layers": ({"num_hidden_layers": 1}, None, {}),
     "cache": ({}, None, {"engine_args": {"kv_cache_memory_bytes": 1 << 10}}),
 }
 

@@ -120,6 +120,28 @@ def test_a_bias_decides(engine):
     assert answer(engine[1], max_tokens=4, logit_bias={77: 100.0})[0] == [77] * 4
 
 
+@pytest.mark.parametrize("bias", [-1e11, 3e38, float("inf"), float("nan")])
+def test_a_bias_that_does_not_stay_finite_is_refused(engine, bias):
+    (last,) = outputs(engine[1], request := ask(max_tokens=4, logit_bias={77: bias}))[request.request_id]
+    assert (last.error.code, last.error.details["argument"]) == ("E1104", "logit_bias")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("penalty", [1e-3, 1e3])
+def test_the_largest_bias_decides(engine, sign, penalty):
+    sampling = SamplingParameters(temperature=0.01, top_p=1.0, repetition_penalty=penalty)
+    tokens, _ = answer(engine[1], max_tokens=4, logit_bias={77: sign * 1e10}, sampling=sampling)
+    assert len(tokens) == 4
+    assert all((token == 77) == (sign > 0) for token in tokens)
+
+
+@pytest.mark.parametrize("penalty", [1e-40, 1e-4, 1e4])
+def test_a_repetition_penalty_that_does_not_leave_logits_finite_is_refused(engine, penalty):
+    request = ask(max_tokens=4, sampling=SamplingParameters(repetition_penalty=penalty))
+    (last,) = outputs(engine[1], request)[request.request_id]
+    assert (last.error.code, last.error.details["argument"]) == ("E1104", "repetition_penalty")
+
+
 def test_log_probabilities_come_with_each_token(engine):
     request = ask(max_tokens=5, log_probs=2)
     own = outputs(engine[1], request)[request.request_id]

@@ -25,6 +25,8 @@ FAILED = {
     "context": "E2206 max_model_len",
     "parallelism": "E2207 3",
     "argument": "E2202 gpu_memory_utilisation",
+    "batch": "E2200 max_num_seqs",
+    "layers": "E2200 layers.1",
     "cache": "E2210 memory",
 }
 

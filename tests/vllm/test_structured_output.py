@@ -103,6 +103,9 @@ def test_a_schema_in_the_words_of_its_library_is_followed_all_the_same(engine, t
         ("json_schema", '{"type":"array","items":' * 5000 + "{}" + "}" * 5000, "nested too deeply"),
         # Gigabytes to whoever makes a grammar of it: that ends one process, and no other.
         ("json_schema", '{"type":"array","items":{"type":"string"},"minItems":1000000000}', "too complex"),
+        # A second of the core for each sequence, in which everybody's streams stop.
+        ("regex", "(a{1000}){1000}", "too complex"),
+        ("regex", "[a-z](a{1000}){1000}", "too complex"),
         ("regex", "(", "regex"),
         ("regex", "(?=a)b", "look-around"),
         ("ebnf_grammar", "root ::= foo", "foo"),
@@ -111,10 +114,35 @@ def test_a_schema_in_the_words_of_its_library_is_followed_all_the_same(engine, t
         ("choice", "[1]", "list of texts"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(engine, kind, text, reason):
+def test_what_cannot_be_followed_is_refused(engine, log, kind, text, reason):
     error = refusal(engine[1], StructuredOutput(kind, text))
     assert error.code == "E1105"
     assert reason in str(error)
+    assert "backtrace" not in log.read_text()
+
+
+def test_the_core_bounds_what_a_step_costs(tmp_path):
+    """Only the first tokens are tried beforehand."""
+    refused = run_script("tests/vllm/grammar_limits.py", tmp_path)
+    assert refused == {"before": False, "limited": True}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((a|b|c|[d-z]{1,50}){1,50}x){1,50}",  # in the mask, which is then the end of the text: it looked complete
+        "[a-z]{99}(a{1000}){1000}",  # when a token is taken
+    ],
+)
+def test_a_text_that_cannot_be_held_to_its_structure_any_longer_is_an_error(engine, log, pattern):
+    requests = [held_to(StructuredOutput("regex", pattern), seed) for seed in range(4)]
+    for request in requests:
+        engine[1].submit(request)
+    found = gathered(engine[1], {request.request_id for request in requests})
+    errors = [found[request.request_id][-1].error for request in requests]
+    assert {error and error.code for error in errors} == {"E1105"}
+    assert "becomes too complex" in str(errors[0])
+    assert pattern not in log.read_text()
 
 
 def test_what_would_leave_nothing_to_choose_from_is_refused(engine):

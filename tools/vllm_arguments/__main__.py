@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE
-from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, OWN, PACKAGES, REMOVED, WITHOUT
+from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, MINIMA, OWN, PACKAGES, REMOVED, WITHOUT
 from tools.vllm_arguments.source import Sources
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def table(sources: Sources) -> dict[str, Any]:
 
 def _spec(sources: Sources, name: str, one: Field) -> Spec:
     spec = sources.spec(name, one)
+    if name in MINIMA:
+        spec = spec | {"minimum": MINIMA[name]}
     if name in MEMBERS:
         owner = sources.class_of(one.annotation) or _CLASSES[name]
         members = sources.fields(owner)

@@ -108,6 +108,16 @@ WITHOUT = {
     "structured_outputs_config.backend": frozenset({"lm-format-enforcer", "outlines", "xgrammar"}),
 }
 
+# Least values that vLLM's sources do not state; with less, an engine starts with another value or not at all.
+MINIMA = {
+    "cpu_distributed_timeout_seconds": 1,
+    "distributed_timeout_seconds": 1,
+    "kv_cache_memory_bytes": 1,
+    "max_cpu_loras": 1,
+    "max_logprobs": -1,
+    "num_gpu_blocks_override": 1,
+}
+
 # Arguments of earlier versions that people still have in a model.json, and their replacements.
 REMOVED = {
     "cuda_graph_sizes": "cudagraph_capture_sizes",

@@ -34,6 +34,7 @@ USED = {
     "vllm/v1/executor/multiproc_executor.py": {"MultiprocExecutor"},
     "vllm/v1/executor/uniproc_executor.py": {"UniProcExecutor"},
     "vllm/v1/metrics/stats.py": {"PrefillStats", "SchedulerStats"},
+    "vllm/v1/structured_output/backend_guidance.py": {"GuidanceBackend", "GuidanceGrammar"},
 }
 _VARIABLES = "vllm/envs.py"
 _SET = "set by a method"

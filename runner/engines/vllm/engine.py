@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 import time
+import traceback
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +225,7 @@ class VLLMEngine:
         while not self._ended.empty():
             core_id, last = self._ended.get()
             if self._sequences.pop(core_id, None) is not None:
+                self._preparing.forget(core_id)
                 self._abort(core_id)
                 outputs.append(last)
                 if self._adapters_held is not None:
@@ -321,7 +323,10 @@ def _load(arguments: dict[str, Any], failures: Path, nodes: Nodes | None) -> tup
     except CogTritonError:
         raise
     except Exception as problem:
-        raise coded([f"{type(problem).__name__}: {problem}"]) from problem
+        error = coded([f"{type(problem).__name__}: {problem}"])
+        if isinstance(error, VllmUnknownError):
+            traceback.print_exc()  # nobody has logged it yet
+        raise error from problem
     try:
         client = EngineCoreClient.make_client(
             multiprocess_mode=True,

@@ -80,7 +80,15 @@ _TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
     (r"got an unexpected keyword argument '[^']+'", lambda told: VllmArgumentInvalid(reason=told)),
     (r"Timed out waiting for engine[^\n]{0,80}", lambda told: VllmStartTimedOut(reason=told)),
 )
-_PATH = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]*)")
+_PATH = re.compile(r"(?<![\w.])(?<!:/)/(?:[\w.+-]+/)+([\w.+-]*)")  # not one within a URL
+# The last line of an exception in a log: those that led to others come first.
+_RAISED = re.compile(
+    r"^(?:\w+\.)*(\w*(?:Error|Exception): (?!.*(?:initialization failed|died unexpectedly)).+)", re.MULTILINE
+)
+# What pydantic says of one: the field, unless it is the whole object, and on the next line what is wrong.
+_INVALID = re.compile(
+    r"validation errors? for \w+\n(?:(\S.*)\n)?  (?:Value error, |Assertion failed, )?([^\0]+?)(?: \[type=|$)"
+)
 
 
 def coded(texts: Iterable[str]) -> CogTritonError:
@@ -90,7 +98,7 @@ def coded(texts: Iterable[str]) -> CogTritonError:
         for text in known:
             if found := re.search(pattern, text, re.DOTALL):
                 return make(plain(found.group()))
-    return VllmUnknownError(reason=plain(_last_line(known)) or "it does not say why")
+    return VllmUnknownError(reason=plain(_cause(known)) or "it does not say why")
 
 
 def not_loaded(problem: Exception) -> CogTritonError:
@@ -98,7 +106,13 @@ def not_loaded(problem: Exception) -> CogTritonError:
     return VllmNotLoaded(reason=plain(f"{type(problem).__name__}: {problem}"))
 
 
-def _last_line(texts: list[str]) -> str:
+def _cause(texts: list[str]) -> str:
+    """What the first of them says that is no consequence, or else its last line."""
+    for text in texts:
+        if found := _INVALID.search(text):
+            return ": ".join(filter(None, found.groups()))
+        if found := _RAISED.search(text):
+            return found[1]
     lines = [line for text in texts[:1] for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 

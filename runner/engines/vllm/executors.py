@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from llguidance import LLMatcher
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
+from vllm.v1.structured_output.backend_guidance import GuidanceBackend, GuidanceGrammar
+
+from runner.engines.vllm.grammar_check import LIMITS
 
 if TYPE_CHECKING:
     from vllm.v1.executor.abstract import Executor
@@ -25,11 +29,40 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class MortalUniProcExecutor(UniProcExecutor):  # type: ignore[misc] # vLLM is in another environment
+class LimitedGrammar(GuidanceGrammar):  # type: ignore[misc] # vLLM is in another environment
+    """What one text is held to. One that becomes too complex on the way ends its text as an error."""
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        """Advance, but not past an error: the mask then allows only the end of the text, which would look
+        complete.
+        """
+        return not self.ll_matcher.is_error() and super().accept_tokens(request_id, tokens)
+
+    def check_error(self) -> None:
+        """Says nothing: vLLM's own logs the text and the structure, which are the user's."""
+
+
+def limit_grammars() -> None:
+    """Bound what following a grammar may cost the core in one step: everybody's streams wait for it.
+
+    vLLM has no setting for the limits of llguidance.
+    """
+    compiled = GuidanceBackend.compile_grammar
+
+    def compile_limited(backend: GuidanceBackend, *asked: Any, **further: Any) -> GuidanceGrammar:
+        compiled(backend, *asked, **further)
+        matcher = LLMatcher(backend.ll_tokenizer, backend.serialized_grammar, log_level=0, limits=LIMITS)
+        return LimitedGrammar(matcher, backend.ll_tokenizer, backend.vocab_size)
+
+    GuidanceBackend.compile_grammar = compile_limited
+
+
+class MortalUniProcExecutor(UniProcExecutor):  # type: ignore[misc] # as above
     """One GPU, in the engine core itself."""
 
     def _init_executor(self) -> None:
         die_with_parent()
+        limit_grammars()
         super()._init_executor()
 
 
@@ -38,6 +71,7 @@ class MortalMultiprocExecutor(MultiprocExecutor):  # type: ignore[misc] # as abo
 
     def _init_executor(self) -> None:
         die_with_parent()
+        limit_grammars()
         super()._init_executor()
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .adapters import Adapters
     from .grammars import Grammars
 
-_AT_ONCE = 4
-
 
 class Preparing:
     """Requests that only ask for tokens do not come here."""
@@ -40,26 +38,36 @@ class Preparing:
         """The core's ids of the requests that have not reached it yet."""
         self._add = add
         self._end = end
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="prepare")
+        # Each is done one at a time. An adapter does not wait until others' structures have been tried.
+        self._tries = ThreadPoolExecutor(1, thread_name_prefix="structures")
+        self._loads = ThreadPoolExecutor(1, thread_name_prefix="adapters")
 
     def submit(self, request: Request, asked: Any) -> None:
         """Give the core `asked`, the core's form of `request`: now if everything is known, else later."""
-        if self._is_known(request):
-            self._give(request, asked)
+        if not self._is_structure_known(request):
+            self._later(self._tries, request, asked)
+        elif request.lora is not None:
+            self._later(self._loads, request, asked)
         else:
-            self.waiting.add(asked.request_id)
-            self._threads.submit(self._prepare, request, asked)
+            self._give(request, asked)
+
+    def forget(self, core_id: str) -> None:
+        """It was cancelled: what has not begun for it need not be done."""
+        self.waiting.discard(core_id)
 
     def close(self) -> None:
         """End what it holds."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._tries, self._loads):
+            threads.shutdown(wait=False, cancel_futures=True)
         if self.grammars is not None:
             self.grammars.close()
 
-    def _is_known(self, request: Request) -> bool:
+    def _later(self, threads: ThreadPoolExecutor, request: Request, asked: Any) -> None:
+        self.waiting.add(asked.request_id)
+        threads.submit(self._prepare, request, asked)
+
+    def _is_structure_known(self, request: Request) -> bool:
         structure = request.structured_output
-        if request.lora is not None:
-            return False
         return structure is None or self.grammars is None or self.grammars.known(structure) is not None
 
     def _give(self, request: Request, asked: Any) -> None:
@@ -81,6 +89,8 @@ class Preparing:
                 self.adapters.left(asked.request_id)
 
     def _prepare(self, request: Request, asked: Any) -> None:
+        if asked.request_id not in self.waiting:
+            return  # others wait for this thread
         failed: CogTritonError | None = None
         try:
             self._give(request, asked)

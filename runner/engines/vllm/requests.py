@@ -6,7 +6,6 @@ vLLM makes these checks in its own front end. Below it, each of these faults end
 from __future__ import annotations
 
 import time
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -29,6 +28,9 @@ _MAX_ENDS_WITH_MINIMUM = 128
 _MAX_BIASES = 1024
 _HIGHEST_TEMPERATURE = 2.0
 _LARGEST_PENALTY = 2.0
+# Within these, 32-bit logits stay finite, even when vLLM divides them by its lowest temperature, 0.01.
+_LARGEST_BIAS = 1e10  # the largest power of ten that has 32 bits
+_REPETITION_PENALTIES = (1e-3, 1e3)
 _SEEDS = 2**63  # the worker keeps them as int64
 
 
@@ -111,6 +113,8 @@ def _signed(seed: int) -> int:
 def _check(request: Request, min_tokens: int, ends: int) -> None:
     sampling = request.sampling
     structured = request.structured_output is not None
+    least, largest = _REPETITION_PENALTIES
+    biases = [bias for bias in request.logit_bias.values() if not abs(bias) <= _LARGEST_BIAS]
     within: list[tuple[str, Any, bool, str]] = [
         (
             "temperature",
@@ -123,8 +127,8 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         (
             "repetition_penalty",
             sampling.repetition_penalty,
-            0 < (1 if sampling.repetition_penalty is None else sampling.repetition_penalty) < float("inf"),
-            "it must be a finite number above 0",
+            sampling.repetition_penalty is None or least <= sampling.repetition_penalty <= largest,
+            f"it must be from {least:g} to {largest:g}",
         ),
         *(
             (
@@ -173,9 +177,9 @@ def _check(request: Request, min_tokens: int, ends: int) -> None:
         ),
         (
             "logit_bias",
-            ", ".join(f"{value:g}" for value in set(request.logit_bias.values()) if not isfinite(value)),
-            all(map(isfinite, request.logit_bias.values())),
-            "it must be a finite number",
+            ", ".join(f"{bias:g}" for bias in set(biases)),
+            not biases,
+            f"it must be from -{_LARGEST_BIAS:g} to {_LARGEST_BIAS:g}",
         ),
     ]
     for argument, value, holds, reason in within:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.engine import FinishReason as CoreFinish
 
 from runner.protocol.engine import FinishReason, LogProbs, Output
-from shared.errors import EngineInternalError
+from shared.errors import EngineInternalError, StructuredOutputInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.protocol.engine import Request
+    from shared.errors import CogTritonError
 
 
 class SequenceOutputs:
@@ -21,6 +22,7 @@ class SequenceOutputs:
     __slots__ = (
         "_end_ids",
         "_first",
+        "_is_structured",
         "_log_probs",
         "_min_tokens",
         "_stop_words",
@@ -34,6 +36,7 @@ class SequenceOutputs:
         self.ended = False
         self._first = True
         self._end_ids = request.end_ids
+        self._is_structured = request.structured_output is not None
         self._log_probs = request.log_probs
         self._min_tokens = max(request.sampling.min_tokens or 0, 0)
         # The engine core itself finds those of one token.
@@ -47,9 +50,7 @@ class SequenceOutputs:
         if output.finish_reason is not None:
             if output.finish_reason is CoreFinish.ERROR:
                 self.ended = True
-                told = getattr(output, "error", None)  # from 0.33 on
-                text = getattr(told, "message", None) or "vLLM does not say why"
-                return Output(self.request_id, error=EngineInternalError(reason=text))
+                return Output(self.request_id, error=self._error(output))
             reason = self._reason(output)
             if reason is FinishReason.END_ID:
                 tokens = tokens[:-1]  # an end id is not output
@@ -67,6 +68,14 @@ class SequenceOutputs:
             return Output(self.request_id, tokens, reason, None, (), cached)
         log_probs = _log_probs(output.new_logprobs, len(tokens), self._log_probs)
         return Output(self.request_id, tokens, reason, None, log_probs, cached)
+
+    def _error(self, output: Any) -> CogTritonError:
+        told = getattr(output, "error", None)  # from 0.33 on
+        if text := getattr(told, "message", None):
+            return EngineInternalError(reason=text)
+        if self._is_structured and (output.new_token_ids or not self._first):
+            return StructuredOutputInvalid(reason="it becomes too complex in the course of the text")
+        return EngineInternalError(reason="vLLM does not say why")
 
     def _reason(self, output: Any) -> FinishReason:
         match output.finish_reason:
@@ -99,8 +108,8 @@ def _log_probs(lists: Any, count: int, others: int) -> list[LogProbs]:
     """For each token: row 0 is the token's own, the rest the likeliest ones."""
     if lists is None:
         return []
-    ids, values = lists[0][:count].tolist(), lists[1][:count].tolist()
+    ids, values, ranks = (part[:count].tolist() for part in lists[:3])
     return [
-        LogProbs(own[0], tuple(zip(row[1 : others + 1], own[1 : others + 1], strict=True)))
-        for row, own in zip(ids, values, strict=True)
+        LogProbs(own[0], tuple(zip(row[1 : others + 1], own[1 : others + 1], strict=True)), rank)
+        for row, own, rank in zip(ids, values, ranks, strict=True)
     ]

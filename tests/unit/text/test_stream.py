@@ -55,3 +55,13 @@ def test_a_stop_sequence_in_what_was_kept_back(llama, ids_of):
     assert texts == ["a"]
     assert stream.finish() == ""
     assert stream.stopped
+
+
+def test_no_stop_sequence_ends_in_the_text_of_the_least_tokens(gpt, ids_of):
+    chunks = [[token] for token in ids_of(gpt, "a", "ST", "b", "ST", "OP", "c")]
+    for least, written in ((0, "a"), (1, "a"), (2, "aSTb"), (4, "aSTbSTOPc")):
+        stream = TextStream(gpt, ["ST"], least)
+        assert "".join(map(stream.push, chunks)) + stream.finish() == written
+        assert stream.stopped == (least < 4)
+    stream = TextStream(gpt, ["STOP"], 4)
+    assert "".join(map(stream.push, chunks)) == "aSTb"  # it ends after them, and may begin before

@@ -170,6 +170,12 @@ def test_values_that_are_taken():
         ({"xyzzy": 1}, ("xyzzy", "unknown", "")),
         ({"max_num_seqs": True}, ("max_num_seqs", "invalid", "a whole number of at least 1")),
         ({"max_num_seqs": 0}, ("max_num_seqs", "invalid", "a whole number of at least 1")),
+        (
+            {"num_gpu_blocks_override": 0},
+            ("num_gpu_blocks_override", "invalid", "a whole number of at least 1"),
+        ),
+        ({"kv_cache_memory_bytes": -1}, ("kv_cache_memory_bytes", "invalid", "a whole number of at least 1")),
+        ({"max_logprobs": -2}, ("max_logprobs", "invalid", "a whole number of at least -1")),
         ({"gpu_memory_utilization": 0}, ("gpu_memory_utilization", "invalid", "a number above 0, at most 1")),
         ({"enforce_eager": 1}, ("enforce_eager", "invalid", "true or false")),
         ({"enforce_eager": None}, ("enforce_eager", "invalid", "true or false")),

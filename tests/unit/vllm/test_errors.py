@@ -113,6 +113,26 @@ TEXTS = [
     ),
     ("Last error:\nCuda failure 2 'out of memory'\n", "E2209", "'out of memory'"),
     ("something else went wrong in /opt/venv/lib/vllm/worker.py", "E2200", "went wrong in worker.py"),
+    (
+        (
+            "ValidationError: 1 validation error for CacheConfig\nblock_size\n  Input should be greater than 0 "
+            "[type=greater_than, input_value=-1, input_type=int]\n"
+            "    For further information visit https://errors.pydantic.dev/2.13/v/greater_than"
+        ),
+        "E2200",
+        "failed to start: block_size: Input should be greater than 0. Check",
+    ),
+    (
+        (
+            "ValidationError: 1 validation error for VllmConfig\n  Value error, max_num_batched_tokens (8) must be "
+            "at least as large as max_num_seqs [type=value_error, input_value=ArgsKwargs((), {}), input_type=A]\n"
+            "    For further information visit https://errors.pydantic.dev/2.13/v/value_error"
+        ),
+        "E2200",
+        "failed to start: max_num_batched_tokens (8) must be at least as large as max_num_seqs. Check",
+    ),
+    ("KeyError: 'layers.0.weight'", "E2200", "failed to start: KeyError: 'layers.0.weight'. Check"),
+    ("see https://docs.vllm.ai/en/latest/usage/", "E2200", "https://docs.vllm.ai/en/latest/usage/. Check"),
     ("", "E2200", "does not say why"),
 ]
 
@@ -156,6 +176,29 @@ def test_what_a_worker_could_not_do_is_told_from_its_own_log(monkeypatch):
         " nccl-bWHyCi (size 9637888), error: No space left on device (28). Run the container with more shared"
         " memory (--shm-size=1g)"
     )
+
+
+LOG_OF_A_WORKER = """\
+ERROR vllm Worker_TP0: WorkerProc failed to start.
+Traceback (most recent call last):
+  File "/opt/vllm/v1/worker.py", line 12, in load
+    raise ValueError("x")
+ValueError: There is no module or parameter named 'lm_head.bias' in LlamaForCausalLM.
+ERROR vllm EngineCore: EngineCore failed to start.
+Traceback (most recent call last):
+  File "/opt/vllm/v1/core.py", line 7, in run
+Exception: WorkerProc initialization failed due to an exception in a background process.
+"""
+
+
+def test_what_a_worker_raised_is_told_and_not_that_it_ended():
+    follows = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    for log in (LOG_OF_A_WORKER, "\n".join(reversed(LOG_OF_A_WORKER.splitlines()))):
+        assert str(coded([log, follows])).startswith(
+            "E2200 VllmUnknownError: vLLM failed to start: ValueError: There is no module or parameter named"
+            " 'lm_head.bias' in LlamaForCausalLM. Check"
+        )
+    assert "background process" in str(coded([LOG_OF_A_WORKER.splitlines()[-1], follows]))
 
 
 def test_the_cause_comes_before_what_follows_from_it():
