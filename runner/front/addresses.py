@@ -71,8 +71,10 @@ class Addresses:
         shown = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise self._refused(shown, "its name is unknown") from None
+        except (OSError, UnicodeError) as problem:
+            for_now = isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_AGAIN
+            reason = "its name cannot be looked up at the moment" if for_now else "its name is unknown"
+            raise self._refused(shown, reason) from None
         candidates = [str(sockaddr[0]) for *_, sockaddr in found]
         if origin not in self._named and not all(map(_is_public, candidates)):
             raise self._refused(shown, "it is on this machine or in a private network")

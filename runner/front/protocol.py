@@ -119,19 +119,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._fields = 0
         self._await_part("head", self.bounds.header_seconds)
 
+    def on_url(self, url: bytes) -> None:
+        self._bound(len(url))
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields += len(name) + len(value)
+        self._bound(len(name) + len(value))
+        if self._in_head:  # trailers are not headers
+            super().on_header(name, value)
+
+    def _bound(self, more: int) -> None:
+        self._fields += more
         if self._fields > self.bounds.header_bytes:
             self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
             raise ValueError  # to the parser, which stops
-        if self._in_head:  # trailers are not headers
-            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # to `_unsupported_upgrade_warning`
+        super().on_headers_complete()  # raises for an address that is none
         self._in_head, self._fields = False, 0
-        super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
             # uvicorn has no other place at which an answer can be changed for old clients.
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
@@ -223,6 +230,10 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
             self.transport.close()  # nothing can be said in the middle of an answer
+            return
+        in_body = not self._in_head and not self._gathering.has_read_all
+        if in_body and cycle.response_complete:
+            self.transport.close()  # the request has had its answer, without the rest of its body
             return
         type(self).count(error)
         status = status_of(error)

@@ -167,11 +167,12 @@ class CogApi:
                 task = asyncio.create_task(self._run(prediction, starting, request.count))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        except BaseException:
+        except BaseException as problem:
             _abandon(starting)
             self._store.ended(prediction, keep=False)
-            prediction.on_cancel = None
-            del starting  # it refers to the error, which refers here
+            # Others may follow it already.
+            await prediction.run(problem if isinstance(problem, CogTritonError) else None)
+            del starting, prediction  # they refer to the error, which refers here
             raise
         if in_background:
             await request.respond_json(202, {"id": prediction.id, "status": "starting"})

@@ -226,7 +226,9 @@ async def _version(request: Request) -> None:
 async def _refuse(request: Request, methods: Sequence[str]) -> None:
     path = request.path[:_MAX_SHOWN]
     if methods:
-        error: CogTritonError = MethodNotAllowed(path=path, method=request.method, allowed=", ".join(methods))
+        error: CogTritonError = MethodNotAllowed(
+            path=path, method=request.method, allowed=" or ".join(methods)
+        )
     else:
         error = PathUnknown(path=path)
     await _fail(request, error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runner.text.detokenizer import Detokenizer
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,25 +60,39 @@ class CompletionLogProbs:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._offset = 0  # characters
+        self._detokenizer = Detokenizer(tokenizer)
+        self._length = 0  # characters of the text so far
 
     def tell(self, tokens: Sequence[int], log_probs: Sequence[LogProbs]) -> dict[str, Any]:
         """Those of the next tokens."""
         texts = [self._text(token) for token in tokens]
-        offsets = []
-        for text in texts:
-            offsets.append(self._offset)
-            self._offset += len(text)
         return {
             "tokens": texts,
             "token_logprobs": [max(one.chosen, _LEAST) for one in log_probs],
-            "top_logprobs": [
-                {text: max(one.chosen, _LEAST)}
-                | {self._text(other): max(value, _LEAST) for other, value in one.likeliest}
-                for text, one in zip(texts, log_probs, strict=True)
-            ],
-            "text_offset": offsets,
+            "top_logprobs": [self._by_text(text, one) for text, one in zip(texts, log_probs, strict=True)],
+            "text_offset": [self._offset(token) for token in tokens],
         }
 
     def _text(self, token: int) -> str:
-        return self._tokenizer.token_bytes(token).decode(errors="replace")
+        spelling = self._tokenizer.token_bytes(token)
+        try:
+            return spelling.decode()
+        except UnicodeDecodeError:  # OpenAI's form of a part of a character: with U+FFFD, many would be one
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelling)
+
+    def _by_text(self, chosen: str, log_probs: LogProbs) -> dict[str, float]:
+        """The chosen token's and the likeliest ones'; of several with one text, the first counts."""
+        found = {chosen: max(log_probs.chosen, _LEAST)}
+        for token, value in log_probs.likeliest:
+            found.setdefault(self._text(token), max(value, _LEAST))
+        return found
+
+    def _offset(self, token: int) -> int:
+        """Where it begins in the text; of a part of a character, where that begins.
+
+        The text may lack the space of its first token, and special tokens.
+        """
+        before = self._length
+        self._length += len(self._detokenizer.push((token,)))
+        own = len(self._tokenizer.token_bytes(token).decode(errors="replace"))
+        return max(before, self._length - own)

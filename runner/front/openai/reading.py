@@ -58,7 +58,11 @@ def _check_together(parameters: BaseModel) -> None:
             reason = "max_tokens is the old name of max_completion_tokens, and both were sent"
             raise RequestInvalid(parameter="max_tokens", reason=reason)
         case TokenizeParameters() if (parameters.prompt is None) == (parameters.messages is None):
-            raise RequestInvalid(parameter="prompt", reason="either a prompt or messages are needed")
+            both = parameters.prompt is not None
+            reason = (
+                "prompt and messages were both sent" if both else "either a prompt or messages are needed"
+            )
+            raise RequestInvalid(parameter="prompt", reason=reason)
 
 
 def _coded(kind: type[BaseModel], detail: ErrorDetails) -> CogTritonError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx2
 import pytest
@@ -18,11 +19,14 @@ class TestWaitingForAPlace:
     """With API keys, a prediction may wait for a place; it could be neither cancelled nor left, and had no answer."""
 
     @pytest.fixture
-    def clients(self, engine_directory):
+    def server(self, engine_directory):
+        keys = {"API_KEYS": "sk-1,sk-2", "COG_API_NEEDS_KEY": "true"}
+        with running(engine_directory, MAX_PREDICTIONS="2", **keys) as server:
+            yield server
+
+    @pytest.fixture
+    def clients(self, server):
         with (
-            running(
-                engine_directory, MAX_PREDICTIONS="2", API_KEYS="sk-1,sk-2", COG_API_NEEDS_KEY="true"
-            ) as server,
             httpx2.Client(base_url=server.url, headers={"Authorization": "Bearer sk-1"}) as first,
             httpx2.Client(base_url=server.url, headers={"Authorization": "Bearer sk-2"}) as second,
         ):
@@ -30,8 +34,9 @@ class TestWaitingForAPlace:
             for name in ("one", "two"):
                 assert first.put(f"/predictions/{name}", json=body, headers=ASYNC).status_code == 202
             yield first, second
-            for name in ("one", "two"):
-                first.post(f"/predictions/{name}/cancel")
+            with suppress(httpx2.TransportError):  # the server has ended
+                for name in ("one", "two"):
+                    first.post(f"/predictions/{name}/cancel")
 
     def nobody_waits(self, client):
         """Its share is one place: another one would be refused."""
@@ -74,6 +79,21 @@ class TestWaitingForAPlace:
             while second.post("/predictions/x/cancel").status_code == 404 and not waiting.done():
                 time.sleep(0.01)
             assert waiting.result().json()["status"] == "canceled"
+
+    def test_who_follows_one_that_is_refused_in_the_end_is_told(self, server, clients):
+        """The stream stayed open without an event, until the follower left or the front ended."""
+        _, second = clients
+        with ThreadPoolExecutor(1) as others:
+            waiting = others.submit(second.put, "/predictions/x", json=BRIEF)
+            while second.get("/predictions/x").status_code == 404:
+                time.sleep(0.01)
+            with second.stream("GET", "/predictions/x", headers=EVENTS) as answer:
+                asyncio.run_coroutine_threadsafe(server.front.drain(0), server.loop)
+                told = answer.read().decode()
+            assert waiting.result().status_code == 503
+            assert told.startswith('event: start\ndata: {"id":"x"')
+            assert '\nevent: completed\ndata: {"error":"E2108 ShuttingDown: ' in told
+            assert second.get("/predictions/x").status_code == 404
 
 
 class TestFull:

@@ -147,6 +147,32 @@ def test_headers_that_do_not_end(strict, answered):
     answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
 
 
+@pytest.mark.parametrize(
+    "address",
+    [b"http://a:99999/x", b"http://", b"http://a:/", b"http:///x", b"http://a@b@c/", b"http://[::1"],
+)
+@pytest.mark.parametrize("before", [b"", b"GET /health-check HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_an_address_that_is_none(strict, answered, address, before):
+    """Its sender got nothing, and the log a traceback."""
+    with connected(strict, before) as connection:
+        if before:
+            assert b'"status"' in connection.recv(1 << 16)
+        connection.sendall(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % address)
+        answer = everything(connection)
+    assert status_of(answer) == 400
+    answered(text_of(answer), RequestMalformed())
+
+
+@pytest.mark.parametrize("bytes_over", [1, 100, HEADER_LIMIT, 3 * HEADER_LIMIT])
+def test_an_address_that_is_too_long(strict, answered, bytes_over):
+    with connected(
+        strict, b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * (HEADER_LIMIT + bytes_over))
+    ) as one:
+        answer = everything(one)
+    assert status_of(answer) == 431
+    answered(text_of(answer), HeadersTooLarge(limit=HEADER_LIMIT))
+
+
 def test_headers_that_are_too_long_come_whole(strict, answered):
     """In one read, with the end of the request."""
     long = b"a: " + b"b" * HEADER_LIMIT
@@ -163,6 +189,13 @@ def test_a_body_that_does_not_come(strict, answered):
         answer = everything(connection)
     assert status_of(answer) == 408
     answered(text_of(answer), RequestTooSlow(part="body", seconds=SECONDS))
+
+
+def test_a_body_that_does_not_come_once_its_request_is_answered(strict):
+    with connected(strict, head(100, "/nowhere") + b"{") as connection:
+        answer = everything(connection)
+    assert status_of(answer) == 404
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(

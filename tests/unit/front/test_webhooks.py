@@ -217,6 +217,22 @@ def test_an_address_that_is_none_is_told_in_words(address):
         asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
 
 
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (socket.EAI_NONAME, "its name is unknown"),
+        (socket.EAI_AGAIN, "its name cannot be looked up at the moment"),
+    ],
+)
+def test_a_name_without_an_address_is_told_in_words(monkeypatch, number, told):
+    def refused(*_, **__):
+        raise socket.gaierror(number, "")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    with pytest.raises(AddressRefused, match=f"{told}\\."):
+        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check("https://hooks.example.com/"))
+
+
 def test_the_token_goes_to_what_is_named_alone():
     addresses = Addresses(["https://hooks.example.com"], TOKEN, "WEBHOOK_ALLOW")
     assert addresses.headers("https://hooks.example.com/a") == {"authorization": f"Bearer {TOKEN}"}

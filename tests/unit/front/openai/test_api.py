@@ -234,6 +234,8 @@ def test_tokens_of_a_prompt_and_of_messages_and_back(run):
         assert answer.json()["tokens"] == [0, 15, 25, 35]
         answer = await http.post("/detokenize", json={"tokens": [15, 25]})
         assert answer.json() == {"prompt": "10 20"}
+        both = await error_of(await http.post("/tokenize", json={"prompt": "x", "messages": HI}), 400)
+        assert "prompt and messages were both sent" in both["message"]
         error = await error_of(await http.post("/tokenize", json={}), 400)
         assert error["param"] == "prompt"
         many = await error_of(await http.post("/detokenize", json={"tokens": [1] * ((1 << 20) + 1)}), 400)

@@ -75,7 +75,7 @@ def test_another_model_is_not_there(run):
             "/v1/models/model",
             405,
             "GET,HEAD",
-            MethodNotAllowed(path="/v1/models/model", method="DELETE", allowed="GET, HEAD"),
+            MethodNotAllowed(path="/v1/models/model", method="DELETE", allowed="GET or HEAD"),
         ),
     ],
 )
