@@ -22,6 +22,16 @@ class Model:
     name: str  # the id on the hub, or the last part of the path or URL
     revision: str | None  # the commit it was resolved to; None for what is not on the hub
     path: Path
+    files: frozenset[str] = field(init=False)
+    """The names in it when it was found: what is gone later is missed."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", files_in(self.path))
+
+
+def files_in(folder: Path) -> frozenset[str]:
+    """The names of the files in it; not of the folders."""
+    return frozenset(path.name for path in folder.iterdir() if path.is_file())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import httpx2
 from shared.cog.server import free_port, refuse_used_port, server_command, server_environment
 from shared.errors import ServerNotReady, from_text
 from shared.layout import PROJECT_ROOT
+from shared.signals import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +85,7 @@ class CogServer:
                 logs = _setup_log(answer)
                 raise from_text(logs) or ServerNotReady(reason=logs)
             if self.process.poll() is not None:
-                raise ServerNotReady(reason=f"it ended with status {self.process.returncode}")
+                raise ServerNotReady(reason=f"it ended with {in_words(self.process.returncode)}")
             time.sleep(_POLL_SECONDS)
         raise ServerNotReady(reason=f"{timeout:g} s were not enough")
 

@@ -377,14 +377,14 @@ class Settings(BaseModel):
 
         Raises SettingInvalid when it is short or missing.
         """
-        setting = "HOSTS_SECRET"
+        setting, what = "HOSTS_SECRET", "it"
         secret = self.hosts_secret.get_secret_value() if self.hosts_secret else ""
         shown = "***" if secret else None
         if self.hosts_secret_file is not None:
             setting, shown = "HOSTS_SECRET_FILE", str(self.hosts_secret_file)
-            secret = text_of(self.hosts_secret_file, setting).strip()
+            secret, what = text_of(self.hosts_secret_file, setting).strip(), "the secret in it"
         if len(secret) < LEAST_SECRET:
-            reason = f"it must have at least {LEAST_SECRET} characters"
+            reason = f"{what} must have at least {LEAST_SECRET} characters"
             raise SettingInvalid(setting=setting, value=shown, reason=reason)
         return secret.encode()
 

@@ -18,6 +18,7 @@ from runner.lifecycle.machine import read_machine
 from runner.text.tokenizer import Tokenizer
 from shared.errors import CogTritonError, PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
+from shared.signals import in_words
 
 from .check import Skip, Unable
 from .server import Server
@@ -69,7 +70,7 @@ class Bench(ABC):
         script = Path(__file__).with_name(self.kind) / "inside.py"
         done = self.run([str(self.python), "-P", str(script), *question])
         if done.returncode:
-            raise Unable(last_line(done.stderr) or f"it ended with status {done.returncode}")
+            raise Unable(last_line(done.stderr) or f"it ended with {in_words(done.returncode)}")
         return json.loads(done.stdout.splitlines()[-1])
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from shared.cog.server import free_port
 from shared.errors import CogTritonError, from_text
 from shared.layout import PROJECT_ROOT
+from shared.signals import in_words
 
 from .check import Unable
 
@@ -95,7 +96,7 @@ class Server:
         while time.monotonic() < until:
             if not self.is_alive:
                 raise Unable(
-                    str(last_error(self.said()) or f"it ended with status {self.process.returncode}")
+                    str(last_error(self.said()) or f"it ended with {in_words(self.process.returncode)}")
                 )
             if self.is_ready():
                 return

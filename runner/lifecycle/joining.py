@@ -40,6 +40,7 @@ from shared.errors import CogTritonError, HostNotJoined
 from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
+from shared.signals import heeded, in_words, take_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,7 +172,8 @@ def serve(link: Link, part: Part, address: str, directory: Path) -> None:
 
 def _watch(process: subprocess.Popen[bytes], program: str, failure: Path, link: Link) -> None:
     if status := process.wait():
-        why = failure.read_text() if failure.exists() else f"{Path(program).name} ended with status {status}"
+        how = f"{Path(program).name} ended with {in_words(status)}"
+        why = failure.read_text() if failure.exists() else how
         with suppress(LinkLost):
             link.send({"failed": why})
 
@@ -194,8 +196,9 @@ def main(find: Find) -> int:
     parser.add_argument("address", metavar="ADDRESS", help="HOSTS_ADDRESS of the first host")
     options = parser.parse_args()
     configure_logging()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in heeded():
         signal.signal(number, _end)
+    take_ends()
     try:
         settings = Settings.from_environment(os.environ)
         secret = settings.secret_of_hosts()

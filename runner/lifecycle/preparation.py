@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from runner.triton.address import LOOPBACK, Address, reached_at
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import tritonserver_command
 from runner.weights import fetch_weights
+from shared.artifact import remove_partials
 from shared.cog.server import free_port, refuse_used_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
 from shared.home import SCRATCH
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     """Gives the engine that COG_WEIGHTS stands for, as `fetch_weights` takes it."""
 
 log = get_logger()
+
+_WITHOUT_MANIFEST = " (it has no manifest: it is an engine from an old builder, or not an engine)"
 
 
 def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
@@ -120,7 +124,9 @@ def prepare_engine(
 
     def check(facts: EngineFacts | None) -> None:
         if (kind := engine_kind(facts)) not in available:
-            raise EngineKindMismatch(kind=kind, available=", ".join(available))
+            raise EngineKindMismatch(
+                kind=kind, why=_WITHOUT_MANIFEST if facts is None else "", available=", ".join(available)
+            )
         check_machine(kind, facts, settings.image_sm, several_hosts=several_hosts)
 
     source = settings.weights or settings.instantiate({}).get("weights") or settings.engine_dir
@@ -172,6 +178,7 @@ def main(find: Find) -> None:
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
     with socket.socket(fileno=options.control_fd) as control:
         try:
             configure_logging()
@@ -187,3 +194,13 @@ def main(find: Find) -> None:
             log.exception("the preparation failed")
             message = SetupFailed(str(GenericError()))
         control.sendall(encode(message))
+
+
+def _end(number: int, _frame: object) -> None:
+    """End at once, without what has been fetched of an engine.
+
+    An exception from here could come anywhere, even where nothing passes it on.
+    """
+    signal.signal(number, signal.SIG_IGN)
+    remove_partials()
+    os._exit(128 + number)

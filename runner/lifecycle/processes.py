@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.signals import in_words
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -31,8 +33,7 @@ class Process:
     @property
     def status(self) -> str:
         """How it ended, in words."""
-        code = self._popen.returncode
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+        return in_words(self._popen.returncode)
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens if it has ended."""

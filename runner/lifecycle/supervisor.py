@@ -47,6 +47,7 @@ from shared.errors import (
     WorkerDied,
     from_text,
 )
+from shared.signals import heeded, take_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from runner.lifecycle.server import Server
 
 _DYING_SECONDS = 1
+_PREPARATION_GRACE_SECONDS = 5  # to remove what it has fetched; there is no server then, or it is idle
 _SERVER_GRACE_SECONDS = 10  # how long it may take to end once nothing runs
 _TRITON_GRACE_SECONDS = 6
 _LAST_SECONDS = 4  # to kill what is left, and for this process and its container to end
@@ -99,6 +101,7 @@ class Supervisor:
         self._failure: SetupFailed | None = None
         self._told: str | None = None  # the failure, once it is in the log
         self._refusal: CogTritonError | None = None  # why the HTTP server that connected last cannot serve
+        self._preparation: Process | None = None
         self._triton: Process | None = None
         self._http: Process | None = None
         self._drain_seconds = 0.0
@@ -115,8 +118,9 @@ class Supervisor:
         not start it: when it ends, so does the supervisor.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in heeded():
             loop.add_signal_handler(number, self._on_signal)
+        take_ends()
         tasks = [self._start(self._keep_engine())]
         listener = await asyncio.start_unix_server(self._converse, self.control_path)
         if self._server is not None:
@@ -135,6 +139,7 @@ class Supervisor:
                 self._server.close()
             # In this order: Triton waits for its clients.
             for process, grace in (
+                (self._preparation, _PREPARATION_GRACE_SECONDS),
                 (self._http, _SERVER_GRACE_SECONDS),
                 (self._triton, _TRITON_GRACE_SECONDS),
             ):
@@ -195,6 +200,7 @@ class Supervisor:
         command += ["--directory", str(self._directory), "--control-fd", str(far.fileno())]
         with far:
             process = self._processes.start(command, os.environ, pass_fds=[far.fileno()])
+        self._preparation = process
         connection = Connection(*await asyncio.open_connection(sock=near))
         try:
             async with asyncio.timeout(None) as limit:
@@ -207,6 +213,7 @@ class Supervisor:
                             self._drain_seconds = message.drain_seconds
                             self._engine_seconds = message.engine_start_seconds
                         case Prepared():
+                            process.signal(signal.SIGKILL)  # it has done its work
                             return message
                         case SetupFailed(text):
                             raise _coded(text)
@@ -214,8 +221,7 @@ class Supervisor:
             raise SetupTimedOut(seconds=self._setup_seconds) from None
         finally:
             connection.close()
-            process.signal(signal.SIGKILL)
-        await process.ended.wait()
+            await process.end(_PREPARATION_GRACE_SECONDS)
         raise TritonFailedToStart(reason=f"its preparation ended with {process.status}")
 
     async def _keep_triton(self, prepared: Prepared) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from runner.lifecycle.supervisor import SECONDS_TO_END
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT
+from shared.signals import ENDS
 from tests.support.processes import MARK, marked, pid_of, wait_gone
 from tests.support.waiting import wait_for
 
@@ -272,6 +274,58 @@ def test_a_set_up_that_takes_too_long_ends_the_runner(start, silence):
     with start(COG_WEIGHTS=silence, SETUP_TIMEOUT="2") as runner:
         assert runner.process.wait(20) == 1
         assert "E4006 SetupTimedOut: The set-up did not finish within 2 s." in runner.log.read_text()
+
+
+@pytest.fixture
+def half(mock_archive):
+    """The URL of an engine of which only one half is sent."""
+    archive = mock_archive().read_bytes()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(archive)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as connections:
+
+        def send() -> None:
+            connection = connections.enter_context(listener.accept()[0])
+            connection.recv(1 << 16)
+            connection.sendall(head + archive[: len(archive) // 2])
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/engine.tar"
+        thread.join()
+
+
+@pytest.mark.parametrize("how", ["signal", "time-out"])
+def test_half_an_engine_does_not_stay_in_the_cache(start, half, tmp_path, how):
+    """On a disk with room for one engine, no start worked for the next ten minutes."""
+    cache = tmp_path / "cache"
+    with start(COG_WEIGHTS=half, **({"SETUP_TIMEOUT": "3"} if how == "time-out" else {})) as runner:
+        wait_for(lambda: list(cache.glob(".*.partial/*")))
+        if how == "signal":
+            runner.process.send_signal(signal.SIGTERM)
+        assert runner.process.wait(30) == (0 if how == "signal" else 1)
+    assert list(cache.iterdir()) == []
+
+
+def test_nohup_is_respected(start):
+    """It ended when the terminal was closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with start() as runner:
+        signal.signal(signal.SIGHUP, before)
+        runner.wait("READY")
+        runner.process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            runner.process.wait(2)
+        assert runner.get()["status"] == "READY"
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_signal_while_it_is_being_imported_ends_it_quietly(start, number):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # as `cog-triton serve` does
+    with start() as runner:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        runner.process.send_signal(number)
+        assert runner.process.wait(30) == 0
+        assert "KeyboardInterrupt" not in runner.log.read_text()
 
 
 def test_the_time_for_the_set_up_includes_the_loading_of_the_engine(start):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from builder.engines.tensorrt_llm.scripts import QUANTIZE, converter
 from builder.engines.tensorrt_llm.tables import Table, table
 from cli.acceptance.check import Check, Outcome, Skip, Unable
+from shared.signals import in_words
 
 if TYPE_CHECKING:
     from .bench import TensorRTLLMBench
@@ -27,7 +28,7 @@ def _help(script: str | None, known: Table, bench: TensorRTLLMBench) -> Outcome:
         raise Skip(f"{program.name} is not here: it is in the builder's image")
     done = bench.run([str(bench.python), str(program), "--help"])
     if done.returncode:
-        raise Unable(f"--help ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise Unable(f"--help ended with {in_words(done.returncode)}: {done.stderr.strip()[-300:]}")
     lines = "\n".join(line.partition("  ")[0] for line in _OPTIONS.findall(done.stdout))
     offered = set(_NAME.findall(lines)) - _ALWAYS
     # What is known from some versions only may or may not be there.

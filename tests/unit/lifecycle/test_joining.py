@@ -163,7 +163,8 @@ def test_a_secret_that_is_none_is_refused(given, told):
 def test_a_short_secret_in_a_file_is_the_files_fault(tmp_path):
     (file := tmp_path / "secret").write_text("hush\n")
     settings = Settings.from_environment({"HOSTS_SECRET": "x" * 20, "HOSTS_SECRET_FILE": str(file)})
-    with pytest.raises(SettingInvalid, match=rf"HOSTS_SECRET_FILE is '{file}', but it must have at least 16"):
+    told = rf"HOSTS_SECRET_FILE is '{file}', but the secret in it must have at least 16"
+    with pytest.raises(SettingInvalid, match=told):
         settings.secret_of_hosts()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+
 import pytest
 
 from cli.engines import engine_of
@@ -33,6 +35,13 @@ def test_an_engine_of_another_kind_is_refused_before_it_is_unpacked(tmp_path, ar
     ):
         prepare_engine(settings(tmp_path, COG_WEIGHTS=str(archive)), ["ctranslate2"], engine_of)
     assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_tar_that_may_be_no_engine_is_told_as_such(tmp_path):
+    with tarfile.open(tmp_path / "engine.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("config.json"))
+    with pytest.raises(EngineKindMismatch, match="not an engine"):
+        prepare_engine(settings(tmp_path, COG_WEIGHTS=str(tmp_path / "engine.tar")), ["mock"], engine_of)
 
 
 def test_weights_come_before_the_engine_directory(tmp_path, archive):
