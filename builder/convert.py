@@ -13,6 +13,7 @@ from builder.step import BuiltWith
 from shared.errors import ConversionFailed, HostMemoryExhausted, from_text
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import get_logger
+from shared.signals import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def failure(step: str, status: int, lines: Sequence[str]) -> CogTritonError:
     if status == -signal.SIGKILL:
         return HostMemoryExhausted(step=step)
     if status < 0:
-        reason = f"it was killed by signal {-status} ({signal.Signals(-status).name})"
+        reason = f"it ended with {in_words(status)}"
     else:
         last = without_folders(lines[-1]).rstrip(".") if lines else "it printed nothing"
         reason = f"it ended with status {status}: {last}"

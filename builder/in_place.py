@@ -65,7 +65,7 @@ def in_place(
                 _publish(made, place)
             return place
     except OSError as error:
-        raise WeightsNotStored(path=cache, reason=error.strerror) from error
+        raise WeightsNotStored(path=cache, reason=error.strerror or str(error)) from error
 
 
 def _publish(made: Path, place: Path) -> None:

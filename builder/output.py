@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from stat import S_ISVTX
 from typing import TYPE_CHECKING
 
 from shared.artifact import read_manifest
@@ -59,6 +60,13 @@ def _check(output: Path) -> None:
             reason=f"this user may not write to {output.parent}",
             fix=f"Change its permissions, or choose a file in another directory {_IN_THE_API}",
         )
+    for path in (output, log_of(output)):
+        if path.exists() and not _may_be_replaced(path):
+            raise OutputRefused(
+                path=path,
+                reason="it is another user's, in a folder where only its owner may replace it",
+                fix=f"Choose another file {_IN_THE_API}",
+            )
     for path, is_ours in ((output, _is_archive), (log_of(output), _is_log)):
         if path.exists() and not is_ours(path):
             raise OutputRefused(
@@ -66,6 +74,12 @@ def _check(output: Path) -> None:
                 reason="what is there was not written by a build, and would be lost",
                 fix=f"Remove that file, or choose another one {_IN_THE_API}",
             )
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Whether this user may, in a folder such as /tmp."""
+    folder, user = path.parent.stat(), os.geteuid()
+    return not folder.st_mode & S_ISVTX or user in (0, folder.st_uid, path.stat().st_uid)
 
 
 def _is_archive(path: Path) -> bool:

@@ -43,7 +43,7 @@ def manifest_of(source: str) -> Manifest | None:
 def described(manifest: Manifest | None) -> str:
     """For people: one fact per line, without what is not known."""
     if manifest is None:
-        return "an engine without a manifest, from an old builder: nothing is known about it"
+        return "it has no manifest: it is an engine from an old builder, or not an engine"
     facts = {
         "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
         "model": manifest.model,

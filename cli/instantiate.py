@@ -20,6 +20,7 @@ from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed, OutputRefused
 from shared.server_arguments import parse_parameters
+from shared.signals import in_words
 from shared.source import data_url, scheme
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _skopeo(command: Sequence[str], places: Sequence[str | Path], dest: str) -> 
     except FileNotFoundError:
         raise ModelImageFailed(dest=dest, reason="skopeo is not installed") from None
     if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2] or f"skopeo ended with status {done.returncode}"
+        last = done.stderr.strip().rpartition("\n")[2] or f"skopeo ended with {in_words(done.returncode)}"
         message = _MESSAGE.search(last)
         raise ModelImageFailed(dest=dest, reason=message[1].replace('\\"', '"') if message else last)
     return done.stdout

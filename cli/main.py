@@ -19,6 +19,7 @@ from cli.places import absolute, from_here
 from cli.streams import prepare_streams
 from shared import VERSION
 from shared.errors import CogTritonError, GenericError
+from shared.signals import ends_held, heeded
 
 EngineName = Literal["ctranslate2", "mock", "tensorrt_llm", "vllm"]
 _SERVED = (
@@ -178,7 +179,8 @@ def serve(
     environment = {**from_here(), **server_environment(port, concurrency), "COG_WEIGHTS": absolute(engine)}
     command = [*server_command("runner", host), "--end-on-failure"]
     os.chdir(PROJECT_ROOT)
-    os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
+    with ends_held():
+        os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 
 
 @app.command()
@@ -204,7 +206,8 @@ def join(
     safe = {"PYTHONPATH": str(PROJECT_ROOT), "PYTHONSAFEPATH": "1"}
     environment = {**from_here(), **safe, **weights}
     os.chdir(PROJECT_ROOT)
-    os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
+    with ends_held():
+        os.execve(command[0], command, environment)  # noqa: S606 - no shell is what we want
 
 
 @app.command()
@@ -381,10 +384,9 @@ def inspect(
 
 
 def _end_by_signals() -> None:
-    """By SIGTERM, and when the terminal is closed, unless nohup has it ignored."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
+    """By SIGTERM, and when the terminal is closed."""
+    for number in heeded((signal.SIGTERM, signal.SIGHUP)):
+        signal.signal(number, _end)
 
 
 def _end(number: int, _frame: object) -> None:

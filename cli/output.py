@@ -12,7 +12,9 @@ import typer
 if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
-AS_JSON = typer.Option("--json", help="For programs: one JSON document on stdout, errors too.")
+AS_JSON = typer.Option(
+    "--json", help="For programs: one JSON document on stdout, also for errors with a code."
+)
 """The option of every command that has a document for programs."""
 
 

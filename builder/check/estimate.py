@@ -92,7 +92,13 @@ def check_machine(needed: Estimate, findings: Findings) -> None:
         disk = 0
     for what, needs, has, free, fix in (
         ("memory", needed.host_memory, memory, "", "Build on a machine with more memory, or add swap"),
-        ("disk", needed.disk, disk, " free", "Free space, or set TMPDIR and HF_HOME to a larger disk"),
+        (
+            "disk",
+            needed.disk,
+            disk,
+            " free",
+            "Free space, or set TMPDIR and HF_HOME to directories on a larger one",
+        ),
     ):
         if needs > has:
             present = readable(has) + free

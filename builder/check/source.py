@@ -47,15 +47,17 @@ def _check(source: str, gpus: int | None) -> Report:
 
 def _named(source: str, config: str) -> tuple[str, str]:
     """Address and text of the build config, at a path from the folder of `source`, or from one above it."""
+    errors: list[ConfigUnreachable] = []
     for address in _candidates(source, config):
         try:
             return address, read_config(address)
         except ConfigUnreachable as error:
             if "://" in config:
                 raise
-            first = error
-    reason = f"it is neither beside {shown(source)}, whose build.config names it, nor in a folder above that"
-    raise ConfigUnreachable(source=shown(config), reason=reason) from first
+            errors.append(error)
+    beside = f"beside {shown(source)}, whose build.config names it ({errors[0].details['reason']})"
+    reason = f"not {beside}, nor in a folder above that"
+    raise ConfigUnreachable(source=shown(config), reason=reason) from errors[0]
 
 
 def _candidates(source: str, config: str) -> Iterator[str]:

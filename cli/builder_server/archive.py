@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import FileResponse
 
-from shared.errors import PredictionNotFound
+from shared.errors import OutputNotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,19 +30,19 @@ class Archive:
         self._prediction_id, self._sha256, self._state = prediction_id, sha256, self.path.stat()
 
     async def send(self, request: Request) -> None:
-        """Answer with it, or with the ranges that were asked for. Raises PredictionNotFound once it has been
-        replaced.
+        """Answer with it, or with the ranges that were asked for. Raises OutputNotFound before it is
+        there, and once it has been replaced.
         """
         if request.variables["id"] != self._prediction_id:
-            raise PredictionNotFound
+            raise OutputNotFound
         try:
             file = await asyncio.to_thread(self.path.open, "rb")
         except OSError:
-            raise PredictionNotFound from None
+            raise OutputNotFound from None
         with file:
             state = os.fstat(file.fileno())
             if self._state is None or not _is_same(state, self._state):
-                raise PredictionNotFound
+                raise OutputNotFound
             # By the open file: its name may soon be that of the next one.
             answer = _Answer(
                 f"/proc/self/fd/{file.fileno()}",

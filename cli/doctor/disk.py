@@ -28,7 +28,10 @@ def _look() -> Iterator[Finding]:
         temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only looked at
     places = {
         "TMPDIR": ("what is built", temporary),
-        "HF_HOME": ("models from the hub", Path(constants.HF_HUB_CACHE)),
+        "HF_HUB_CACHE" if os.environ.get("HF_HUB_CACHE") else "HF_HOME": (
+            "models from the hub",
+            Path(constants.HF_HUB_CACHE),
+        ),
         "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
     }
     for variable, (what, place) in places.items():

@@ -8,10 +8,10 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from huggingface_hub import constants
 
+from shared.http import proxy_variable
 from shared.secrets import public_address
 from shared.source import is_web_address
 from shared.tls import why_refused
@@ -59,10 +59,10 @@ def _reach(url: str, context: ssl.SSLContext) -> Finding:
         # Not shown: without a scheme, what may be a password cannot be told apart.
         return warning(
             "HF_ENDPOINT is not an http or https URL.",
-            "Correct it (it must start with http:// or https://), or unset it.",
+            "Correct it (such as to https://hub.example.com), or unset it.",
         )
-    if parts.scheme in getproxies():
-        return ok(f"{host} is reached through the proxy in {parts.scheme.upper()}_PROXY; not tried")
+    if proxy := proxy_variable(parts.scheme, host):
+        return ok(f"{host} is reached through the proxy in {proxy.upper()}_PROXY; not tried")
     try:
         with socket.create_connection((host, port), _SECONDS) as plain:
             if parts.scheme == "https":

@@ -2,7 +2,7 @@
 
 from .directory import EngineDirectory, is_damaged
 from .manifest import CONFIG, MANIFEST, Check, EngineFacts, FileEntry, Manifest
-from .partial import partial_of, sweep
+from .partial import partial_of, remove_partials, sweep
 from .read import extract_archive, read_manifest
 from .store import Store
 from .tar import Readable
@@ -23,6 +23,7 @@ __all__ = [
     "is_damaged",
     "partial_of",
     "read_manifest",
+    "remove_partials",
     "sweep",
     "write_archive",
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from shared.errors import EngineArchiveCorrupt, EngineArchiveMalformed, EngineArchiveVersion
 from shared.validation import wanted
+
+from .tar import MAX_ENTRIES
 
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
@@ -54,7 +56,7 @@ class FileEntry(_Part):
     """One file of the archive."""
 
     name: Annotated[str, AfterValidator(_plain_name)]
-    size: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(ge=0, lt=2**63)]
     """Bytes."""
     sha256: Sha256
 
@@ -77,7 +79,7 @@ class EngineFacts(_Part):
     """Compute capability of the GPU that built it, 86 for 8.6; None where the engine fits every machine."""
     ranks: Annotated[int, Field(ge=1)] = 1
     """Processes that serve it together."""
-    gpu_bytes: Annotated[int, Field(ge=0)] | None = None
+    gpu_bytes: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """What its weights take of each GPU; None: not known."""
     model: str
     """The model's id on the hub, or the last part of its path."""
@@ -91,7 +93,7 @@ class Manifest(EngineFacts):
 
     config_digest: Sha256
     """Of config.json in the archive: tells two builds apart without looking at their files."""
-    files: tuple[FileEntry, ...]
+    files: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_ENTRIES), FailFast()]
 
     @property
     def total_size(self) -> int:

@@ -5,28 +5,43 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_ABANDONED_SECONDS = 600  # no download waits that long for more data
+# What is written at once is a MiB, for which the slowest download (shared/http/limits.py) takes 1,050,
+# besides its attempts that fail.
+_ABANDONED_SECONDS = 3600
+_made: list[Path] = []
 
 
 def partial_of(destination: Path) -> Path:
     """A new name beside `destination`."""
-    return destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    _made.append(partial)
+    return partial
+
+
+def remove_partials() -> None:
+    """Remove what this process has not finished; for a process that is about to end, at whatever moment."""
+    for partial in _made:
+        _remove(partial)
 
 
 def sweep(parent: Path, names: str = "*") -> None:
     """Remove what killed processes have left in `parent`, of destinations whose name matches `names`."""
     for partial in parent.glob(f".{names}.{'[0-9a-f]' * 8}.partial"):
-        try:
+        with suppress(OSError):  # its owner has finished in the meantime, or is somebody else
             newest = max(path.lstat().st_mtime for path in (partial, *partial.rglob("*")))
-        except FileNotFoundError:  # its owner has finished in the meantime
-            continue
-        if newest < time.time() - _ABANDONED_SECONDS:
-            if partial.is_dir():
-                shutil.rmtree(partial, ignore_errors=True)
-            else:
-                partial.unlink(missing_ok=True)
+            if newest < time.time() - _ABANDONED_SECONDS:
+                _remove(partial)
+
+
+def _remove(partial: Path) -> None:
+    if partial.is_dir():
+        shutil.rmtree(partial, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            partial.unlink()

@@ -19,7 +19,7 @@ from builder.pipeline import build
 from demo.cog_server import CogServer
 from runner.weights.fetch import fetch_weights
 from shared.artifact import extract_archive
-from shared.errors import CheckpointInvalid, Overloaded, UnsupportedArchitecture, UploadFailed
+from shared.errors import CheckpointInvalid, OutputNotFound, Overloaded, UnsupportedArchitecture, UploadFailed
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
@@ -164,13 +164,15 @@ def test_a_runner_takes_the_engine_from_there(served, tmp_path):
     assert (fetched.path / "engine/model.bin").is_file()
 
 
-def test_an_engine_can_be_had_until_the_next_one_is_there(served):
+def test_an_engine_can_be_had_until_the_next_one_is_there(served, answered):
     first = served.predict(config=config("demo/model"))["output"]
     served.hub.repositories["demo/later"] = Repository(DEMO)
     with served.hub.holding():
         later = asynchronous(served, "later", config("demo/later"))
         assert httpx2.get(first).status_code == 200
-        assert httpx2.get(f"{later}/output").status_code == 404
+        early = httpx2.get(f"{later}/output")
+        assert early.status_code == 404
+        answered(early.json()["error"], OutputNotFound())
     wait_for(lambda: httpx2.get(later).json()["status"] == "succeeded")
     assert httpx2.get(first).status_code == 404
     assert httpx2.get(httpx2.get(later).json()["output"]).status_code == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.engines.tensorrt_llm.call import as_written
+from builder.engines.tensorrt_llm.call import as_written, shown
 from shared.config.problems import nearest
 from shared.errors import (
     ArgumentDeprecated,
@@ -103,20 +103,8 @@ def _wanted(known: Argument) -> str:
     return _WORDS[known.type]
 
 
-def _shown(value: object) -> str:
-    """As it stands in the config, and not as Python would write it."""
-    match value:
-        case None:
-            return "without a value"
-        case ():
-            return "an empty list"
-        case bool():
-            return str(value).lower()
-    return repr(value) if len(repr(value)) <= 60 else "the config's value (too long to show)"
-
-
 def _invalid(
     call: Call, known: Argument, given: Given, value: object, wanted: str, findings: Findings
 ) -> None:
-    error = ArgumentInvalid(tool=call.tool, argument=known.name, value=_shown(value), wanted=wanted)
+    error = ArgumentInvalid(tool=call.tool, argument=known.name, value=shown(value), wanted=wanted)
     findings.error(given.place, error)

@@ -94,3 +94,17 @@ class Call:
             if value is not False:
                 words += _words(name, value)
         return RunTool(self.step, self.tool, self.script, tuple(words), self.output_dir)
+
+
+def shown(value: object) -> str:
+    """As it stands in the config, and not as Python would write it."""
+    match value:
+        case None:
+            return "without a value"
+        case ():
+            return "an empty list"
+        case tuple():
+            value = list(value)
+        case bool():
+            return str(value).lower()
+    return repr(value) if len(repr(value)) <= 60 else "the config's value (too long to show)"

@@ -107,7 +107,7 @@ def _build_lengths(call: Call, findings: Findings, *, chunked: bool) -> None:
             limits = "" if call.set("max_num_tokens") else "; set max_num_tokens to limit prompts"
             _in_vain(call, "max_input_len", reason, findings, limits)
         elif total is not None and call.size("max_input_len") > total:
-            _in_vain(call, "max_input_len", f"max_seq_len limits prompts to {total}", findings)
+            _in_vain(call, "max_input_len", f"max_seq_len limits prompts to {total - 1} tokens", findings)
     limit = call.size("max_num_tokens")
     if packed and not chunked and total is not None and limit < total - 1:
         place = call.place_of("max_num_tokens") if call.set("max_num_tokens") else ()

@@ -16,6 +16,7 @@ from shared.errors import ConversionFailed, PartNotInstalled
 from shared.home import writable_home
 from shared.layout import Layout
 from shared.logs import get_logger
+from shared.signals import in_words
 from shared.sizes import readable
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class ToolStep:
                 on_poll=lambda: progress(_size(output)),
             )
             took = f"{ended.seconds:.1f} s, {readable(ended.peak_memory)} of memory"
-            log.write(f"{LOG_MARK}{self.name}: ended with status {ended.status} after {took}\n")
+            log.write(f"{LOG_MARK}{self.name}: ended with {in_words(ended.status)} after {took}\n")
         _log.info(
             "tool ended", step=self.name, seconds=round(ended.seconds, 3), peak_memory=ended.peak_memory
         )

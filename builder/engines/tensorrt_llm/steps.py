@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from builder.engines.tensorrt_llm import scripts
-from builder.engines.tensorrt_llm.call import Call, Given, as_written, in_config
+from builder.engines.tensorrt_llm.call import Call, Given, as_written, in_config, shown
 from builder.engines.tensorrt_llm.commands import ToolStep
 from builder.engines.tensorrt_llm.old_arguments import DTYPES, MAX_INPUT_LEN, RULES, Dropped, Removed, Renamed
 from builder.engines.tensorrt_llm.tables import table
@@ -189,11 +189,12 @@ def merge(arguments: dict[str, Given], moved: dict[str, Given], findings: Findin
 
 def _total_length(section: ToolSection, chosen: _Chosen, given: Given, findings: Findings) -> Given | None:
     """max_seq_len, which counts prompt and output together."""
-    try:
-        output = int(str(given.value))
-    except ValueError:
+    if given.value is False:
+        return None  # left out
+    output = _number(given.value)
+    if output is None:
         error = ArgumentInvalid(
-            argument="max_output_len", tool=chosen.script, value=repr(given.value), wanted="a whole number"
+            argument="max_output_len", tool=chosen.script, value=shown(given.value), wanted="a whole number"
         )
         findings.error(given.place, error)
         return None
@@ -218,6 +219,11 @@ def _prompt_length(section: ToolSection, chosen: _Chosen) -> int | None:
     value = section.args.get("max_input_len", False)
     if value is False:
         return MAX_INPUT_LEN.get(chosen.example, _DEFAULT_INPUT_LEN)
+    return _number(value)
+
+
+def _number(value: Value) -> int | None:
+    """A number, also one that stands alone in a list; None for anything else."""
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     try:

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import pytest
 
@@ -37,6 +38,9 @@ def test_another_format_version_is_named_whatever_else_has_changed(version):
         (changed(engine=None), "manifest.json.engine"),
         (changed(ranks=0), "manifest.json.ranks"),
         (changed(files=[{"name": "a", "size": -1, "sha256": "0" * 64}]), "manifest.json.files.0.size"),
+        (changed(files=[{"name": "a", "size": 10**400, "sha256": "0" * 64}]), "manifest.json.files.0.size"),
+        (changed(gpu_bytes=10**400), "manifest.json.gpu_bytes"),
+        (changed(files=[{"name": "a", "size": 1, "sha256": "0" * 64}] * 65_537), "manifest.json.files"),
         (changed(files=[{"name": "a", "size": 1, "sha256": "0" * 63}]), "manifest.json.files.0.sha256"),
         (changed(files=[{"name": "../a", "size": 1, "sha256": "0" * 64}]), "manifest.json.files.0.name"),
     ],
@@ -45,6 +49,17 @@ def test_what_is_no_manifest_is_refused_and_named(text, named):
     with pytest.raises(EngineArchiveMalformed) as caught:
         Manifest.from_bytes(text)
     assert named in str(caught.value)
+
+
+def test_many_faults_take_no_more_memory_than_one():
+    """A manifest of two megabytes took 1.5 GB."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(EngineArchiveMalformed, match=r"manifest\.json\.files\.0"):
+            Manifest.from_bytes(changed(files=[0] * 60_000))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_length_does_not_depend_on_the_digests():

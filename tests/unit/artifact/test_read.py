@@ -75,7 +75,7 @@ def test_the_check_comes_before_anything_is_written(tmp_path):
 
     def check(manifest):
         assert not destination.parent.exists()
-        raise EngineKindMismatch(kind=manifest.engine, available="ctranslate2")
+        raise EngineKindMismatch(kind=manifest.engine, why="", available="ctranslate2")
 
     with pytest.raises(EngineKindMismatch):
         extract_archive(stream, destination, check=check, max_bytes=1 << 20)

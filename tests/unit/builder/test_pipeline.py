@@ -8,14 +8,17 @@ import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from structlog.testing import capture_logs
 
 from builder import pipeline
+from builder.package import Package
 from builder.pipeline import build
 from builder.plan import Plan
+from builder.step import Build, Model
 from shared.errors import (
     UNEXPECTED,
     ConfigInvalid,
@@ -24,6 +27,7 @@ from shared.errors import (
     HostMemoryExhausted,
     NotEnoughSpace,
     OutputRefused,
+    PackageFailed,
     WorkFolderUnusable,
 )
 from shared.layout import PROJECT_ROOT, WITHOUT_ENVIRONMENT
@@ -142,6 +146,48 @@ def test_an_output_that_is_none_is_refused_before_anything_is_fetched(
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert (tmp_path / "link.tar").is_symlink()
     assert (tmp_path / "nowhere.tar").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["engine.tar", "engine.tar.log"])
+def test_what_another_user_has_built_in_a_folder_such_as_tmp_is_refused_at_once(tmp_path, monkeypatch, name):
+    """It was found at the last step, or raised an error of Python's."""
+    build(MOCK, tmp_path / "engine.tar")
+    (tmp_path / "engine.tar").rename(tmp_path / name)
+    if name.endswith(".log"):
+        (tmp_path / name).write_text("== build: trtllm-build\n")
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(OutputRefused, match=f"{name}: it is another user's"):
+        build(MOCK, tmp_path / "engine.tar")
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "config.json"])
+def test_a_file_of_the_model_that_is_removed_meanwhile_is_named(tmp_path, model_dir, name):
+    """The archive was made without it: without the chat template, for one."""
+    (model_dir / name).write_text("{}")
+    state = Build(tmp_path, tmp_path / "engine.tar", None)
+    state.model = Model("tiny", None, model_dir)
+    (model_dir / name).unlink()
+    with pytest.raises(PackageFailed, match=f"tokenizer/{name}: No such file"):
+        Package("mock", {}).run(state, lambda _done, _total: None)
+    assert not (tmp_path / "engine.tar").exists()
+
+
+def test_another_users_unfinished_archive_is_left(tmp_path, monkeypatch):
+    """In a folder such as /tmp; each build failed at its last step."""
+    other = tmp_path / ".engine.tar.0123abcd.partial"
+    other.touch()
+    os.utime(other, (1, 1))
+    unlink = Path.unlink
+
+    def refuse(path, **more):
+        if path == other:
+            raise PermissionError(1, "Operation not permitted")
+        unlink(path, **more)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    build(MOCK, tmp_path / "engine.tar")
+    assert other.exists()
 
 
 def test_an_earlier_build_and_an_empty_file_are_replaced(tmp_path):

@@ -231,3 +231,10 @@ def test_with_chunked_context_prompts_are_not_capped(word, warned):
     assert bool(of_old("E3028", build="{max_seq_len: 32768}", more=served)) == warned
     short = check(f"{CLEAN}max_seq_len: 32768\n{served}", "c").diagnostics
     assert [one.code for one in short] == (["E3028"] if warned else [])
+
+
+def test_the_longest_prompt_leaves_room_for_a_token():
+    arguments = "{max_input_len: 8192, max_seq_len: 4096, context_fmha: disable}"
+    config = f"model_id: a/b\nbuild: {{executable: trtllm-build, output_dir: e, args: {arguments}}}\n"
+    (found,) = [one for one in check(config, "c.yaml").diagnostics if one.code == "E3017"]
+    assert "max_seq_len limits prompts to 4095 tokens." in found.what

@@ -78,12 +78,15 @@ def test_an_address_with_nothing_there(folder, site):
     assert "beside it" not in found.what
 
 
-def test_the_build_config_is_what_is_missing(folder):
+@pytest.mark.parametrize(
+    ("named", "reason"), [("nope.yaml", "there is no such file"), (".", "it is a directory")]
+)
+def test_the_build_config_is_what_is_missing(folder, named, reason):
     config = folder / "models/m/config.yaml"
-    config.write_text(OFFICIAL.replace("models/m/build.yaml", "nope.yaml"))
+    config.write_text(OFFICIAL.replace("models/m/build.yaml", named))
     (found,) = check_source(str(config)).diagnostics
     assert found.what == (
-        f"The config nope.yaml cannot be read: it is neither beside {config}, whose build.config names it,"
+        f"The config {named} cannot be read: not beside {config}, whose build.config names it ({reason}),"
         " nor in a folder above that."
     )
 

@@ -4,11 +4,8 @@ import json
 import os
 import shutil
 import socket
-import ssl
-import threading
 
 import pytest
-from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from cli.doctor import (
@@ -249,6 +246,12 @@ class TestDisk:
         assert severities == {Severity.ERROR}
         assert "Set WEIGHTS_CACHE to another directory." in text
 
+    @pytest.mark.parametrize(("value", "named"), [("/models", "HF_HUB_CACHE"), ("", "HF_HOME")])
+    def test_where_models_go_is_named(self, monkeypatch, value, named):
+        monkeypatch.setenv("HF_HUB_CACHE", value)
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        assert f"(models from the hub) cannot be written to. Set {named} to another" in found(disk)[1]
+
     def test_nowhere_for_temporary_files(self, monkeypatch):
         def no_place() -> str:
             raise FileNotFoundError
@@ -274,108 +277,6 @@ class TestPort:
     def test_none(self, monkeypatch, value):
         monkeypatch.setenv("PORT", value)
         assert "is not a port" in found(port)[1]
-
-
-class TestTls:
-    @pytest.fixture
-    def site(self, monkeypatch):
-        """A server with a certificate of its own for loopback, in the place of the hub."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(CERTIFICATE)
-        for name in ("HTTPS_PROXY", "https_proxy", "SSL_CERT_FILE"):
-            monkeypatch.delenv(name, raising=False)
-
-        def serve(listener):
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    try:
-                        context.wrap_socket(connection, server_side=True).close()
-                    except OSError:
-                        continue
-
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=serve, args=(listener,))
-            thread.start()
-            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
-            yield
-            listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-    def test_trusted(self, site, monkeypatch):
-        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-        severities, text = found(tls)
-        assert severities == {Severity.OK}
-        assert "127.0.0.1 can be reached" in text
-
-    def test_not_trusted(self, site):
-        severities, text = found(tls)
-        assert Severity.WARNING in severities
-        assert "The certificate of 127.0.0.1 is not trusted: self" in text
-
-    def test_not_there(self, monkeypatch):
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
-        assert "cannot be reached: Connection refused" in found(tls)[1]
-
-    def test_no_tls(self, monkeypatch):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-
-            def answer():
-                connection, _ = listener.accept()
-                with connection:
-                    connection.recv(1 << 16)
-                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-            thread = threading.Thread(target=answer)
-            thread.start()
-            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
-            text = found(tls)[1]
-            thread.join()
-        assert "127.0.0.1 cannot be reached: no connection over TLS (" in text
-        assert "_ssl.c" not in text
-
-    @pytest.mark.parametrize("address", ["http://hub:abc", "http://[hub"])
-    def test_an_address_that_is_none(self, monkeypatch, address):
-        monkeypatch.setattr(constants, "ENDPOINT", address)
-        assert f"HF_ENDPOINT is {address}, which is not a valid address." in found(tls)[1]
-
-    @pytest.mark.parametrize(
-        "address", ["huggingface.co", "me:pw@hub.example", "ftp://hub.example", "http://"]
-    )
-    def test_an_address_of_no_site(self, monkeypatch, address):
-        monkeypatch.setattr(constants, "ENDPOINT", address)
-        severities, text = found(tls)
-        assert Severity.WARNING in severities
-        assert "HF_ENDPOINT is not an http or https URL." in text
-        assert "pw" not in text
-
-    def test_a_host_that_cannot_be(self, monkeypatch):
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://{'a' * 70}.com")
-        assert "cannot be reached: no host has such a name." in found(tls)[1]
-
-    def test_silent(self, monkeypatch):
-        monkeypatch.setattr(tls, "_SECONDS", 0.1)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
-            assert "127.0.0.1 cannot be reached: no answer within 0.1 s." in found(tls)[1]
-
-    def test_a_file_that_is_missing(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-        assert found(tls)[0] == {Severity.ERROR}
-
-    def test_no_certificates_at_all(self, monkeypatch, tmp_path):
-        (tmp_path / "empty.pem").touch()
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "empty.pem"))
-        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-        assert found(tls)[0] == {Severity.ERROR}
-
-    def test_a_proxy_is_not_passed_by(self, monkeypatch):
-        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-        monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
-        assert "through the proxy in HTTPS_PROXY" in found(tls)[1]
 
 
 class TestContainerTool:

@@ -247,6 +247,12 @@ def test_a_config_says_how(model, tmp_path):
     }
 
 
+def test_a_revision_that_is_none_is_refused_before_the_hub_is_asked(hub):
+    with pytest.raises(ConfigInvalid, match="its revision must be the name of a branch"):
+        weights_of("someone/tiny@refs/../../../x")
+    assert hub.requests == []
+
+
 def test_a_config_of_another_engine_needs_a_build(tmp_path):
     (tmp_path / "c.yaml").write_text("engine: mock\n")
     with pytest.raises(ConfigInvalid, match=r"build an engine\.tar"):

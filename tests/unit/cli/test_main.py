@@ -152,13 +152,15 @@ def test_paths_in_settings_start_where_the_command_is_given(
         (tmp_path / file).touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, value)
-    environments = []
+    environments, before = [], signal.pthread_sigmask(signal.SIG_BLOCK, ())
     monkeypatch.setattr(
         os, "execve", lambda _program, _command, environment: environments.append(environment)
     )
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert CliRunner().invoke(app, command).exit_code == 0
     assert environments[0][name] == told.replace("HERE", str(tmp_path))
+    # What this process starts afterwards would be deaf to Ctrl-C.
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 @pytest.mark.parametrize("command", COMMANDS.commands)

@@ -84,6 +84,21 @@ def test_lengths_count_from_what_the_prompt_length_means(prompt, total):
     assert f"--max_seq_len {total}" in lines(HEAD + BUILD + args)[1]
 
 
+def test_an_output_length_means_what_other_numbers_mean():
+    assert "--max_seq_len 1124" in lines(HEAD + BUILD + "    max_output_len: [100]\n")[1]
+    assert "--max_seq_len" not in lines(HEAD + BUILD + "    max_output_len: false\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [("", "without a value"), ("true", "true"), ("[1, 2]", "[1, 2]"), ("[]", "an empty list"), ("x", "'x'")],
+)
+def test_an_output_length_that_is_no_number_is_told_as_it_stands_in_the_config(written, told):
+    report = check(HEAD + BUILD + f"    max_output_len: {written}\n", "test.yaml")
+    (error,) = [one.what for one in report.errors if one.code == "E3012"]
+    assert f"--max_output_len of trtllm-build cannot be {told}." in error
+
+
 def test_a_flag_that_is_false_is_left_out():
     args = "    weight_streaming: false\n    max_batch_size: false\n"
     assert (
