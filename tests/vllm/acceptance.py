@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PYTHON = """\
 #!/bin/sh
-PYTHONPATH={faults}:"$PYTHONPATH" exec {python} "$@"
+PYTHONPATH={changes}:"$PYTHONPATH" exec {python} "$@"
 """
 # Seeded together, since an engine takes half a minute to start; only the last one leaves none to be served.
 SERVED_FAULTS = {"another version": "import", "other tokens": "greedy", "no abort": "cancel"}
@@ -39,8 +39,8 @@ def run_acceptance(directory: Path, model: dict, python: Path, environment: Mapp
     home, libraries, work_dir = directory / "home", directory / "libraries", directory / "work"
     program = home / "engines/vllm/bin/python"
     program.parent.mkdir(parents=True)
-    faults = shlex.quote(str(PROJECT_ROOT / "tests/support/vllm_faults"))
-    program.write_text(_PYTHON.format(faults=faults, python=shlex.quote(str(python))))
+    changes = shlex.quote(str(PROJECT_ROOT / "tests/support/vllm_changes"))
+    program.write_text(_PYTHON.format(changes=changes, python=shlex.quote(str(python))))
     program.chmod(0o755)
     for part in ("triton", "bridge"):
         (home / part).symlink_to(Layout.current().home / part)
@@ -51,8 +51,8 @@ def run_acceptance(directory: Path, model: dict, python: Path, environment: Mapp
 
     def run(*arguments: str, faults: str = "") -> tuple[int, dict]:
         told = {
-            "ENGINE_ENVIRONMENT": "VLLM_FAULTS",
-            "VLLM_FAULTS": faults,
+            "ENGINE_ENVIRONMENT": "VLLM_CHANGES",
+            "VLLM_CHANGES": ",".join(filter(None, ("patient", faults))),
             "COMPILE_CACHE": str(directory / "compiled"),
         }
         return accept(

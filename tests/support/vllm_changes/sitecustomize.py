@@ -1,11 +1,12 @@
-"""Differences between the real vLLM and what we assume of it, seeded where vLLM is imported.
+"""Changes of the real vLLM, made where it is imported: differences from what we assume of it, and one help.
 
-VLLM_FAULTS names some, between commas. The module that one changes is changed as soon as it has been executed.
+VLLM_CHANGES names some, between commas. The module that one changes is changed as soon as it has been executed.
 """
 
 import importlib.util
 import os
 import sys
+import time
 
 
 def _version(module):
@@ -23,7 +24,15 @@ def _renamed_outputs(module):
     del module.EngineCoreOutputs.outputs
 
 
-_FAULTS = {
+def _patient(module):
+    """On the CPU a process of its own makes the tokens, and the engine core waits for it in a loop that hardly
+    lets its other threads run: on few cores the tokens then leave it all at once, at the end of a text.
+    """
+    module.sched_yield = lambda: time.sleep(0.0001)
+
+
+_CHANGES = {
+    "patient": ("vllm.distributed.device_communicators.shm_broadcast", _patient),
     "another version": ("vllm", _version),
     "renamed outputs": ("vllm.v1.engine", _renamed_outputs),
     "no abort": ("vllm.v1.engine.core_client", _no_abort_requests),
@@ -47,9 +56,9 @@ class _Changed:
             execute(module)
             self.change(module)
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign] # faults come in by this way
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign] # changes come in by this way
         return spec
 
 
-for fault in filter(None, os.environ.get("VLLM_FAULTS", "").split(",")):
-    sys.meta_path.insert(0, _Changed(*_FAULTS[fault]))
+for name in filter(None, os.environ.get("VLLM_CHANGES", "").split(",")):
+    sys.meta_path.insert(0, _Changed(*_CHANGES[name]))
