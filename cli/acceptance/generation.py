@@ -11,6 +11,8 @@ from functools import cache, partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cli.output import counted
+
 from .bench import replace
 from .check import Check, Outcome, Skip, Unable
 from .server import Refused
@@ -101,7 +103,7 @@ def cancel(bench: Bench) -> Outcome:
     """
     places = bench.places
     if not 1 < places <= _MAX_STREAMS:
-        raise Skip(f"the engine takes {places} requests at a time")
+        raise Skip(f"the engine takes {counted(places, 'request')} at a time")
     server, prompt = bench.serve(), references(bench)[0].prompt
     expected = "another request takes the place of one that was cancelled"
     waited = 0

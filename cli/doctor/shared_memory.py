@@ -20,8 +20,11 @@ _LOCKED = 64 << 20  # bytes; for eight GPUs
 
 
 def _look() -> Iterator[Finding]:
-    found = os.statvfs(_PLACE)
-    free = found.f_bavail * found.f_frsize
+    try:
+        found = os.statvfs(_PLACE)
+        free = found.f_bavail * found.f_frsize
+    except FileNotFoundError:
+        free = 0
     if on_the_bus() < 2:
         yield ok(f"{_PLACE} has {readable(free)} free, and with fewer than two GPUs nothing needs it")
         return

@@ -151,7 +151,7 @@ class ReplicateTarget(HttpTarget):
             return
         address = _stream_of(urls)
         if address is None:
-            request.fail("malformed answer", "the address to stream from is none")
+            request.fail("malformed answer", "the address to stream from is not a URL")
             return
         origin = _origin(address)
         target = self._streams.get(origin)

@@ -143,7 +143,7 @@ def serve(link: Link, part: Part, address: str, directory: Path) -> None:
         environment["TMPDIR"] = str(directory)  # Open MPI's daemon leaves files there when it is killed
     mine = {"host": socket.gethostname(), "gpus": part.gpus, "identity": identity(part.kind, part.engine_dir)}
     link.send(mine)
-    log.info("joined", address=address, gpus=part.gpus)
+    log.info("connected", address=address, gpus=part.gpus)
     while True:
         message = link.receive()
         if (refused := message.get("refused")) is not None:

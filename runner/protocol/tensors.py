@@ -173,7 +173,9 @@ def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:
     except (struct.error, UnicodeDecodeError):
         raise MalformedRequest(reason=f"{tensor.name} holds a string that cannot be read") from None
     if at != len(tensor.data) or len(texts) != count:
-        raise MalformedRequest(reason=f"{tensor.name} holds {len(texts)} strings, not {count}")
+        raise MalformedRequest(
+            reason=f"{tensor.name} holds another number of strings ({len(texts)}) than its shape says ({count})"
+        )
     return tuple(texts)
 
 

@@ -76,7 +76,7 @@ def _draft(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         try:
             _revision(str(value["revision"]))
         except ValueError as error:
-            raise ValueError(f"its revision {error}") from None
+            raise ValueError(f"has a revision that {error}") from None
     return value
 
 

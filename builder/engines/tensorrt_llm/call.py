@@ -63,17 +63,18 @@ class Call:
 
     def value(self, name: str) -> Value:
         """The value given for `name`, else the tool's default."""
-        if name in self.arguments:
-            return self.arguments[name].value
-        known = self.table.find(name)
-        return known.default if known else None
+        return self.arguments[name].value if name in self.arguments else self._default(name)
 
     def size(self, name: str) -> int:
         """The whole number given for `name`, else the default; 1 for what is not a number."""
         try:
-            return int(str(self.value(name)))
+            return int(str(self.value(name) if self.set(name) else self._default(name)))
         except ValueError:
             return 1
+
+    def _default(self, name: str) -> Value:
+        known = self.table.find(name)
+        return known.default if known else None
 
     def set(self, name: str) -> bool:
         """Whether `name` is given, and not switched off."""

@@ -38,7 +38,7 @@ def _ranks(server: Server) -> list[int]:
 def _two_gpus(bench: TensorRTLLMBench) -> Outcome:
     server = _server(bench)
     if len(ranks := _ranks(server)) != _RANKS:
-        raise Unable(f"there are {len(ranks)} ranks")
+        raise Unable(f"ranks: {len(ranks)} instead of {_RANKS}")
     return greedy_texts(bench, server)
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cli.acceptance.check import Check, Outcome, Skip
+from cli.output import counted
 
 if TYPE_CHECKING:
     from .bench import VLLMBench
@@ -24,7 +25,7 @@ def _gpus(bench: VLLMBench) -> Outcome:
     seen = bench.ask_inside("gpus")
     if not seen["cuda"] or not bench.gpus:
         raise Skip("this PyTorch is for CPUs" if not seen["cuda"] else "the driver reports no GPU")
-    return Outcome(f"{bench.gpus} GPUs", f"{seen['gpus']} GPUs")
+    return Outcome(counted(bench.gpus, "GPU"), counted(seen["gpus"], "GPU"))
 
 
 def _interface(bench: VLLMBench) -> Outcome:

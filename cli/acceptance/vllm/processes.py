@@ -41,7 +41,7 @@ def _on_two_gpus(bench: VLLMBench) -> Server:
 def _two_gpus(bench: VLLMBench) -> Outcome:
     server = _on_two_gpus(bench)
     if len(workers := _called(server, _WORKER)) != _GPUS:
-        raise Unable(f"there are {len(workers)} workers")
+        raise Unable(f"workers: {len(workers)} instead of {_GPUS}")
     # Sums over two GPUs round differently from those on one.
     return greedy_texts(bench, server, SURE)
 

@@ -192,6 +192,18 @@ def test_paths_are_told_as_they_are_written():
     assert what == "--checkpoint_dir is './d', and earlier steps write to c."
 
 
+@pytest.mark.parametrize(
+    ("convert", "build", "code"),
+    [
+        ("{}", "{max_seq_len: 4096, max_num_tokens: false}", "E3028"),
+        ("{}", "{gather_context_logits: , max_draft_len: false}", "E3018"),
+        ("{tp_size: 4, moe_tp_size: false, moe_ep_size: 2}", "{}", "E3018"),
+    ],
+)
+def test_what_false_omits_has_the_default_of_its_tool(convert, build, code):
+    assert not of_old(code, convert, build)
+
+
 def test_what_limits_prompts_instead():
     ((_, fix),) = of_old("E3017", build="{max_input_len: 100}")
     assert fix == "Remove it; set max_num_tokens to limit prompts."

@@ -222,6 +222,11 @@ class TestSharedMemory:
         monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, -1))
         assert "--ulimit memlock=-1" in found(shared_memory)[1]
 
+    def test_none(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(shared_memory, "on_the_bus", lambda: 2)
+        monkeypatch.setattr(shared_memory, "_PLACE", str(tmp_path / "none"))
+        assert "has 0 bytes free: too little" in found(shared_memory)[1]
+
 
 @pytest.mark.parametrize(
     ("limit", "said"), [("max", "This machine has"), (str(1 << 30), "This container may use 1.1 GB")]

@@ -204,11 +204,11 @@ def test_configs_are_frozen():
         ("model_id: a/b\nrevision: ../x\nbuild: {output_dir: e}", "line 2: revision: must be the name of a"),
         (
             "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: ../../x}",
-            "line 3: speculative_config: its revision must be the name of a branch or tag",
+            "line 3: speculative_config: has a revision that must be the name of a branch or tag",
         ),
         (
             "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: [/../x]}",
-            "line 3: speculative_config: its revision must be the name of a branch or tag",
+            "line 3: speculative_config: has a revision that must be the name of a branch or tag",
         ),
         ("engine: mock\ninstantiate: 3", "line 2: instantiate: must be a mapping, not 3"),
         (

@@ -201,7 +201,7 @@ def test_an_address_of_replicates_stream_that_is_none(monkeypatch, recorder, url
     monkeypatch.setenv("REPLICATE_API_TOKEN", "t")
     recorder.urls = urls
     reason = refusal(recorder.url, "--target", "replicate", "--model", "m")
-    assert reason == "its first request failed: malformed answer (the address to stream from is none)"
+    assert reason == "its first request failed: malformed answer (the address to stream from is not a URL)"
 
 
 @pytest.mark.parametrize("urls", [None, {}, {"stream": None}, {"stream": ""}], ids=json.dumps)
