@@ -174,7 +174,7 @@ def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:
         raise MalformedRequest(reason=f"{tensor.name} holds a string that cannot be read") from None
     if at != len(tensor.data) or len(texts) != count:
         raise MalformedRequest(
-            reason=f"{tensor.name} holds another number of strings ({len(texts)}) than its shape says ({count})"
+            reason=f"{tensor.name} holds {len(texts)} of the {count} strings that its shape says"
         )
     return tuple(texts)
 

@@ -121,10 +121,10 @@ def test_what_cannot_be_followed_is_refused(engine, log, kind, text, reason):
     assert "backtrace" not in log.read_text()
 
 
-def test_the_core_bounds_what_a_step_costs(tmp_path):
-    """Only the first tokens are tried beforehand."""
-    refused = run_script("tests/vllm/grammar_limits.py", tmp_path)
-    assert refused == {"before": False, "limited": True}
+def test_the_core_bounds_what_a_step_costs_and_mixes_up_no_structures(tmp_path):
+    """Only the first tokens are tried beforehand; on a machine with many cores, several threads compile."""
+    found = run_script("tests/vllm/grammar_limits.py", tmp_path)
+    assert found == {"before": False, "limited": True, "own": True}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from llguidance import LLMatcher
@@ -50,6 +51,8 @@ def limit_grammars() -> None:
     compiled = GuidanceBackend.compile_grammar
 
     def compile_limited(backend: GuidanceBackend, *asked: Any, **further: Any) -> GuidanceGrammar:
+        # It keeps the structure in the backend, which all threads share: one could get that of another.
+        backend = copy(backend)
         compiled(backend, *asked, **further)
         matcher = LLMatcher(backend.ll_tokenizer, backend.serialized_grammar, log_level=0, limits=LIMITS)
         return LimitedGrammar(matcher, backend.ll_tokenizer, backend.vocab_size)
