@@ -128,7 +128,11 @@ class MockEngine:
             self._pause = self._step_seconds or (_TICK if self._rate < inf else 0.0)  # s, between steps
             self._most = int(config.get("max_batch_size") or sys.maxsize)
             sequence = int(config.get("max_seq_len") or MAX_TOKENS)
-        except (OSError, ValueError, RecursionError, TypeError, AttributeError) as error:
+            # With others, it would start and then answer nobody; NaN is in no range.
+            seconds_are_valid = 0 <= self._first_token_delay < inf and 0 <= self._step_seconds < inf
+            if not (seconds_are_valid and self._rate > 0 and self._most > 0 and sequence > 0):
+                raise ValueError
+        except (OSError, ValueError, OverflowError, RecursionError, TypeError, AttributeError) as error:
             raise EngineStartFailed(reason="the mock's config.json or mock.json is not valid") from error
         self.limits = Limits(sequence, sequence - 1)
         once = range(self._script.first_token_id, self._script.first_token_id + self._script.token_count)

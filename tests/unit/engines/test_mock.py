@@ -300,3 +300,26 @@ def test_more_than_fit_wait_their_turn(start):
             break
     assert (begun, cancelled) == ([0, 1, 3, 4], [2])
     assert (engine.statistics().active_requests, engine.statistics().queued_requests) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '{"tokens_per_second": -1}',
+        '{"tokens_per_second": NaN}',
+        '{"time_to_first_token": -1}',
+        '{"time_to_first_token": NaN}',
+        '{"time_to_first_token": 1e999}',
+        '{"step_seconds": -1}',
+        '{"step_seconds": NaN}',
+        '{"max_batch_size": -5}',
+        '{"max_batch_size": 1e999}',
+        '{"max_seq_len": -1}',
+        f'{{"step_seconds": 1{"0" * 400}}}',
+    ],
+)
+def test_a_config_with_which_no_request_would_be_answered_is_refused(tmp_path, config):
+    directory = write_mock(tmp_path / "engine")
+    (directory / "config.json").write_text(config)
+    with pytest.raises(EngineStartFailed):
+        MockEngine(directory)
