@@ -6,7 +6,7 @@ import os
 from stat import S_ISVTX
 from typing import TYPE_CHECKING
 
-from shared.artifact import read_manifest
+from shared.artifact import partial_of, read_manifest
 from shared.errors import CogTritonError, OutputRefused
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _check(output: Path) -> None:
             reason=f"this user may not write to {output.parent}",
             fix=f"Change its permissions, or choose a file in another directory {_IN_THE_API}",
         )
+    partial_of(output).exists()  # raises for a name too long, as it is the longest
     for path in (output, log_of(output)):
         if path.exists() and not _may_be_replaced(path):
             raise OutputRefused(
