@@ -13,7 +13,7 @@ from builder.pipeline import run_steps
 from builder.plan import make_plan
 from builder.step import Build
 from shared.artifact import CONFIG as ENGINE_CONFIG
-from shared.artifact import MANIFEST, Manifest, PackedFile
+from shared.artifact import MANIFEST, Manifest, PackedFile, is_damaged
 from shared.config import dump_config
 from shared.errors import WeightsNotStored
 from shared.lora import ADAPTERS, CONFIG, WEIGHTS
@@ -59,13 +59,29 @@ def in_place(
                 for part in (CONFIG, WEIGHTS)
             ]
             place = cache / f"in-place-{_digest(files, state, config)}"
-            if not (place / MANIFEST).is_file():
+            if not _is_whole(place, files, state):
                 made = state.work_dir / "made"
                 _write(made, files, state, config)
                 _publish(made, place)
             return place
     except OSError as error:
         raise WeightsNotStored(path=cache, reason=error.strerror or str(error)) from error
+
+
+def _is_whole(place: Path, files: list[PackedFile], state: Build) -> bool:
+    """Whether nothing of it is missing or empty, as after a power failure, or when it was half deleted."""
+    try:
+        return not is_damaged(place) and all(_is_kept(place / file.name, file, state) for file in files)
+    except OSError:
+        return False
+
+
+def _is_kept(path: Path, file: PackedFile, state: Build) -> bool:
+    if isinstance(file.source, bytes):
+        return path.read_bytes() == file.source
+    if _is_made(file.source, state):
+        return path.read_bytes() == file.source.read_bytes()
+    return os.path.realpath(path) == os.path.realpath(file.source)
 
 
 def _publish(made: Path, place: Path) -> None:
