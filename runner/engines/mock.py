@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _TICK = 0.001  # s between two steps, at least: requests that are due in between share one
 _MAX_STEP_TOKENS = 16  # of one request in one step
+_MAX_IDS = 1 << 20  # more than any tokenizer has; all that the script names are kept in memory
 # A stop word ends with its last token, the length after it, an end id with the token that would follow.
 _AT_ONE_PLACE = (FinishReason.STOP_WORDS, FinishReason.LENGTH, FinishReason.END_ID)
 
@@ -57,7 +58,8 @@ class _Script:
     time_to_first_token_ms_id: int | None = None
 
     def __post_init__(self) -> None:
-        if self.first_token_id < 0 or self.token_count < 1:
+        first, count = self.first_token_id, self.token_count
+        if not (type(first) is type(count) is int and 0 <= first < _MAX_IDS and 1 <= count <= _MAX_IDS):
             raise ValueError
 
     def end_of(self, request: Request) -> tuple[int, FinishReason]:

@@ -269,7 +269,16 @@ def test_the_steps_end_after_shutdown(start):
 
 @pytest.mark.parametrize(
     "script",
-    ["", "{}", "[1]", '{"first_token_id": 1, "token_count": 0}', '{"first_token_id": 1, "token_count": "x"}'],
+    [
+        "",
+        "{}",
+        "[1]",
+        '{"first_token_id": 1, "token_count": 0}',
+        '{"first_token_id": 1, "token_count": "x"}',
+        '{"first_token_id": 1.5, "token_count": 5}',
+        '{"first_token_id": 1000000000000, "token_count": 5}',
+        '{"first_token_id": 1, "token_count": 100000000}',
+    ],
 )
 def test_files_that_do_not_say_what_to_do_are_refused(tmp_path, script):
     directory = write_mock(tmp_path / "engine")
