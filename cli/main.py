@@ -248,6 +248,7 @@ def generate(
     """
     from cli.generate import generate as print_answer
 
+    _end_by_signals()
     inputs = {
         "prompt": prompt,
         "messages": messages,
@@ -321,6 +322,7 @@ def acceptance(
     """
     from cli.acceptance.command import run
 
+    _end_by_signals()
     raise typer.Exit(run(model, work_dir, engine, archive, against, report, only or [], as_json=as_json))
 
 

@@ -82,13 +82,15 @@ def test_what_ends_a_runner_waits_until_that_has_been_imported(tmp_path, number)
 @pytest.mark.parametrize(
     "command",
     [
+        ["acceptance"],
         ["add-compiled", "{pipe}", "-o", "out.tar", "--cache", "."],
+        ["generate", "{pipe}", "--prompt", "Hello"],
         ["instantiate", "{pipe}", "--base", "localhost:9/a", "--dest", "localhost:9/b"],
         ["model-repository", "--engine", "{pipe}", "--out", "out"],
     ],
 )
 def test_a_signal_lets_a_command_clean_up(tmp_path, command, number):
-    """It ended at once: half an archive, or an image with its secrets, was left."""
+    """It ended at once: half an archive, an image with its secrets, or an engine on a GPU was left."""
     script = (
         "import os, time, cli.main\n"
         "def blocked(*_, **__):\n"
@@ -97,7 +99,8 @@ def test_a_signal_lets_a_command_clean_up(tmp_path, command, number):
         "        time.sleep(60)\n"
         "    finally:\n"
         "        print('cleaned up', flush=True)\n"
-        "import cli.add_compiled, cli.instantiate, cli.model_repository\n"
+        "import cli.acceptance.command, cli.add_compiled, cli.generate, cli.instantiate, cli.model_repository\n"
+        "cli.acceptance.command.run = cli.generate.generate = blocked\n"
         "cli.add_compiled.add_compiled = cli.instantiate.instantiate = blocked\n"
         "cli.model_repository.model_repository = blocked\n"
         "cli.main.main()\n"
