@@ -79,7 +79,7 @@ class Keys:
         self._file = file
         self._wanted = wanted
         self._of_file: dict[bytes, Holder] = {}
-        self._version: tuple[int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._looked_at = 0.0
         if file is not None:
             self._of_file = self._read(file)
@@ -157,12 +157,13 @@ def needs_key(handler: Handler, keys: Keys | None) -> Handler:
     return handle
 
 
-def _version(file: Path) -> tuple[int, int] | None:
+def _version(file: Path) -> tuple[int, int, int] | None:
     try:
         state = file.stat()
     except OSError:  # reading it says why
         return None
-    return state.st_mtime_ns, state.st_ino
+    # ctime: `cp -p` and others set mtime as they like, and `chmod` leaves it.
+    return state.st_ctime_ns, state.st_ino, state.st_size
 
 
 def _digest(key: str) -> bytes:

@@ -3,6 +3,8 @@ import subprocess
 import sys
 import timeit
 from functools import partial
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -88,6 +90,36 @@ def test_a_file_is_read_again_when_it_changes(tmp_path, monkeypatch):
         assert known.holder_of("Bearer sk-2").name == "bob"
     file.unlink()
     assert known.holder_of("Bearer sk-2").name == "bob"
+
+
+def test_a_key_is_gone_though_the_file_has_kept_its_time(tmp_path, monkeypatch):
+    """As `cp -p` and `rsync --inplace --times` write: the key that was taken away stayed valid."""
+    monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
+    file = tmp_path / "keys"
+    file.write_text("alice sk-1\n")
+    known = keys(API_KEYS_FILE=str(file))
+    before = file.stat()
+    file.write_text("alice sk-2\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert known.holder_of("Bearer sk-2").name == "alice"
+    with pytest.raises(ApiKeyInvalid):
+        known.holder_of("Bearer sk-1")
+
+
+def test_a_file_is_read_once_its_permissions_are_right(tmp_path, monkeypatch):
+    """It was not, until it was written again. root may read everything, so that the system's answer is played."""
+    monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
+    file = tmp_path / "keys"
+    file.write_text("alice sk-1\n")
+    known = keys(API_KEYS_FILE=str(file))
+    (tmp_path / "new").write_text("alice sk-2\n")
+    (tmp_path / "new").chmod(0)
+    (tmp_path / "new").rename(file)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
+        assert known.holder_of("Bearer sk-1").name == "alice"
+    file.chmod(0o600)
+    assert known.holder_of("Bearer sk-2").name == "alice"
 
 
 def test_who_holds_a_key_does_not_depend_on_the_other_keys(tmp_path, monkeypatch):
