@@ -32,9 +32,12 @@ def content_of(file: Path, setting: str) -> bytes:
 
 
 def text_of(file: Path, setting: str) -> str:
-    """The text of the file in a setting. Raises SettingInvalid."""
+    """The text of the file in a setting, without the mark that editors of Windows begin one with.
+
+    Raises SettingInvalid.
+    """
     try:
-        return content_of(file, setting).decode()
+        return content_of(file, setting).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SettingInvalid(setting=setting, value=str(file), reason="it is not UTF-8") from None
 

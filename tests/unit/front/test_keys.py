@@ -160,6 +160,20 @@ def test_a_comment_in_a_file_reaches_to_the_end_of_its_line(tmp_path, between):
         known.holder_of("Bearer bob")
 
 
+def test_a_file_may_begin_with_the_mark_of_utf8(tmp_path):
+    """A comment behind it was a key, and a name or key behind it another one."""
+    file = tmp_path / "keys"
+    file.write_bytes("\ufeff# ours\nsk-1\n".encode())
+    known = keys(API_KEYS_FILE=str(file))
+    assert known.holder_of("Bearer sk-1").name == "key 1"
+    with pytest.raises(ApiKeyInvalid):
+        known.holder_of("Bearer ours")
+    file.write_bytes("\ufeffalice sk-1\n".encode())
+    assert keys(API_KEYS_FILE=str(file)).holder_of("Bearer sk-1").name == "alice"
+    file.write_bytes("\ufeffsk-1\n".encode())
+    assert keys(API_KEYS_FILE=str(file)).holder_of("Bearer sk-1").name == "key 1"
+
+
 def test_both_sources_count(tmp_path):
     (tmp_path / "keys").write_text("bob sk-2")
     known = keys(API_KEYS="alice sk-1", API_KEYS_FILE=str(tmp_path / "keys"))
