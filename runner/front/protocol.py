@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared.errors import CogTritonError
 
 _OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
-_REFUSED_POLITELY = 256  # beyond these, clients are not even told
+REFUSED_POLITELY = 256  # beyond these, clients are not even told
 _PHRASES = {
     400: b"Bad Request",
     408: b"Request Timeout",
@@ -83,7 +83,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", self._gathering))
         self._client = Client()
         over = len(self.connections) - self.bounds.connections
-        if over > _REFUSED_POLITELY:
+        if over > REFUSED_POLITELY:
             transport.abort()
             return
         self._refused = over > 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
+from weakref import WeakSet
 
 import uvicorn
 
-from runner.front.protocol import Bounds, bounded, raise_descriptor_limit
+from runner.front.protocol import REFUSED_POLITELY, BoundedProtocol, Bounds, bounded, raise_descriptor_limit
 from runner.setting_files import content_of
 from shared.cog.server import BACKLOG
 from shared.errors import SettingInvalid
@@ -50,11 +53,65 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
+class _Context(ssl.SSLContext):
+    """TLS for a number of connections, including those in the handshake: no protocol knows these yet."""
+
+    most: int
+
+    def __init__(self, _protocol: int) -> None:
+        self._open: WeakSet[ssl.SSLObject] = WeakSet()
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a handshake. Raises SSLError, which ends the connection, if there are too many."""
+        if len(self._open) >= self.most:
+            raise ssl.SSLError("too many connections")
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        self._open.add(made)
+        return made
+
+
+def _context(certificate: Path, key: Path, connections: int) -> ssl.SSLContext:
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.most = connections + REFUSED_POLITELY
+    return context
+
+
+class _Server(uvicorn.Server):
+    """Also limits how long a handshake takes, for which uvicorn has no setting."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        config = self.config
+        if config.ssl is None or sockets is None:
+            await super().startup(sockets)
+            return
+        connection = cast("type[BoundedProtocol]", config.http_protocol_class)
+        make = partial(connection, config, self.server_state, self.lifespan.state)
+        self.servers = [
+            await asyncio.get_running_loop().create_server(
+                make,
+                sock=listener,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=connection.bounds.header_seconds,
+            )
+            for listener in sockets
+        ]
+        self.started = True
+
+
 def make_server(
     app: App, max_connections: int, grace: float, tls: tuple[Path, Path] | None = None
 ) -> uvicorn.Server:
     """The server of the application; when it ends, answers in progress have `grace` seconds."""
-    certificate, key = tls or (None, None)
     connections = raise_descriptor_limit(max_connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
@@ -67,13 +124,12 @@ def make_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
+        ssl_context_factory=None if tls is None else lambda *_: _context(*tls, connections),
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def acceptors(listener: socket.socket) -> list[socket.socket]:
