@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 
 _INTERVAL_SECONDS = 1.0
 _DEADLINE_SECONDS = 5.0
 _MAX_FAILURES = 2
+_ENDED = (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError)
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
@@ -36,13 +38,19 @@ class _Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def is_answered(self) -> bool:
-        """Whether an answer comes in time."""
+        """Whether an answer comes in time.
+
+        A new connection that the server ends at once counts too: it is full, and does not hang.
+        """
         answered = False
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
-                answered = (
-                    await self._ask() or await self._ask_anew()
-                )  # it may have been closed in the meantime
+                with suppress(*_ENDED):  # it may have been closed in the meantime
+                    answered = self._streams is not None and await self._ask(*self._streams)
+                answered = answered or await self._ask_anew()
+        except _ENDED:
+            self.close()
+            return True
         except (OSError, TimeoutError):
             pass
         if not answered:
@@ -53,22 +61,16 @@ class _Client:
         self.close()
         ssl = _trust_all() if self._tls else None
         self._streams = await asyncio.open_connection(self._host, self._port, ssl=ssl)
-        return await self._ask()
+        return await self._ask(*self._streams)
 
-    async def _ask(self) -> bool:
-        """Whether an answer comes before the connection ends."""
-        if self._streams is None:
-            return False
-        reader, writer = self._streams
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether an answer comes. Raises what `_ENDED` has when the connection ends before."""
         writer.write(f"GET {self._path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            if length := _LENGTH.search(head):
-                await reader.readexactly(int(length[1]))
-            else:
-                self.close()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return False
+        head = await reader.readuntil(b"\r\n\r\n")
+        if length := _LENGTH.search(head):
+            await reader.readexactly(int(length[1]))
+        else:
+            self.close()
         return head.startswith(b"HTTP/")
 
     def close(self) -> None:

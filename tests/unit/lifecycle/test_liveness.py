@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from runner.lifecycle import liveness
+from shared.cog.server import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -68,21 +69,35 @@ async def says_nothing(_number, _reader, _writer):
     await asyncio.sleep(1000)
 
 
+async def speaks_something_else(_number, _reader, writer):
+    writer.write(b"220 ready\r\n\r\n")
+    await asyncio.sleep(1000)
+
+
 async def hangs_up(_number, _reader, writer):
+    """As a front with more connections than it may have."""
     writer.transport.abort()
 
 
-@pytest.mark.parametrize("serve", [answers_the_first_alone, closes_after_some, closes_after_each])
+@pytest.mark.parametrize("serve", [answers_the_first_alone, closes_after_some, closes_after_each, hangs_up])
 def test_a_server_that_answers(serve):
     hung, connections = asyncio.run(hangs(serve, 1))
     assert not hung
     assert (connections == 1) == (serve is answers_the_first_alone)
 
 
-@pytest.mark.parametrize("serve", [says_nothing, hangs_up])
+@pytest.mark.parametrize("serve", [says_nothing, speaks_something_else])
 def test_a_server_that_does_not(serve):
     hung, _ = asyncio.run(hangs(serve, 20))
     assert hung
+
+
+def test_a_server_that_does_not_listen():
+    async def test():
+        async with asyncio.timeout(20):
+            await liveness.wait_until_hung("127.0.0.1", free_port(), "/live", tls=False)
+
+    asyncio.run(test())
 
 
 def test_a_server_that_has_stopped_answering_is_asked_over_a_new_connection_too():
