@@ -263,7 +263,7 @@ class Settings(BaseModel):
         ge=1,
         alias="KEY_MAX_TOKENS",
         description="tokens of one key's predictions at the same time, prompts and the most that was asked"
-        " for; more are refused with E1305",
+        " for; more are refused with E1305, one request that alone has more with E1308",
     )
     tls_certificate: Path | None = Field(
         None,

@@ -61,6 +61,9 @@ def read_repository(path: Path) -> Repository:
         config = VLLMConfig.model_validate(_config(given, model.name))
     except ValidationError as error:
         first = error.errors()[0]
+        if first["loc"] == ("triton_model",):
+            reason = "its name may have at most 128 characters: letters, digits, _, . and -"
+            raise VllmRepositoryInvalid(path=model, reason=reason, fix="Rename that folder") from None
         reason = f"{'.'.join(map(str, first['loc']))} {wanted(first)}"
         raise VllmRepositoryInvalid(path=file, reason=reason, fix="Correct it") from None
     return Repository(config, file.parent, _adapters(file.with_name(MULTI_LORA), config))

@@ -33,7 +33,8 @@ def check_weights(folder: Path, patterns: Sequence[str]) -> None:
             continue
         for part in listed(folder / name):
             if not _matches(part, patterns):
-                reason = f"{name} lists {part}, but such files are named {patterns[-1]}"
+                named = [pattern for pattern in patterns if not pattern.endswith(_INDEX)][-1]
+                reason = f"{name} lists {part}, but such files are named {named}"
                 raise CheckpointInvalid(reason=reason)
             if part not in names:
                 raise CheckpointInvalid(reason=f"it has no {part}")

@@ -134,7 +134,7 @@ def _beside(step: dict[str, Any]) -> Table:
                 cells += [milliseconds(server[share]), milliseconds(seen[share]) if seen else "-"]
             table.add_row(words(name), *cells)
     counts = [
-        f"{view[name]:,.0f} {words(name)}"
+        counted(round(view[name]), words(name).removesuffix("s"))
         for name in ("requests", "output_tokens", "errors", "engine_restarts")
         if name in view
     ]

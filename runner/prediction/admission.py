@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.errors import KeyLimitReached, Overloaded, ShuttingDown
+from shared.errors import KeyLimitReached, KeyLimitTooLow, Overloaded, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,10 @@ class Ticket:
         self.on_late: Callable[[], object] = _nothing
 
     def hold(self, tokens: int) -> None:
-        """Count the tokens of the prompt and the most that may follow. Raises KeyLimitReached."""
+        """Count the tokens of the prompt and the most that may follow.
+
+        Raises KeyLimitReached, and KeyLimitTooLow for more than the key may ever have.
+        """
         self._admission.held(self, tokens)
 
     def leave(self) -> None:
@@ -113,8 +116,11 @@ class Admission:
     def held(self, ticket: Ticket, tokens: int) -> None:
         """For `Ticket.hold`."""
         holder, most = ticket.holder, self._key_tokens
-        if holder.key and most is not None and (count := holder.tokens + tokens) > most:
-            raise KeyLimitReached(what="tokens", count=count, limit=most)
+        if holder.key and most is not None:
+            if tokens > most:
+                raise KeyLimitTooLow(count=tokens, limit=most)
+            if (count := holder.tokens + tokens) > most:
+                raise KeyLimitReached(what="tokens", count=count, limit=most)
         ticket.tokens = tokens
         holder.tokens += tokens
 

@@ -63,9 +63,9 @@ class Predictor:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
         `key`: the identity of the API key's holder; `prompt` gives what `prompt_of` does, if other texts need
-        it, too. Raises KeyLimitReached, Overloaded and ShuttingDown when it is not let in; the errors of
-        prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what was asked. What the engine
-        itself refuses is raised by the iteration.
+        it, too. Raises KeyLimitReached, KeyLimitTooLow, Overloaded and ShuttingDown when it is not let in;
+        the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what was asked.
+        What the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
         try:

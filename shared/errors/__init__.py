@@ -3,6 +3,7 @@
 from .api import (
     ApiKeyInvalid,
     KeyLimitReached,
+    KeyLimitTooLow,
     MethodNotAllowed,
     ModelNotServed,
     ParameterNotSupported,
@@ -272,6 +273,7 @@ __all__ = [
     "InvalidArgumentMaxTokens",
     "InvalidArgumentMinTokens",
     "KeyLimitReached",
+    "KeyLimitTooLow",
     "LockedMemoryTooSmall",
     "MachineTooSmall",
     "MalformedRequest",

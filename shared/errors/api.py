@@ -44,7 +44,7 @@ class KeyLimitReached(CogTritonError):
     code = "E1305"
     fixed_by = FixedBy.USER
     message = "With this request, your key would have {count} {what} in progress; its limit is {limit}."
-    remedy = "Try again when some have finished; if one request exceeds the limit by itself, ask for less."
+    remedy = "Try again when some have finished."
 
 
 class PathUnknown(CogTritonError):
@@ -62,3 +62,12 @@ class MethodNotAllowed(CogTritonError):
     fixed_by = FixedBy.USER
     message = "{path} does not accept {method}."
     remedy = "Use {allowed}."
+
+
+class KeyLimitTooLow(CogTritonError):
+    code = "E1308"
+    fixed_by = FixedBy.USER
+    message = (
+        "This request may need {count} tokens, prompt and answer; your key may have {limit} in progress."
+    )
+    remedy = "Send a shorter prompt, or ask for fewer tokens; the operator can raise KEY_MAX_TOKENS."

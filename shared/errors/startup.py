@@ -47,7 +47,7 @@ def _shown(value: object) -> str:
 class WorkerDied(CogTritonError):
     code = "E4005"
     fixed_by = FixedBy.OPERATOR
-    message = "The HTTP server, or its worker, ended before it could be reached."
+    message = "The HTTP server, or its worker, could not be reached: it ended, or was not ready in time."
     remedy = (
         "Check the runner's log: the server may have run out of memory, or PATH may lead to another `python`."
     )

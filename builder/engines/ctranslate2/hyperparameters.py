@@ -93,7 +93,9 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
 
 def _architecture(config: dict[str, Any]) -> str:
     names = config.get("architectures")
-    name = str(names[0]) if isinstance(names, list) and names else None
+    if not isinstance(names, list) or not names:
+        raise CheckpointInvalid(reason="config.json has no list of architectures")
+    name = str(names[0])
     if name not in _CONTEXT_LENGTHS:
         raise UnsupportedArchitecture(architecture=name, supported=", ".join(_CONTEXT_LENGTHS))
     return name

@@ -192,6 +192,7 @@ def test_a_model_without_weights_is_refused(made, published):
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
 INDEX = "model.safetensors.index.json"
+GPTQ = "gptq_model-4bit.safetensors"
 PART = "model-00001-of-00002.safetensors"
 
 
@@ -206,6 +207,10 @@ def index(*names):
         (
             {INDEX: index("weights.safetensors"), "weights.safetensors": safetensors()},
             r"but such files are named model-\*\.safetensors",
+        ),
+        (
+            {f"{GPTQ}.index.json": index("weights.safetensors"), GPTQ: safetensors()},
+            r"but such files are named gptq_model-\*\.safetensors\. ",
         ),
         ({INDEX: b"{}"}, "no weight_map"),
         ({"model.safetensors": POINTER}, r"model\.safetensors is a Git LFS pointer"),

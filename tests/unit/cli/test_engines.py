@@ -354,6 +354,11 @@ class TestRepositoriesOfTriton:
         with pytest.raises(VllmRepositoryInvalid, match=told):
             weights_of(str(repository(**arguments)))
 
+    @pytest.mark.parametrize("name", ["my model", "a" * 129])
+    def test_a_folder_whose_name_no_model_of_triton_may_have(self, repository, name):
+        with pytest.raises(VllmRepositoryInvalid, match=f"{name} .*Rename that folder"):
+            weights_of(str(repository(name=name)))
+
     @pytest.mark.parametrize("text", ["[]", "{", ""])
     def test_a_model_json_that_is_none(self, repository, text):
         made = repository()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runner.prediction.admission import Admission
-from shared.errors import KeyLimitReached, Overloaded, ShuttingDown
+from shared.errors import KeyLimitReached, KeyLimitTooLow, Overloaded, ShuttingDown
 
 
 def run(test, **limits):
@@ -75,6 +75,8 @@ def test_tokens_of_a_key_are_limited():
             KeyLimitReached, match="your key would have 101 tokens in progress; its limit is 100"
         ):
             second.hold(41)
+        with pytest.raises(KeyLimitTooLow):  # there is no use in coming back
+            second.hold(101)
         second.leave()
         third = await admission.enter("a")
         third.hold(40)

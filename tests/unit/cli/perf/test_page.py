@@ -57,6 +57,13 @@ def test_an_address_in_brackets_is_printed_as_it_is(capsys):
     assert capsys.readouterr().out.startswith("http://[fd00::1]:5000, asked through Cog's API for 100 tokens")
 
 
+def test_one_error_of_the_server_is_one_error(capsys):
+    report = result_of(load_of(several(1)))
+    report["steps"][0]["server"] = {"requests": 2.0, "errors": 1.0}
+    print_report(report)
+    assert "counted by the server: 2 requests, 1 error " in capsys.readouterr().out
+
+
 def test_one_core_is_one_core(tmp_path):
     write_page(result_of() | {"machine": {"system": "Linux", "cores": 1}}, tmp_path / "report.html")
     assert "1 core: <code>" in (tmp_path / "report.html").read_text()

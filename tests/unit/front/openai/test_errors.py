@@ -13,7 +13,7 @@ from shared.errors import (
     EngineProcessDied,
     ExecutorQueueFull,
     InvalidArgument,
-    KeyLimitReached,
+    KeyLimitTooLow,
     MethodNotAllowed,
     ModelNotServed,
     ParameterNotHonoured,
@@ -217,7 +217,7 @@ def test_a_body_that_is_too_large(run):
             ParameterNotSupported(parameter="echo", reason="the prompt is not repeated"),
         ),
         ({"prompt": "1", "model": "x"}, ModelNotServed(model="x", served=MODEL)),
-        ({"prompt": "1", "max_tokens": 100}, KeyLimitReached(what="tokens", count=101, limit=100)),
+        ({"prompt": "1", "max_tokens": 100}, KeyLimitTooLow(count=101, limit=100)),
     ],
 )
 def test_the_whole_texts_of_errors(run, answered, sent, error):
