@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,13 @@ def _look() -> Iterator[Finding]:
         else:
             yield ok(f"{what}: images whose name ends in -full, or in -{gpu.sm} if there are any")
     if not machine.gpus:
-        yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or list the GPUs to use.")
+        if "CUDA_VISIBLE_DEVICES" in os.environ:
+            yield warning("CUDA_VISIBLE_DEVICES hides every GPU.", "Unset it, or list the GPUs to use.")
+        else:
+            yield warning(
+                "The driver reports no GPU.",
+                "Start the container with --gpus all; `nvidia-smi -L` has to list the GPUs.",
+            )
     for kind in ENGINES.values():
         if kind.needs_cuda is not None and machine.cuda < kind.needs_cuda:
             yield warning(

@@ -22,7 +22,7 @@ def _look() -> Iterator[Finding]:
         yield ok(f"Triton and the engine bridge are in {layout.home}")
     except PartNotInstalled as missing:
         part, place = missing.details["part"], missing.details["place"]
-        lacks = f"{part} is missing at {place}: nothing can be served here."
+        lacks = f'The part "{part}" is missing at {place}: nothing can be served here.'
         yield (error if alone else warning)(lacks, "Run `make setup`, or use a runner image.")
     if alone:
         here = ", ".join(engines)

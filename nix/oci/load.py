@@ -27,7 +27,9 @@ def load(image: Image, tell: Callable[[str], None]) -> None:
     elif shutil.which("podman"):
         _into_podman(image, tell)
     else:
-        raise Problem("Neither a running docker nor podman was found: install one, or use the verb `layout`.")
+        raise Problem(
+            "Neither a running docker nor podman was found: start or install one, or use the verb `layout`."
+        )
 
 
 def _into_docker(image: Image, tell: Callable[[str], None]) -> None:

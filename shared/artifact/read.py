@@ -140,7 +140,9 @@ class _Unpacking:
         inside = self._directory.resolve()
         for name in self._links:
             if not _leads_below(inside, self._directory / name):
-                raise EngineArchiveUnsafe(member=name, reason="is a link that leads out of the archive")
+                raise EngineArchiveUnsafe(
+                    member=name, reason="is a link that leads to nothing in the archive"
+                )
         if not (self._directory / CONFIG).is_file():
             raise EngineArchiveMalformed(reason=f"its {CONFIG} is a link to a directory")
         self._store.wait()

@@ -177,9 +177,15 @@ class TestGpu:
         assert Severity.WARNING in severities
         assert "supports CUDA 12.4; tensorrt_llm needs CUDA 13.0" in text.replace("needs 13", "needs CUDA 13")
 
-    def test_hidden(self, machine):
+    def test_hidden(self, machine, monkeypatch):
         machine(gpus=())
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         assert "CUDA_VISIBLE_DEVICES" in found(gpu)[1]
+
+    def test_none(self, machine, monkeypatch):
+        machine(gpus=())
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        assert "The driver reports no GPU" in found(gpu)[1]
 
     @pytest.mark.parametrize(
         ("devices", "said"),
