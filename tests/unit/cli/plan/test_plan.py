@@ -191,6 +191,9 @@ def test_the_page_has_what_is_computed_for_its_example(tmp_path, capsys):
             f"{rate['time_to_first_token_p99']:.0f} ms",
         ]
         assert f"| {' | '.join(cells)} |" in page
+    assert plan(asked(str(example), (10, 1000, 100_000), "ttft=500ms,itl=25ms", **start), as_json=False) == 0
+    runner, _, *first = capsys.readouterr().out.splitlines()[:4]
+    assert all(" ".join(line.split()) in page for line in (runner, *first))
     least, [random_] = rates[1], computed((1000,), balance="random")
     first, whole = (
         [one[name] for one in (random_, least)] for name in ("time_to_first_token_p99", "request_latency_p99")
