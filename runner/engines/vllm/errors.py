@@ -27,59 +27,8 @@ if TYPE_CHECKING:
 
     from shared.errors import CogTritonError
 
+_MAX_TOLD = 400
 _NCCL_ASKED = re.compile(r"NCCL error(?: in: \S+,|:) |Last error: ")
-# The first one found decides: causes come before their consequences.
-_TEXTS: tuple[tuple[str, Callable[[str], CogTritonError]], ...] = (
-    (r"Model architectures .{0,200}? are not supported", lambda told: VllmModelNotSupported(reason=told)),
-    (
-        r"model type `?[^`\s]+`? but Transformers does not recognize",
-        lambda told: VllmModelNotSupported(reason=told),
-    ),
-    (r"Invalid repository ID or local directory specified", lambda told: VllmModelIncomplete(reason=told)),
-    (r"Cannot find any model weights", lambda told: VllmModelIncomplete(reason=told)),
-    (r"does not appear to have a file named", lambda told: VllmModelIncomplete(reason=told)),
-    (r"does not match the quantization method", lambda told: VllmQuantizationInvalid(reason=told)),
-    (r"Unknown quantization method[^\n.]{0,60}", lambda told: VllmQuantizationInvalid(reason=told)),
-    (
-        r"not supported for the current GPU\. Minimum capability[^\n]{0,80}",
-        lambda told: VllmGpuTooOld(reason=told),
-    ),
-    (
-        r"Bfloat16 is only supported on GPUs with compute capability[^\n]{0,80}",
-        lambda told: VllmGpuTooOld(reason=told),
-    ),
-    (
-        r"greater than the derived max_model_len[^\n]{0,160}?config\.json\)",
-        lambda told: VllmContextTooLong(reason=told),
-    ),
-    (
-        r"must be divisible by tensor parallel size[^\n]{0,40}",
-        lambda told: VllmParallelismInvalid(reason=told),
-    ),
-    (
-        r"World size \(\d+\) is larger than the number of available GPUs",
-        lambda told: VllmParallelismInvalid(reason=told),
-    ),
-    (
-        r"Free memory on device[^\n]{0,160}?desired GPU memory utilization[^\n]{0,80}",
-        lambda told: VllmGpuMemoryInUse(reason=told + _holders()),
-    ),
-    (
-        r"To serve at least one request with the models?'?s? max seq len[^\n]{0,400}",
-        lambda told: VllmCacheTooSmall(reason=told),
-    ),
-    (r"No available memory for the cache blocks", lambda told: VllmCacheTooSmall(reason=told)),
-    (r"CUDA out of memory[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
-    (r"Cuda failure (\d+ )?'out of memory'", lambda told: VllmOutOfMemory(reason=told)),
-    (r"OutOfMemoryError[^\n]{0,120}", lambda told: VllmOutOfMemory(reason=told)),
-    # Of vLLM's own wrapper, and of torch.distributed, which says where in its sources, and what came last.
-    (
-        r"NCCL error(?: in: \S+,|:) [^\n]{1,200}(?:\n[^\n]{0,200}\nLast error:\s*[^\n]{1,200})?",
-        lambda told: VllmGpusNotConnected(reason=_NCCL_ASKED.split(told)[-1]),
-    ),
-    (r"got an unexpected keyword argument '[^']+'", lambda told: VllmArgumentInvalid(reason=told)),
-    (r"Timed out waiting for engine[^\n]{0,80}", lambda told: VllmStartTimedOut(reason=told)),
-)
 _PATH = re.compile(r"(?<![\w.])(?<!:/)/(?:[\w.+-]+/)+([\w.+-]*)")  # not one within a URL
 # The last line of an exception in a log: those that led to others come first.
 _RAISED = re.compile(
@@ -91,13 +40,104 @@ _INVALID = re.compile(
 )
 
 
+def _memory_in_use(reason: str) -> CogTritonError:
+    return VllmGpuMemoryInUse(reason=reason + _holders())
+
+
+def _not_connected(reason: str) -> CogTritonError:
+    return VllmGpusNotConnected(reason=_NCCL_ASKED.split(reason)[-1])
+
+
+# The first one found decides: causes come before their consequences. What is matched is what the user reads;
+# what is optional in it may have other words in other releases.
+_TEXTS: tuple[tuple[Callable[..., CogTritonError], str], ...] = (
+    (VllmModelNotSupported, r"Model architectures .{0,200}? are not supported"),
+    (
+        VllmModelNotSupported,
+        (
+            r"(?:The checkpoint[^\n]{0,60}? )?model type `?[^`\s]+`?"
+            r" but Transformers does not recognize(?: this architecture)?"
+        ),
+    ),
+    (VllmModelIncomplete, r"Invalid repository ID or local directory specified"),
+    (VllmModelIncomplete, r"Cannot find any model weights"),
+    (VllmModelIncomplete, r"\S* ?does not appear to have a file named(?: [\w.-]*\w)?"),
+    (
+        VllmQuantizationInvalid,
+        (
+            r"(?:Quantization method specified in the model config \([^)\n]*\) )?"
+            r"does not match the quantization method(?:[^\n]{0,60}? argument \([^)\n]*\))?"
+        ),
+    ),
+    (VllmQuantizationInvalid, r"Unknown quantization method[^\n.]{0,60}"),
+    (
+        VllmGpuTooOld,
+        (
+            r"(?:The quantization method \S+ is )?not supported for the current GPU\."
+            r" Minimum capability[^\n]{0,80}"
+        ),
+    ),
+    (
+        VllmGpuTooOld,
+        (
+            r"Bfloat16 is only supported on GPUs with compute capability(?: of at least [\d.]*\d)?"
+            r"(?:\. Your [^\n]{1,60}? has compute capability [\d.]*\d)?"
+        ),
+    ),
+    (
+        VllmContextTooLong,
+        (
+            r"(?:User-specified max_model_len \(\d+\) is )?"
+            r"greater than the derived max_model_len[^\n]{0,160}?config\.json\)"
+        ),
+    ),
+    (
+        VllmParallelismInvalid,
+        (
+            r"(?:Total number of attention heads \(\d+\) )?"
+            r"must be divisible by tensor parallel size(?: \(\d+\))?"
+        ),
+    ),
+    (VllmParallelismInvalid, r"World size \(\d+\) is larger than the number of available GPUs"),
+    (
+        _memory_in_use,
+        r"Free memory on device[^\n]{0,160}?desired GPU memory utilization(?: \([^)\n]*\))?",
+    ),
+    (
+        VllmCacheTooSmall,
+        (
+            r"To serve at least one request with the models?'?s? max seq len"
+            r"(?:[^\n]{0,200}? available KV cache memory \([^)\n]*\)"
+            r"(?:\. Based on[^\n]{0,60}? length is \d+)?)?"
+        ),
+    ),
+    (VllmCacheTooSmall, r"No available memory for the cache blocks"),
+    (
+        VllmOutOfMemory,
+        (
+            r"CUDA out of memory(?:\. Tried to allocate [\d.]+ \w+)?"
+            r"(?:\. GPU \d+ has a total capacity of [^\n]{1,60}? is free)?"
+        ),
+    ),
+    (VllmOutOfMemory, r"Cuda failure (\d+ )?'out of memory'"),
+    (VllmOutOfMemory, r"OutOfMemoryError[^\n]{0,120}"),
+    # Of vLLM's own wrapper, and of torch.distributed, which says where in its sources, and what came last.
+    (
+        _not_connected,
+        r"NCCL error(?: in: \S+,|:) [^\n]{1,200}(?:\n[^\n]{0,200}\nLast error:\s*[^\n]{1,200})?",
+    ),
+    (VllmArgumentInvalid, r"got an unexpected keyword argument '[^']+'"),
+    (VllmStartTimedOut, r"Timed out waiting for engine[^\n.]{0,80}"),
+)
+
+
 def coded(texts: Iterable[str]) -> CogTritonError:
     """The error that the texts describe, most informative text first; it contains no path of this machine."""
     known = [text for text in texts if text]
-    for pattern, make in _TEXTS:
+    for make, pattern in _TEXTS:
         for text in known:
             if found := re.search(pattern, text, re.DOTALL):
-                return make(plain(found.group()))
+                return make(reason=plain(found.group()))
     return VllmUnknownError(reason=plain(_cause(known)) or "it does not say why")
 
 
@@ -119,7 +159,8 @@ def _cause(texts: list[str]) -> str:
 
 def plain(text: str) -> str:
     """What vLLM says, on one line, without paths of this machine."""
-    return _PATH.sub(r"\1", " ".join(text.split())).rstrip(".")[:400]
+    told = _PATH.sub(r"\1", " ".join(text.split())).rstrip(".")
+    return told if len(told) <= _MAX_TOLD else f"{told[:_MAX_TOLD]}..."
 
 
 def _holders() -> str:

@@ -22,7 +22,10 @@ TEXTS = [
         "Model architectures ['FooForCausalLM'] are not supported",
     ),
     (
-        "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this",
+        (
+            "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this "
+            "architecture."
+        ),
         "E2203",
         "model type `foo`",
     ),
@@ -144,6 +147,124 @@ def test_a_text_has_a_code(text, code, told):
     assert told in str(error)
     assert "/opt" not in str(error)
     assert "/srv" not in str(error)
+
+
+# Whole texts of vLLM 0.26, transformers and PyTorch, and all that is told of them: neither a sentence without its
+# beginning, nor half a word at the end.
+WHOLE = [
+    (
+        (
+            "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this "
+            "architecture. This could be because of an issue with the checkpoint, or because your version of "
+            "Transformers is out of date."
+        ),
+        (
+            "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this "
+            "architecture"
+        ),
+    ),
+    (
+        (
+            "/srv/cache/engine does not appear to have a file named preprocessor_config.json. Checkout "
+            "'https://huggingface.co//srv/cache/engine/tree/main' for available files."
+        ),
+        "engine does not appear to have a file named preprocessor_config.json",
+    ),
+    (
+        (
+            "Quantization method specified in the model config (awq) does not match the quantization method "
+            "specified in the `quantization` argument (gptq)."
+        ),
+        (
+            "Quantization method specified in the model config (awq) does not match the quantization method "
+            "specified in the `quantization` argument (gptq)"
+        ),
+    ),
+    (
+        "Total number of attention heads (7) must be divisible by tensor parallel size (2).",
+        "Total number of attention heads (7) must be divisible by tensor parallel size (2)",
+    ),
+    (
+        (
+            "User-specified max_model_len (4096) is greater than the derived max_model_len "
+            "(max_position_embeddings=256 or model_max_length=None in model's config.json). To allow overriding this "
+            "maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
+        ),
+        (
+            "User-specified max_model_len (4096) is greater than the derived max_model_len "
+            "(max_position_embeddings=256 or model_max_length=None in model's config.json)"
+        ),
+    ),
+    (
+        (
+            "The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current "
+            "capability: 75."
+        ),
+        (
+            "The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current "
+            "capability: 75"
+        ),
+    ),
+    (
+        (
+            "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA RTX 6000 Ada "
+            "Generation GPU has compute capability 7.5. You can use float16 instead by explicitly setting the `dtype` "
+            "flag in CLI, for example: --dtype=half."
+        ),
+        (
+            "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA RTX 6000 Ada "
+            "Generation GPU has compute capability 7.5"
+        ),
+    ),
+    (
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+            "79.11 GiB of which 1.03 GiB is free. Including non-PyTorch memory, this process has 78.07 GiB memory in "
+            "use. Of the allocated memory 77.00 GiB is allocated by PyTorch"
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.03 GiB "
+            "is free"
+        ),
+    ),
+    (
+        (
+            "To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which "
+            "is larger than the available KV cache memory (3.21 GiB). Based on the available memory, the estimated "
+            "maximum model length is 26288. Try increasing `gpu_memory_utilization` (which also controls CPU memory on "
+            "the CPU backend) or decreasing `max_model_len` when initializing the engine. See "
+            "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
+        ),
+        (
+            "To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which "
+            "is larger than the available KV cache memory (3.21 GiB). Based on the available memory, the estimated "
+            "maximum model length is 26288"
+        ),
+    ),
+    (
+        (
+            "Free memory on device cuda:0 (11.20/139.80 GiB) on startup is less than desired GPU memory utilization "
+            "(0.92, 128.62 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+        ),
+        (
+            "Free memory on device cuda:0 (11.20/139.80 GiB) on startup is less than desired GPU memory utilization "
+            "(0.92, 128.62 GiB)"
+        ),
+    ),
+    (
+        (
+            "Timed out waiting for engine core processes to start. This is often caused by slow weight loading for "
+            "large models. Waited 600s (configured by VLLM_ENGINE_READY_TIMEOUT_S)."
+        ),
+        "Timed out waiting for engine core processes to start",
+    ),
+    ("x" * 500, "x" * 400 + "..."),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), WHOLE)
+def test_what_is_told_of_a_text_is_whole(text, told):
+    assert coded([text]).details["reason"] == told
 
 
 # What NCCL 2.28.9 says where /dev/shm is full, as a worker's log has it.
