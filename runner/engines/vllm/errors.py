@@ -40,94 +40,92 @@ _INVALID = re.compile(
 )
 
 
-def _memory_in_use(reason: str) -> CogTritonError:
-    return VllmGpuMemoryInUse(reason=reason + _holders())
-
-
-def _not_connected(reason: str) -> CogTritonError:
-    return VllmGpusNotConnected(reason=_NCCL_ASKED.split(reason)[-1])
-
-
 # The first one found decides: causes come before their consequences. What is matched is what the user reads;
 # what is optional in it may have other words in other releases.
-_TEXTS: tuple[tuple[Callable[..., CogTritonError], str], ...] = (
-    (VllmModelNotSupported, r"Model architectures .{0,200}? are not supported"),
+_TEXTS: tuple[tuple[Callable[[str], CogTritonError], str], ...] = (
+    (lambda told: VllmModelNotSupported(reason=told), r"Model architectures .{0,200}? are not supported"),
     (
-        VllmModelNotSupported,
+        lambda told: VllmModelNotSupported(reason=told),
         (
             r"(?:The checkpoint[^\n]{0,60}? )?model type `?[^`\s]+`?"
             r" but Transformers does not recognize(?: this architecture)?"
         ),
     ),
-    (VllmModelIncomplete, r"Invalid repository ID or local directory specified"),
-    (VllmModelIncomplete, r"Cannot find any model weights"),
-    (VllmModelIncomplete, r"\S* ?does not appear to have a file named(?: [\w.-]*\w)?"),
+    (lambda told: VllmModelIncomplete(reason=told), r"Invalid repository ID or local directory specified"),
+    (lambda told: VllmModelIncomplete(reason=told), r"Cannot find any model weights"),
     (
-        VllmQuantizationInvalid,
+        lambda told: VllmModelIncomplete(reason=told),
+        r"\S* ?does not appear to have a file named(?: [\w.-]*\w)?",
+    ),
+    (
+        lambda told: VllmQuantizationInvalid(reason=told),
         (
             r"(?:Quantization method specified in the model config \([^)\n]*\) )?"
             r"does not match the quantization method(?:[^\n]{0,60}? argument \([^)\n]*\))?"
         ),
     ),
-    (VllmQuantizationInvalid, r"Unknown quantization method[^\n.]{0,60}"),
+    (lambda told: VllmQuantizationInvalid(reason=told), r"Unknown quantization method[^\n.]{0,60}"),
     (
-        VllmGpuTooOld,
+        lambda told: VllmGpuTooOld(reason=told),
         (
             r"(?:The quantization method \S+ is )?not supported for the current GPU\."
             r" Minimum capability[^\n]{0,80}"
         ),
     ),
     (
-        VllmGpuTooOld,
+        lambda told: VllmGpuTooOld(reason=told),
         (
             r"Bfloat16 is only supported on GPUs with compute capability(?: of at least [\d.]*\d)?"
             r"(?:\. Your [^\n]{1,60}? has compute capability [\d.]*\d)?"
         ),
     ),
     (
-        VllmContextTooLong,
+        lambda told: VllmContextTooLong(reason=told),
         (
             r"(?:User-specified max_model_len \(\d+\) is )?"
             r"greater than the derived max_model_len[^\n]{0,160}?config\.json\)"
         ),
     ),
     (
-        VllmParallelismInvalid,
+        lambda told: VllmParallelismInvalid(reason=told),
         (
             r"(?:Total number of attention heads \(\d+\) )?"
             r"must be divisible by tensor parallel size(?: \(\d+\))?"
         ),
     ),
-    (VllmParallelismInvalid, r"World size \(\d+\) is larger than the number of available GPUs"),
     (
-        _memory_in_use,
+        lambda told: VllmParallelismInvalid(reason=told),
+        r"World size \(\d+\) is larger than the number of available GPUs",
+    ),
+    (
+        lambda told: VllmGpuMemoryInUse(reason=told + _holders()),
         r"Free memory on device[^\n]{0,160}?desired GPU memory utilization(?: \([^)\n]*\))?",
     ),
     (
-        VllmCacheTooSmall,
+        lambda told: VllmCacheTooSmall(reason=told),
         (
             r"To serve at least one request with the models?'?s? max seq len"
             r"(?:[^\n]{0,200}? available KV cache memory \([^)\n]*\)"
             r"(?:\. Based on[^\n]{0,60}? length is \d+)?)?"
         ),
     ),
-    (VllmCacheTooSmall, r"No available memory for the cache blocks"),
+    (lambda told: VllmCacheTooSmall(reason=told), r"No available memory for the cache blocks"),
     (
-        VllmOutOfMemory,
+        lambda told: VllmOutOfMemory(reason=told),
         (
             r"CUDA out of memory(?:\. Tried to allocate [\d.]+ \w+)?"
             r"(?:\. GPU \d+ has a total capacity of [^\n]{1,60}? is free)?"
         ),
     ),
-    (VllmOutOfMemory, r"Cuda failure (\d+ )?'out of memory'"),
-    (VllmOutOfMemory, r"OutOfMemoryError[^\n]{0,120}"),
+    (lambda told: VllmOutOfMemory(reason=told), r"Cuda failure (\d+ )?'out of memory'"),
+    (lambda told: VllmOutOfMemory(reason=told), r"OutOfMemoryError[^\n]{0,120}"),
     # Of vLLM's own wrapper, and of torch.distributed, which says where in its sources, and what came last.
     (
-        _not_connected,
+        lambda told: VllmGpusNotConnected(reason=_NCCL_ASKED.split(told)[-1]),
         r"NCCL error(?: in: \S+,|:) [^\n]{1,200}(?:\n[^\n]{0,200}\nLast error:\s*[^\n]{1,200})?",
     ),
-    (VllmArgumentInvalid, r"got an unexpected keyword argument '[^']+'"),
-    (VllmStartTimedOut, r"Timed out waiting for engine[^\n.]{0,80}"),
+    (lambda told: VllmArgumentInvalid(reason=told), r"got an unexpected keyword argument '[^']+'"),
+    (lambda told: VllmStartTimedOut(reason=told), r"Timed out waiting for engine[^\n.]{0,80}"),
 )
 
 
@@ -137,7 +135,7 @@ def coded(texts: Iterable[str]) -> CogTritonError:
     for make, pattern in _TEXTS:
         for text in known:
             if found := re.search(pattern, text, re.DOTALL):
-                return make(reason=plain(found.group()))
+                return make(plain(found.group()))
     return VllmUnknownError(reason=plain(_cause(known)) or "it does not say why")
 
 
