@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import TYPE_CHECKING
 
 from shared.errors import (
@@ -42,19 +43,19 @@ _INVALID = re.compile(
 
 # The first one found decides: causes come before their consequences. What is matched is what the user reads;
 # what is optional in it may have other words in other releases.
-_TEXTS: tuple[tuple[Callable[[str], CogTritonError], str], ...] = (
-    (lambda told: VllmModelNotSupported(reason=told), r"Model architectures .{0,200}? are not supported"),
+_TEXTS: tuple[tuple[Callable[[str], CogTritonError], *tuple[str, ...]], ...] = (
     (
         lambda told: VllmModelNotSupported(reason=told),
+        r"Model architectures .{0,200}? are not supported",
         (
             r"(?:The checkpoint[^\n]{0,60}? )?model type `?[^`\s]+`?"
             r" but Transformers does not recognize(?: this architecture)?"
         ),
     ),
-    (lambda told: VllmModelIncomplete(reason=told), r"Invalid repository ID or local directory specified"),
-    (lambda told: VllmModelIncomplete(reason=told), r"Cannot find any model weights"),
     (
         lambda told: VllmModelIncomplete(reason=told),
+        r"Invalid repository ID or local directory specified",
+        r"Cannot find any model weights",
         r"\S* ?does not appear to have a file named(?: [\w.-]*\w)?",
     ),
     (
@@ -63,17 +64,14 @@ _TEXTS: tuple[tuple[Callable[[str], CogTritonError], str], ...] = (
             r"(?:Quantization method specified in the model config \([^)\n]*\) )?"
             r"does not match the quantization method(?:[^\n]{0,60}? argument \([^)\n]*\))?"
         ),
+        r"Unknown quantization method[^\n.]{0,60}",
     ),
-    (lambda told: VllmQuantizationInvalid(reason=told), r"Unknown quantization method[^\n.]{0,60}"),
     (
         lambda told: VllmGpuTooOld(reason=told),
         (
             r"(?:The quantization method \S+ is )?not supported for the current GPU\."
             r" Minimum capability[^\n]{0,80}"
         ),
-    ),
-    (
-        lambda told: VllmGpuTooOld(reason=told),
         (
             r"Bfloat16 is only supported on GPUs with compute capability(?: of at least [\d.]*\d)?"
             r"(?:\. Your [^\n]{1,60}? has compute capability [\d.]*\d)?"
@@ -92,9 +90,6 @@ _TEXTS: tuple[tuple[Callable[[str], CogTritonError], str], ...] = (
             r"(?:Total number of attention heads \(\d+\) )?"
             r"must be divisible by tensor parallel size(?: \(\d+\))?"
         ),
-    ),
-    (
-        lambda told: VllmParallelismInvalid(reason=told),
         r"World size \(\d+\) is larger than the number of available GPUs",
     ),
     (
@@ -108,32 +103,38 @@ _TEXTS: tuple[tuple[Callable[[str], CogTritonError], str], ...] = (
             r"(?:[^\n]{0,200}? available KV cache memory \([^)\n]*\)"
             r"(?:\. Based on[^\n]{0,60}? length is \d+)?)?"
         ),
+        r"No available memory for the cache blocks",
     ),
-    (lambda told: VllmCacheTooSmall(reason=told), r"No available memory for the cache blocks"),
     (
         lambda told: VllmOutOfMemory(reason=told),
         (
             r"CUDA out of memory(?:\. Tried to allocate [\d.]+ \w+)?"
             r"(?:\. GPU \d+ has a total capacity of [^\n]{1,60}? is free)?"
         ),
+        r"Cuda failure (\d+ )?'out of memory'",
+        r"OutOfMemoryError[^\n]{0,120}",
     ),
-    (lambda told: VllmOutOfMemory(reason=told), r"Cuda failure (\d+ )?'out of memory'"),
-    (lambda told: VllmOutOfMemory(reason=told), r"OutOfMemoryError[^\n]{0,120}"),
     # Of vLLM's own wrapper, and of torch.distributed, which says where in its sources, and what came last.
     (
         lambda told: VllmGpusNotConnected(reason=_NCCL_ASKED.split(told)[-1]),
         r"NCCL error(?: in: \S+,|:) [^\n]{1,200}(?:\n[^\n]{0,200}\nLast error:\s*[^\n]{1,200})?",
     ),
-    (lambda told: VllmArgumentInvalid(reason=told), r"got an unexpected keyword argument '[^']+'"),
-    (lambda told: VllmStartTimedOut(reason=told), r"Timed out waiting for engine[^\n.]{0,80}"),
+    (
+        lambda told: VllmArgumentInvalid(reason=told),
+        r"got an unexpected keyword argument '[^']+'",
+    ),
+    (
+        lambda told: VllmStartTimedOut(reason=told),
+        r"Timed out waiting for engine[^\n.]{0,80}",
+    ),
 )
 
 
 def coded(texts: Iterable[str]) -> CogTritonError:
     """The error that the texts describe, most informative text first; it contains no path of this machine."""
     known = [text for text in texts if text]
-    for make, pattern in _TEXTS:
-        for text in known:
+    for make, *patterns in _TEXTS:
+        for pattern, text in product(patterns, known):
             if found := re.search(pattern, text, re.DOTALL):
                 return make(plain(found.group()))
     return VllmUnknownError(reason=plain(_cause(known)) or "it does not say why")

@@ -269,14 +269,19 @@ def test_a_damaged_engine_in_the_cache_is_unpacked_again(archive, cache, part, h
     assert list(cache.iterdir()) == [directory]
 
 
+def forbid(monkeypatch, method):
+    """This user may not do that with any path."""
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, method, refuse)
+
+
 def test_a_damaged_engine_whose_archive_cannot_be_reached_is_left(archive, cache, monkeypatch):
     directory = fetch(archive, cache).path
     (directory / "config.json").unlink()
-
-    def refuse_to_open(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse_to_open)
+    forbid(monkeypatch, "open")
     with pytest.raises(WeightsUnreachable):
         fetch(archive, cache)
     assert directory.is_dir()
@@ -286,11 +291,7 @@ def test_a_damaged_engine_that_this_user_may_not_replace_is_named(archive, cache
     """It was served without its files, or refused with a remedy for the archive."""
     directory = fetch(archive, cache).path
     (directory / "engine/model.bin").unlink()
-
-    def refuse_to_rename(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "rename", refuse_to_rename)
+    forbid(monkeypatch, "rename")
     with pytest.raises(WeightsNotStored, match="Permission denied"):
         fetch(archive, cache)
 
