@@ -94,7 +94,7 @@ class Adapters:
         if len(self._held) >= self._most:
             idle = next((other for other, held in self._held.items() if not held.users), None)
             if idle is None:
-                raise VllmAdaptersInUse(reason=f"there is room for {self._most}, in use by other requests")
+                raise VllmAdaptersInUse(reason=f"as many as fit ({self._most}) are in use by other requests")
             self._drop(idle)
         _check(path)
         made = _Held(next(self._numbers), state, str(path))

@@ -98,7 +98,7 @@ def test_an_input_of_cogs_api_names_one(run, answered):
     "error",
     [
         VllmAdapterInvalid(name="sql", reason="adapter_config.json is not a JSON object"),
-        VllmAdaptersInUse(reason="there is room for 2, in use by other requests"),
+        VllmAdaptersInUse(reason="as many as fit (2) are in use by other requests"),
     ],
 )
 def test_one_that_the_engine_cannot_use_fails_its_request(run, answered, error):

@@ -129,7 +129,7 @@ def test_a_full_runner_says_so(run):
     [
         (ExecutorQueueFull(limit=1), 429),
         (EngineProcessDied(reason="killed"), 503),
-        (VllmAdaptersInUse(reason="there is room for 2, in use by other requests"), 503),
+        (VllmAdaptersInUse(reason="as many as fit (2) are in use by other requests"), 503),
     ],
 )
 def test_what_may_go_well_soon_is_to_be_tried_again(run, error, status):
