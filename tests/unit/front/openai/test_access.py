@@ -6,7 +6,7 @@ import pytest
 
 from runner.front.server import tls_files
 from runner.settings import Settings
-from shared.errors import SettingInvalid
+from shared.errors import KeyLimitReached, SettingInvalid
 from tests.support.files import CERTIFICATE
 from tests.support.waiting import until
 from tests.unit.front.openai.conftest import error_of
@@ -96,7 +96,7 @@ def test_a_prediction_stays_with_its_key_when_the_key_before_it_is_removed(run, 
     run(test, API_KEYS_FILE=str(file), COG_API_NEEDS_KEY="true")
 
 
-def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
+def test_a_key_that_has_all_it_may_is_told_to_try_again(run, answered):
     async def test(front, http):
         http.headers["Authorization"] = "Bearer sk-1"
         hangs = asyncio.create_task(http.post("/v1/completions", json={"prompt": [9]}))
@@ -104,6 +104,7 @@ def test_a_key_that_has_all_it_may_is_told_to_try_again(run):
         answer = await http.post("/v1/completions", json={"prompt": "1", "stream": True})
         error = await error_of(answer, 429)
         assert (error["type"], error["code"]) == ("rate_limit_error", "E1305")
+        answered(error["message"], KeyLimitReached(what="predictions", count=2, limit=1))
         assert int(answer.headers["retry-after"]) > 0
         http.headers["Authorization"] = "Bearer sk-2"
         assert (await http.post("/v1/completions", json={"prompt": "1"})).status_code == 200
