@@ -138,7 +138,7 @@ def test_what_was_not_sent_is_not_taken(how):
 
 
 FULL = """
-import resource, socket, sys
+import os, resource, socket, sys
 from runner.engines.hosts.link import Listener
 
 def serve(link):
@@ -159,6 +159,7 @@ sys.stdin.readline()
 for one in held:
     one.close()
 sys.stdin.readline()
+os._exit(0)  # as engines do: the interpreter can crash while it ends beside threads
 """
 
 
