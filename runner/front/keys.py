@@ -80,6 +80,7 @@ class Keys:
         self._wanted = wanted
         self._of_file: dict[bytes, Holder] = {}
         self._version: tuple[int, int, int] | None = None
+        self._problem = ""
         self._looked_at = 0.0
         if file is not None:
             self._of_file = self._read(file)
@@ -121,7 +122,7 @@ class Keys:
         return holder
 
     def _look(self) -> None:
-        """Read the file again when it has changed; an unusable one changes nothing."""
+        """Read the file again when it has changed; an unusable one changes nothing, and is tried again."""
         now = time.monotonic()
         if self._file is None or now - self._looked_at < _SECONDS_BETWEEN_LOOKS:
             return
@@ -130,14 +131,19 @@ class Keys:
             if _version(self._file) != self._version:
                 self._of_file = self._read(self._file)
                 log.info("the API keys were read again", count=len(self._of_file))
+            self._problem = ""
         except SettingInvalid as problem:
-            log.warning("the API keys cannot be read: the previous ones are kept", error=str(problem))
+            if str(problem) != self._problem:
+                log.warning("the API keys cannot be read: the previous ones are kept", error=str(problem))
+            self._problem = str(problem)
 
     def _read(self, file: Path) -> dict[bytes, Holder]:
-        self._version = _version(file)
+        version = _version(file)
         lines = text_of(file, "API_KEYS_FILE").split("\n")
         keys = [line for line in lines if not line.lstrip().startswith("#")]
-        return parse_keys(keys, "API_KEYS_FILE", len(self._fixed))
+        holders = parse_keys(keys, "API_KEYS_FILE", len(self._fixed))
+        self._version = version  # only now: what stands in the way may pass without a change of the file
+        return holders
 
 
 def needs_key(handler: Handler, keys: Keys | None) -> Handler:

@@ -55,7 +55,9 @@ def raise_descriptor_limit(connections: int) -> int:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return connections if hard == resource.RLIM_INFINITY else min(connections, hard - _OTHER_DESCRIPTORS)
+    if hard == resource.RLIM_INFINITY:
+        return connections
+    return max(1, min(connections, hard - _OTHER_DESCRIPTORS - REFUSED_POLITELY))
 
 
 class BoundedProtocol(HttpToolsProtocol):

@@ -122,6 +122,28 @@ def test_a_file_is_read_once_its_permissions_are_right(tmp_path, monkeypatch):
     assert known.holder_of("Bearer sk-2").name == "alice"
 
 
+def test_a_file_that_could_not_be_read_is_tried_again_and_reported_once(tmp_path, monkeypatch):
+    """With too many open files it could not: the key that was taken away stayed valid until the next change."""
+    monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
+    warn = Mock()
+    monkeypatch.setattr("runner.front.keys.log.warning", warn)
+    file = tmp_path / "keys"
+    file.write_text("alice sk-1\n")
+    known = keys(API_KEYS_FILE=str(file))
+    file.write_text("alice sk-2\n")
+    for _ in range(2):  # it happens again later
+        warn.reset_mock()
+        with monkeypatch.context() as full:
+            full.setattr(Path, "open", Mock(side_effect=OSError(24, "Too many open files")))
+            for _ in range(3):
+                assert known.holder_of("Bearer sk-1").name == "alice"
+        warn.assert_called_once()
+        assert known.holder_of("Bearer sk-2").name == "alice"
+        file.write_text("alice sk-1\n")
+        assert known.holder_of("Bearer sk-1").name == "alice"
+        file.write_text("alice sk-2\n")
+
+
 def test_who_holds_a_key_does_not_depend_on_the_other_keys(tmp_path, monkeypatch):
     """A key without a name was known by its place: when the one before it was removed, it had that one's predictions."""
     monkeypatch.setattr("runner.front.keys._SECONDS_BETWEEN_LOOKS", 0)
