@@ -113,7 +113,9 @@ EFFECTIVE: Mapping[str, Effective] = {
     "kv_cache_free_gpu_mem_fraction": Effective(
         "KvCacheConfig.free_gpu_memory_fraction", "a number above 0 and below 1", _inner_fraction
     ),
-    "max_tokens_in_paged_kv_cache": Effective("KvCacheConfig.max_tokens", "a number of tokens", _positive),
+    "max_tokens_in_paged_kv_cache": Effective(
+        "KvCacheConfig.max_tokens", "a number of tokens, at least 1", _positive
+    ),
     "max_attention_window_size": Effective(
         "KvCacheConfig.max_attention_window",
         "one number of tokens, or several, separated by commas",

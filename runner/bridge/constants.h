@@ -35,7 +35,7 @@
 #define E2106_OVERLOADED "E2106 Overloaded: %s %s already; no more are accepted. Try again in a few seconds; the operator can %s."
 #define E2400_ENGINE_PROCESS_DIED "E2400 EngineProcessDied: The engine process ended in the middle of this request: %s. Try again in a few seconds; unless it has died too often, it is being restarted."
 #define E2401_ENGINE_NOT_READY "E2401 EngineNotReady: The engine is not ready. Try again in a few seconds; if it persists, check /health-check and the log."
-#define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process died %s times and will not be restarted. Check the log for why it dies, then restart the runner."
+#define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process has died and will not be restarted. Check the log for why it died, then restart the runner."
 #define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request violates the tensor contract: %s. Send what Triton lists at `GET /v2/models/MODEL` over HTTP; docs/triton.md says more."
 #define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Make the directory of its socket (below TMPDIR) writable, write the model repository again with this version of cog-triton, or use the version of Triton that its images have."
 #define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process did not become ready: %s. Check the log of the engine process."

@@ -118,14 +118,7 @@ static void write_process(struct engine *engine) {
 static void hand_over(struct engine *engine, struct request *request) {
   if (!delivery_admit(&engine->delivery, request)) return;
   if (engine->state != STATE_READY) {
-    char text[TEXT_SIZE], count[24];
-    snprintf(count, sizeof count, "%zu", restarts_deaths(&engine->restarts));
-    if (engine->state == STATE_GIVEN_UP) {
-      snprintf(text, sizeof text, E2402_ENGINE_GAVE_UP, count);
-    } else {
-      snprintf(text, sizeof text, "%s", E2401_ENGINE_NOT_READY);
-    }
-    delivery_fail(request, text);
+    delivery_fail(request, engine->state == STATE_GIVEN_UP ? E2402_ENGINE_GAVE_UP : E2401_ENGINE_NOT_READY);
     return;
   }
   table_add(&engine->delivery.requests, request);

@@ -163,7 +163,7 @@ class LoadedEngine:
     def check(self) -> None:
         """Raise EngineNotReady or EngineGaveUp while it cannot accept a request."""
         if self._client.state is EngineState.GIVEN_UP:
-            raise EngineGaveUp(restarts=self._client.restarts + 1)  # the last death led to no restart
+            raise EngineGaveUp
         if self._client.state is not EngineState.READY:
             raise EngineNotReady
 

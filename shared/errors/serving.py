@@ -103,8 +103,8 @@ class EngineNotReady(CogTritonError):
 class EngineGaveUp(CogTritonError):
     code = "E2402"
     fixed_by = FixedBy.OPERATOR
-    message = "The engine process died {restarts} times and will not be restarted."
-    remedy = "Check the log for why it dies, then restart the runner."
+    message = "The engine process has died and will not be restarted."
+    remedy = "Check the log for why it died, then restart the runner."
 
 
 class MalformedRequest(CogTritonError):

@@ -24,5 +24,5 @@ def test_numbers_are_those_of_the_modules():
 
 def test_error_texts_are_those_of_the_classes():
     assert printed("E2401_ENGINE_NOT_READY") == str(EngineNotReady())
-    assert printed("E2402_ENGINE_GAVE_UP", 3) == str(EngineGaveUp(restarts=3))
+    assert printed("E2402_ENGINE_GAVE_UP") == str(EngineGaveUp())
     assert printed("E2403_MALFORMED_REQUEST", "x") == str(MalformedRequest(reason="x"))

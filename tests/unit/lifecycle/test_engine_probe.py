@@ -77,7 +77,7 @@ def test_the_first_token_is_waited_for():
 @pytest.mark.parametrize(
     ("errors", "asked"),
     [
-        ([EngineProcessDied(reason="exit status 1"), EngineGaveUp(restarts=6)], 2),
+        ([EngineProcessDied(reason="exit status 1"), EngineGaveUp()], 2),
         ([EngineInternalError(reason="KeyError when it was submitted")], engine_probe._MAX_FAILURES),
         ([EngineNotReady(), InvalidArgument(argument="input_ids", value="9", reason="at most 8")], 2),
     ],
