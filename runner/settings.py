@@ -113,7 +113,8 @@ class Settings(BaseModel):
         ge=1,
         alias="MAX_PREDICTIONS",
         description="predictions that may run or wait at the same time; more are refused with E2106, or"
-        " wait if their API key has less than an equal share; not set: 2048, or with SERVER=cog four fifths"
+        " wait if their API key has less than an equal share, and one request that alone has more with E1308;"
+        " not set: 2048, or with SERVER=cog four fifths"
         " of COG_MAX_CONCURRENCY, beyond which Cog answers 409",
     )
     ignore_unknown_inputs: bool = Field(
@@ -256,7 +257,7 @@ class Settings(BaseModel):
         ge=1,
         alias="KEY_MAX_REQUESTS",
         description="predictions of one key that may run or wait at the same time; more are refused with"
-        " E1305",
+        " E1305, one request that alone has more with E1308",
     )
     key_max_tokens: int | None = Field(
         None,

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.errors import KeyLimitReached, KeyLimitTooLow, Overloaded, ShuttingDown
+from shared.errors import KeyLimitReached, LimitTooLow, Overloaded, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +38,12 @@ class Ticket:
         self.tokens = 0
         self.on_late: Callable[[], object] = _nothing
 
-    def hold(self, tokens: int) -> None:
-        """Count the tokens of the prompt and the most that may follow.
+    def hold(self, tokens: int, alike: int = 1) -> None:
+        """Count the tokens of the prompt and the most that may follow: `alike` predictions have as many.
 
-        Raises KeyLimitReached, and KeyLimitTooLow for more than the key may ever have.
+        Raises KeyLimitReached, and LimitTooLow if together they have more than the key may ever have.
         """
-        self._admission.held(self, tokens)
+        self._admission.held(self, tokens, alike)
 
     def leave(self) -> None:
         """Leave. May be called twice."""
@@ -87,6 +87,19 @@ class Admission:
         """How many are inside."""
         return len(self._inside)
 
+    def check(self, predictions: int, key: str = "") -> None:
+        """Before the first of a request's predictions enters. Raises LimitTooLow if they can never be inside
+        together: the rest would be refused while the first are generated, and again at each new attempt.
+        """
+        limits = [(self.limit, "this runner", "MAX_PREDICTIONS")]
+        if key and self._key_requests is not None:
+            limits.append((self._key_requests, "your key", "KEY_MAX_REQUESTS"))
+        for limit, who, setting in limits:
+            if predictions > limit:
+                raise LimitTooLow(
+                    count=predictions, what="predictions", who=who, limit=limit, setting=setting
+                )
+
     async def enter(self, key: str = "") -> Ticket:
         """Get in, until `leave`; `key`: the identity of the API key's holder.
 
@@ -113,12 +126,15 @@ class Admission:
         self._inside.add(ticket)
         return ticket
 
-    def held(self, ticket: Ticket, tokens: int) -> None:
+    def held(self, ticket: Ticket, tokens: int, alike: int) -> None:
         """For `Ticket.hold`."""
         holder, most = ticket.holder, self._key_tokens
         if holder.key and most is not None:
-            if tokens > most:
-                raise KeyLimitTooLow(count=tokens, limit=most)
+            if (count := tokens * alike) > most:
+                what = "tokens, prompts and answers"
+                raise LimitTooLow(
+                    count=count, what=what, who="your key", limit=most, setting="KEY_MAX_TOKENS"
+                )
             if (count := holder.tokens + tokens) > most:
                 raise KeyLimitReached(what="tokens", count=count, limit=most)
         ticket.tokens = tokens

@@ -3,7 +3,7 @@
 from .api import (
     ApiKeyInvalid,
     KeyLimitReached,
-    KeyLimitTooLow,
+    LimitTooLow,
     MethodNotAllowed,
     ModelNotServed,
     ParameterNotSupported,
@@ -273,7 +273,7 @@ __all__ = [
     "InvalidArgumentMaxTokens",
     "InvalidArgumentMinTokens",
     "KeyLimitReached",
-    "KeyLimitTooLow",
+    "LimitTooLow",
     "LockedMemoryTooSmall",
     "MachineTooSmall",
     "MalformedRequest",

@@ -64,10 +64,8 @@ class MethodNotAllowed(CogTritonError):
     remedy = "Use {allowed}."
 
 
-class KeyLimitTooLow(CogTritonError):
+class LimitTooLow(CogTritonError):
     code = "E1308"
     fixed_by = FixedBy.USER
-    message = (
-        "This request may need {count} tokens, prompt and answer; your key may have {limit} in progress."
-    )
-    remedy = "Send a shorter prompt, or ask for fewer tokens; the operator can raise KEY_MAX_TOKENS."
+    message = "This request alone may need {count} {what}; {who} may have {limit} in progress."
+    remedy = "Ask for less in one request; the operator can raise {setting}."

@@ -132,7 +132,9 @@ class OpenAIApi:
         if adapter is not None:
             asks = [replace(ask, lora=adapter) for ask in asks]
         answer = Answer.of(form, adapter or self._model())
-        texts = Texts(self._engine().predictor, answer, asks, parameters.n or 1, request.key)
+        predictor = self._engine().predictor
+        predictor.admission.check(len(asks), request.key)
+        texts = Texts(predictor, answer, asks, parameters.n or 1, request.key)
         options = parameters.stream_options
         with _while_connected(request):
             if parameters.stream:

@@ -92,7 +92,7 @@ class Texts:
             make = partial(self.predictor.prompt_of, ask, self.answer.id)
             prompt = self._prompts.setdefault(index // self.per_prompt, _Once(make))
         generation = await self.predictor.start(
-            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt
+            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt, alike=self.per_prompt
         )
         self._generations[index] = generation
         return generation

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runner.prediction.admission import Admission
-from shared.errors import KeyLimitReached, KeyLimitTooLow, Overloaded, ShuttingDown
+from shared.errors import KeyLimitReached, LimitTooLow, Overloaded, ShuttingDown
 
 
 def run(test, **limits):
@@ -67,6 +67,20 @@ def test_requests_of_a_key_are_limited_and_those_without_one_are_not():
     run(test, key_requests=2)
 
 
+@pytest.mark.parametrize(
+    ("key", "most", "setting"), [("a", 2, "KEY_MAX_REQUESTS"), ("", 4, "MAX_PREDICTIONS")]
+)
+def test_a_request_for_more_predictions_than_there_may_be_is_not_begun(key, most, setting):
+    """The first were generated, until there was no room for the next; clients did as they were told: again."""
+
+    async def test(admission):
+        admission.check(most, key)
+        with pytest.raises(LimitTooLow, match=f"{most + 1} predictions; .* may have {most} .* {setting}"):
+            admission.check(most + 1, key)
+
+    run(test, key_requests=2)
+
+
 def test_tokens_of_a_key_are_limited():
     async def test(admission):
         first, second = await admission.enter("a"), await admission.enter("a")
@@ -75,8 +89,9 @@ def test_tokens_of_a_key_are_limited():
             KeyLimitReached, match="your key would have 101 tokens in progress; its limit is 100"
         ):
             second.hold(41)
-        with pytest.raises(KeyLimitTooLow):  # there is no use in coming back
-            second.hold(101)
+        for tokens, alike in ((101, 1), (51, 2)):
+            with pytest.raises(LimitTooLow):  # there is no use in coming back
+                second.hold(tokens, alike)
         second.leave()
         third = await admission.enter("a")
         third.hold(40)

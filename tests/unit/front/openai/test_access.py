@@ -111,6 +111,9 @@ def test_a_key_that_has_all_it_may_is_told_to_try_again(run, answered):
         answer = await http.post("/v1/completions", json={"prompt": "1", "max_tokens": 100})
         assert (await error_of(answer, 400))["code"] == "E1308"
         assert "retry-after" not in answer.headers
+        answer = await http.post("/v1/completions", json={"prompt": "1", "n": 2, "stream": True})
+        assert (await error_of(answer, 400))["code"] == "E1308"
+        assert front.client.in_flight == 1  # the one that hangs
         hangs.cancel()
 
     run(test, API_KEYS="sk-1,sk-2", KEY_MAX_REQUESTS="1", KEY_MAX_TOKENS="100")

@@ -13,7 +13,7 @@ from shared.errors import (
     EngineProcessDied,
     ExecutorQueueFull,
     InvalidArgument,
-    KeyLimitTooLow,
+    LimitTooLow,
     MethodNotAllowed,
     ModelNotServed,
     ParameterNotHonoured,
@@ -199,6 +199,11 @@ def test_a_structure_that_is_invalid_has_the_name_that_was_sent(run):
     run(test)
 
 
+def _too_many(count):
+    what = "tokens, prompts and answers"
+    return LimitTooLow(count=count, what=what, who="your key", limit=100, setting="KEY_MAX_TOKENS")
+
+
 def test_a_body_that_is_too_large(run):
     async def test(front, http):
         answer = await http.post("/v1/completions", json={"prompt": "1" * 2000})
@@ -217,7 +222,8 @@ def test_a_body_that_is_too_large(run):
             ParameterNotSupported(parameter="echo", reason="the prompt is not repeated"),
         ),
         ({"prompt": "1", "model": "x"}, ModelNotServed(model="x", served=MODEL)),
-        ({"prompt": "1", "max_tokens": 100}, KeyLimitTooLow(count=101, limit=100)),
+        ({"prompt": "1", "max_tokens": 100}, _too_many(101)),
+        ({"prompt": "1", "max_tokens": 50, "n": 2}, _too_many(102)),
     ],
 )
 def test_the_whole_texts_of_errors(run, answered, sent, error):
