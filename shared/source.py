@@ -129,4 +129,4 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK):
             yield chunk
     except OSError as error:
-        raise Unreachable(str(error.strerror)) from None
+        raise Unreachable(reason_of(error)) from None

@@ -9,7 +9,7 @@ FORBIDDEN = "this user has no permission to read it"
 
 def reason_of(error: OSError) -> str:
     """The end of a sentence about a file."""
-    return FORBIDDEN if isinstance(error, PermissionError) else str(error.strerror)
+    return FORBIDDEN if isinstance(error, PermissionError) else f'the system says "{error.strerror}"'
 
 
 def why_no_json(error: ValueError | RecursionError) -> str:

@@ -26,12 +26,12 @@ def _look() -> Iterator[Finding]:
         )
         return
     name, version = platform.libc_ver()
+    library = f"{name} {version}".strip() or "another C library"
     if name != "glibc" or tuple(map(int, version.split(".")[:2])) < _GLIBC:
-        found = f"{name} {version}".strip() or "another C library"
-        yield error(f"This system has {found}; glibc 2.35 is needed.", "Use a newer system, or the images.")
+        yield error(f"This system has {library}; glibc 2.35 is needed.", "Use a newer system, or the images.")
     cores = len(os.sched_getaffinity(0))
     python = ".".join(map(str, sys.version_info[:3]))
-    yield ok(f"Linux on x86-64, {name} {version}, Python {python}, {counted(cores, 'CPU core')}")
+    yield ok(f"Linux on x86-64, {library}, Python {python}, {counted(cores, 'CPU core')}")
 
 
 CHECK = Check("system", "The operating system, the processor and Python", _look)

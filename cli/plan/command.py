@@ -15,6 +15,7 @@ from cli.plan.curve import Curve
 from cli.plan.growth import Pace, Start, after_a_jump, fastest_doubling
 from cli.plan.sizing import GROUP, Sizing, Wanted
 from shared.errors import MeasurementInvalid
+from shared.unreadable import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,12 +66,13 @@ def plan(asked: Asked, *, as_json: bool) -> int:
 
 def read(measurement: str) -> Curve:
     """The curve that `cog-triton perf --json` wrote; `-` is standard input. Raises MeasurementInvalid."""
+    name = "stdin" if measurement == "-" else measurement
     try:
         with nullcontext(sys.stdin) if measurement == "-" else Path(measurement).open() as file:
             text = file.read(_MAX_CHARACTERS)
-        return Curve.of(json.loads(text), measurement)
+        return Curve.of(json.loads(text), name)
     except OSError as problem:
-        reason = str(problem.strerror)
+        reason = reason_of(problem)
     except UnicodeDecodeError:
         reason = "it is not UTF-8"
     except RecursionError:
@@ -79,7 +81,7 @@ def read(measurement: str) -> Curve:
         reason = f"it is not JSON, as line {problem.lineno} shows"
     except ValueError:  # what Python refuses to read
         reason = "a number in it has too many digits"
-    raise MeasurementInvalid(measurement=measurement, reason=reason)
+    raise MeasurementInvalid(measurement=name, reason=reason)
 
 
 def _rate(asked: Asked, sized: Sized) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class Predictor:
 
         `key`: the identity of the API key's holder; `prompt` gives what `prompt_of` does, if other texts need
         it, too: `alike` in all. Raises KeyLimitReached, LimitTooLow, Overloaded and ShuttingDown when it is
-        not let in; the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what was asked.
+        not let in; the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what
+        was asked.
         What the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()

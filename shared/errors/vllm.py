@@ -34,7 +34,7 @@ class VllmModelNotSupported(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "vLLM does not support this model: {reason}."
-    remedy = "Use a model whose architecture this version of vLLM supports."
+    remedy = "Use a model whose architecture and quantization this version of vLLM supports."
 
 
 class VllmModelIncomplete(CogTritonError):

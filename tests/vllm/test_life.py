@@ -21,7 +21,7 @@ FAILED = {
     "model type": "E2203 foo",
     "no config": "E2204 config.json",
     "no weights": "E2204 weights",
-    "unknown quantization": "E2205 foo",
+    "unknown quantization": "E2203 foo",
     "context": "E2206 max_model_len",
     "parallelism": "E2207 3",
     "argument": "E2202 gpu_memory_utilisation",

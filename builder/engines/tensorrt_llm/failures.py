@@ -138,5 +138,5 @@ def coded(step: str, status: int, output: Iterable[str]) -> CogTritonError:
 
 def _plain(line: str) -> str:
     """The message of a line of a log or traceback, without paths."""
-    text = without_folders(_BACKTRACE.sub("", _PREFIX.sub("", line.strip()))).rstrip(".")
+    text = without_folders(_BACKTRACE.sub("", _PREFIX.sub("", line.strip()))).rstrip(".!")
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}..."

@@ -44,6 +44,7 @@ _FP32_ACCUMULATION = Dropped(
 _FROM_MODEL = Dropped("it is read from the model")
 _GONE = Dropped("it no longer exists")
 _MADE = Removed("the checkpoint decides it; set it in convert_to_ft or quantize")
+_PARALLEL = Removed("set tp_size and pp_size where the checkpoint is made")
 
 _CONVERT: dict[str, Rule] = {
     "in-file": Renamed("model_dir"),
@@ -88,10 +89,10 @@ _TRTLLM_BUILD: dict[str, Rule] = {
     **_NEVER_MORE,
     "tp_size": _MADE,
     "pp_size": _MADE,
-    "world_size": _MADE,
+    "world_size": _PARALLEL,
     "dtype": _MADE,
     "model_dir": Removed("checkpoint_dir is what an earlier step wrote"),
-    "auto_parallel": Removed("set tp_size and pp_size where the checkpoint is made"),
+    "auto_parallel": _PARALLEL,
 }
 _BUILD_PY: dict[str, Rule] = {
     **_PLUGINS,

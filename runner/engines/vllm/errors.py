@@ -51,6 +51,7 @@ _TEXTS: tuple[tuple[Callable[[str], CogTritonError], *tuple[str, ...]], ...] = (
             r"(?:The checkpoint[^\n]{0,60}? )?model type `?[^`\s]+`?"
             r" but Transformers does not recognize(?: this architecture)?"
         ),
+        r"Unknown quantization method[^\n.]{0,60}",
     ),
     (
         lambda told: VllmModelIncomplete(reason=told),
@@ -64,7 +65,6 @@ _TEXTS: tuple[tuple[Callable[[str], CogTritonError], *tuple[str, ...]], ...] = (
             r"(?:Quantization method specified in the model config \([^)\n]*\) )?"
             r"does not match the quantization method(?:[^\n]{0,60}? argument \([^)\n]*\))?"
         ),
-        r"Unknown quantization method[^\n.]{0,60}",
     ),
     (
         lambda told: VllmGpuTooOld(reason=told),

@@ -118,7 +118,11 @@ class TestSystem:
     @pytest.mark.parametrize("libc", [("glibc", "2.31"), ("", "")])
     def test_another_c_library(self, monkeypatch, libc):
         monkeypatch.setattr("platform.libc_ver", lambda: libc)
-        assert Severity.ERROR in found(system)[0]
+        severities, text = found(system)
+        assert Severity.ERROR in severities
+        library = " ".join(libc).strip() or "another C library"
+        assert f"has {library};" in text
+        assert f", {library}, " in text
 
 
 class TestParts:

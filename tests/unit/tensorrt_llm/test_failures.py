@@ -50,7 +50,7 @@ from shared.errors import (
         ("Version tag does not match. Note: Current", EngineVersionMismatch, "Version tag"),
         ("[json.exception.out_of_range.403] key 'version' not found", EngineVersionMismatch, "403"),
         ("OSError: [Errno 28] No space left on device: '/x/y'", NotEnoughSpace, 'in the step "build"'),
-        ("ValueError: GPTQ with desc_act=True is not implemented!", CheckpointInvalid, "desc_act"),
+        ("ValueError: GPTQ with desc_act=True is not implemented!", CheckpointInvalid, r"implemented\. "),
         ("Expected but not provided tensors: {'lm_head.weight'}", CheckpointInvalid, "lm_head.weight"),
     ],
 )

@@ -1,7 +1,7 @@
 import pytest
 
 from builder.engines.tensorrt_llm import scripts
-from builder.engines.tensorrt_llm.old_arguments import RULES, Renamed
+from builder.engines.tensorrt_llm.old_arguments import RULES, Removed, Renamed
 from builder.engines.tensorrt_llm.tables import table
 
 TABLES = {
@@ -50,6 +50,12 @@ def test_successors_exist():
     known = {name for one in TABLES.values() for name in one.names()}
     renamed = {rule.name for rules in RULES.values() for rule in rules.values() if isinstance(rule, Renamed)}
     assert renamed <= known
+
+
+def test_what_is_to_be_set_in_another_step_exists_there():
+    for name, rule in RULES["trtllm-build"].items():
+        if isinstance(rule, Removed) and "set it in convert_to_ft or quantize" in rule.reason:
+            assert all(TABLES[step].find(name) for step in ("convert_checkpoint.py llama", "quantize.py"))
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ TEXTS = [
         "E2205",
         "does not match",
     ),
-    ("Unknown quantization method: foo. Must be one of ['awq'].", "E2205", "Unknown quantization method"),
+    ("Unknown quantization method: foo. Must be one of ['awq'].", "E2203", "Unknown quantization method"),
     (
         (
             "User-specified max_model_len (4096) is greater than the derived max_model_len "

@@ -1,5 +1,6 @@
 """The simulation against what queueing theory says of it, and the command."""
 
+import io
 import json
 import math
 import random
@@ -254,6 +255,12 @@ def test_what_is_no_measurement_is_refused(tmp_path, content, reason):
         path.write_text(content)
     with pytest.raises(MeasurementInvalid, match=reason):
         plan(asked(str(path)), as_json=True)
+
+
+def test_what_comes_through_a_pipe_is_called_stdin(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("x"))
+    with pytest.raises(MeasurementInvalid, match=r": stdin cannot be used for planning: it is not JSON"):
+        plan(asked("-"), as_json=True)
 
 
 def test_what_never_ends_is_not_read_to_its_end(tmp_path):
