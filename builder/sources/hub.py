@@ -63,7 +63,7 @@ limit_the_hub()
 _POLL_SECONDS = 0.2
 # A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).
 _FOLDERS = "*/*"
-_NOT_CACHED = "HF_HUB_OFFLINE is set, but the cache does not have all of it"
+_NOT_CACHED = "the cache does not have all of it, and while HF_HUB_OFFLINE is set nothing is fetched"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class Admission:
         holder, most = ticket.holder, self._key_tokens
         if holder.key and most is not None:
             if (count := tokens * alike) > most:
-                what = "tokens, prompts and answers"
+                what = "tokens for prompts and answers"
                 raise LimitTooLow(
                     count=count, what=what, who="your key", limit=most, setting="KEY_MAX_TOKENS"
                 )

@@ -88,8 +88,8 @@ class UploadFailed(CogTritonError):
 class RequestMalformed(CogTritonError):
     code = "E1331"
     fixed_by = FixedBy.USER
-    message = "What was sent is not an HTTP request."
-    remedy = "Send HTTP/1.1, without TLS unless the address begins with https."
+    message = "What was sent is not an HTTP request for this server."
+    remedy = "Send HTTP/1.1, without TLS unless the address begins with https; this server is not a proxy."
 
 
 class OutputNotFound(CogTritonError):

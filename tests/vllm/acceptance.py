@@ -19,7 +19,12 @@ _PYTHON = """\
 PYTHONPATH={changes}:"$PYTHONPATH" exec {python} "$@"
 """
 # Seeded together, since an engine takes half a minute to start; only the last one leaves none to be served.
-SERVED_FAULTS = {"another version": "import", "other tokens": "greedy", "no abort": "cancel"}
+SERVED_FAULTS = {
+    "another version": "import",
+    "other tokens": "greedy",
+    "no abort": "cancel",
+    "mixed structures": "structures",
+}
 LAST_FAULT = ("renamed outputs", "interface")
 NOT_AT_FAULT = "streaming"
 
@@ -70,6 +75,6 @@ def run_acceptance(directory: Path, model: dict, python: Path, environment: Mapp
     answers = json.loads(kept.read_text())
     answers[0]["tokens"][3] += 1
     kept.write_text(json.dumps(answers))
-    faulty = only(*SERVED_FAULTS.values(), NOT_AT_FAULT, faults="another version,no abort")
+    faulty = only(*SERVED_FAULTS.values(), NOT_AT_FAULT, faults="another version,no abort,mixed structures")
     faulty |= only(LAST_FAULT[1], faults=LAST_FAULT[0])
     return Accepted(status, report, page.read_text(), faulty)

@@ -81,7 +81,7 @@ class Call:
         return name in self.arguments and self.arguments[name].value is not False
 
     def written(self, name: str) -> str:
-        """`--name value`, as `name` stands in the config; a flag has no value."""
+        """`--name value`, for an older name in the config the new one; a flag has no value."""
         return as_written(name, self.value(name))
 
     def place_of(self, name: str) -> Place:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cli.acceptance.check import Check, Outcome
-from cli.acceptance.generation import Assumed, checks, longest_prompt
+from cli.acceptance.generation import Assumed, checks, longest_prompt, references
 
 if TYPE_CHECKING:
     from .bench import VLLMBench
+
+
+_STRUCTURES = 100
+_TOKENS = 16
+
+
+def _structures(bench: VLLMBench) -> Outcome:
+    """Each request has one text to write, while a full batch of others has other ones."""
+    server, prompt = bench.serve(), references(bench)[0].prompt
+    wanted = [f"number {number}" for number in range(_STRUCTURES)]
+
+    def written(text: str) -> str:
+        return server.complete(prompt, _TOKENS, structured_outputs={"choice": [text]}).text
+
+    with ThreadPoolExecutor(bench.places) as pool:
+        found = list(pool.map(written, wanted))
+    others = [f"{text!r}: {other!r}" for text, other in zip(wanted, found, strict=True) if text != other]
+    expected = f"{_STRUCTURES} of {_STRUCTURES} texts are those asked for"
+    return Outcome(expected, f"{len(others)} are not; {others[0]}" if others else expected)
 
 
 def _longest_prompt(bench: VLLMBench) -> Outcome:
@@ -42,6 +62,12 @@ CHECKS = (
             ),
             "stop word": Assumed("a text ends before a stop word, which we match", _SCHEDULER),
         }
+    ),
+    Check(
+        "structures",
+        "each of the structures that are compiled and followed at the same time is that of its request",
+        "vllm/v1/structured_output/__init__.py: threads; backend_guidance.py, which we copy for each",
+        _structures,
     ),
     Check(
         "longest prompt",

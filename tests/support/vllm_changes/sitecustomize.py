@@ -31,10 +31,23 @@ def _patient(module):
     module.sched_yield = lambda: time.sleep(0.0001)
 
 
+def _mixed_structures(module):
+    """A request has the structure of the one before it."""
+    compile_grammar = module.GuidanceBackend.compile_grammar
+    asked = []
+
+    def of_another(self, kind, structure, *more, **further):
+        asked.append((kind, structure))
+        return compile_grammar(self, *asked[max(0, len(asked) - 2)], *more, **further)
+
+    module.GuidanceBackend.compile_grammar = of_another
+
+
 _CHANGES = {
     "patient": ("vllm.distributed.device_communicators.shm_broadcast", _patient),
     "another version": ("vllm", _version),
     "renamed outputs": ("vllm.v1.engine", _renamed_outputs),
+    "mixed structures": ("vllm.v1.structured_output.backend_guidance", _mixed_structures),
     "no abort": ("vllm.v1.engine.core_client", _no_abort_requests),
 }
 

@@ -200,7 +200,7 @@ def test_a_structure_that_is_invalid_has_the_name_that_was_sent(run):
 
 
 def _too_many(count):
-    what = "tokens, prompts and answers"
+    what = "tokens for prompts and answers"
     return LimitTooLow(count=count, what=what, who="your key", limit=100, setting="KEY_MAX_TOKENS")
 
 
