@@ -222,6 +222,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _late(self, part: str, seconds: float) -> None:
         self._deadline = None
+        before = self._answered
+        if (
+            before is not None
+            and not before.response_complete
+            and (self._in_head or before is not self.cycle)
+        ):
+            self._await_part(part, seconds)  # it would have to wait for the answer before it, which goes on
+            return
         self._refuse(RequestTooSlow(part=part, seconds=seconds))
 
     def _refuse(self, error: CogTritonError) -> None:

@@ -89,6 +89,22 @@ def test_who_leaves_with_requests_in_a_row_is_no_error_of_ours(strict, caplog, s
     assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []
 
 
+@pytest.mark.parametrize("begun", [b"POST /predictions HTTP/1.1\r\n", head(4) + b"{"])
+def test_half_a_request_behind_a_stream_does_not_end_the_stream(engine_directory, begun):
+    seconds = dict.fromkeys(("header_seconds", "body_seconds"), SECONDS)
+    body = json.dumps({"input": {"prompt": "a", "max_tokens": 40}}).encode()
+    streamed = head(len(body)).replace(b"Host", b"Accept: text/event-stream\r\nHost") + body
+    with (
+        running(engine_directory, step_seconds=SECONDS / 10, bounds=seconds) as front,
+        connected(front, streamed + begun) as connection,
+    ):
+        stream, end, refused = everything(connection).partition(b"event: completed")
+    assert stream.count(b"event: output") == 40
+    assert end
+    text = refused.partition(b"\r\n\r\n{")[2].decode()
+    assert json.loads("{" + text)["error_code"] == "E1328"
+
+
 def test_a_body_that_is_too_large_is_refused_before_it_comes(strict, answered):
     with connected(strict, head(100 << 20)) as connection:
         answered(text_of(everything(connection)), BodyTooLarge(limit=LIMIT))
