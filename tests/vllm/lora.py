@@ -18,16 +18,16 @@ ADAPTERS = {"first": 1, "team/second": 2, "third": 3}
 COMPARED = ("first", "team/second")
 
 
-def write_adapter(directory: Path, seed: int) -> Path:
-    """One that changes what the model writes."""
+def write_adapter(directory: Path, seed: int, rank: int = RANK) -> Path:
+    """One that changes what the model writes; `rank` of its weights, whatever its config says."""
     chance = random.Random(seed)
     model = json.loads((MODEL / "config.json").read_bytes())
     hidden = model["hidden_size"]
     tensors = {}
     for layer in range(model["num_hidden_layers"]):
         name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
-        tensors[f"{name}.lora_A.weight"] = ((RANK, hidden), 0.15)
-        tensors[f"{name}.lora_B.weight"] = ((hidden, RANK), 0.15)
+        tensors[f"{name}.lora_A.weight"] = ((rank, hidden), 0.15)
+        tensors[f"{name}.lora_B.weight"] = ((hidden, rank), 0.15)
     header, data = {}, b""
     for name, ((rows, columns), most) in tensors.items():
         numbers = [chance.uniform(-most, most) for _ in range(rows * columns)]

@@ -9,9 +9,23 @@ import pytest
 
 from runner.protocol.engine import FinishReason
 from runner.protocol.frames import StepFrame
-from tests.vllm.lora import write_adapter
-from tests.vllm.model import GREEDY_TOKENS, MAX_AT_ONCE, PROMPTS, VOCABULARY
+from tests.vllm.conftest import serving, write_engine
+from tests.vllm.lora import RANK, write_adapter
+from tests.vllm.model import ARGUMENTS, GREEDY_TOKENS, MAX_AT_ONCE, PROMPTS, VOCABULARY
 from tests.vllm.test_engine import IDS, ask, gathered, outputs
+
+FEW = 4
+
+
+@pytest.fixture(scope="module")
+def two_workers(adapters, tmp_path_factory):
+    """The driver of an engine with two workers, in which few requests run at once; it has loaded an adapter."""
+    scratch = tmp_path_factory.mktemp("two")
+    write_adapter(adapters / "unfit", 5, rank=2 * RANK)
+    arguments = ARGUMENTS | {"max_num_seqs": FEW}
+    made = write_engine(scratch / "engine", tensor_parallel_size=2, engine_args=arguments)
+    with serving(made, scratch / "log", adapters) as (_, driver):
+        yield driver
 
 
 def written(driver, prompts, lora=None):
@@ -91,6 +105,36 @@ def test_one_that_cannot_be_read_ends_nobody_but_its_request(engine, adapters, f
     assert str(adapters) not in str(error)
     assert written(driver, PROMPTS[:1], "first")
     assert process.poll() is None
+
+
+def test_after_one_that_no_worker_can_use_others_are_loaded_as_before(two_workers):
+    """The first answer of a worker that is an error leaves none of another worker for later calls."""
+    driver, prompt = two_workers, PROMPTS[:1]
+    names = ("first", "team/second", "third")
+    before = [written(driver, prompt, name) for name in names]
+    for name, text in zip(names, before, strict=True):
+        assert refused(driver, "unfit").code == "E2213"
+        assert written(driver, prompt, name) == text != [[]]
+
+
+def test_one_that_fits_nowhere_takes_no_place_from_one_that_is_waited_with(two_workers, adapters):
+    """Else the core would read the latter again, in a step, and end when its files are gone."""
+    driver, prompt = two_workers, PROMPTS[0]
+    write_adapter(adapters / "leaving", 6)
+    expected = written(driver, [prompt], "leaving")
+    others = [ask(max_tokens=240) for _ in range(FEW)]
+    waiting = ask(prompt, GREEDY_TOKENS, lora="leaving", priority=1)
+    for request in (*others, waiting):
+        driver.submit(request)
+    unfit = [ask(lora="unfit") for _ in range(2)]  # as many as are held
+    driver.submit(unfit[0])
+    first = gathered(driver, {unfit[0].request_id})  # adapters are loaded one at a time: the other's is, too
+    shutil.rmtree(adapters / "leaving")
+    driver.submit(unfit[1])
+    found = first | gathered(driver, {request.request_id for request in (*others, waiting, unfit[1])})
+    assert {found[request.request_id][-1].error.code for request in unfit} == {"E2213"}
+    assert [[token for output in found[waiting.request_id] for token in output.tokens]] == expected
+    assert all(found[other.request_id][-1].finish_reason is FinishReason.LENGTH for other in others)
 
 
 def test_more_at_the_same_time_than_there_is_room_for_are_refused(engine, adapters):

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import traceback
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llguidance import LLMatcher
+from vllm.v1.executor.abstract import Executor
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend, GuidanceGrammar
 
 from runner.engines.vllm.grammar_check import LIMITS
-
-if TYPE_CHECKING:
-    from vllm.v1.executor.abstract import Executor
 
 _PR_SET_PDEATHSIG = 1
 
@@ -60,22 +59,43 @@ def limit_grammars() -> None:
     GuidanceBackend.compile_grammar = compile_limited
 
 
-class MortalUniProcExecutor(UniProcExecutor):  # type: ignore[misc] # as above
+def _add_lora(worker: Any, asked: Any) -> str:
+    """In each worker: why it cannot use an adapter; empty if it can."""
+    try:
+        worker.add_lora(asked)
+    except Exception as problem:
+        traceback.print_exc()  # as vLLM's worker would: the sender is told one line of it
+        return str(problem) or type(problem).__name__
+    return ""
+
+
+class _Mortal(Executor):  # type: ignore[misc] # as above
+    """What both kinds do before and besides what vLLM's do."""
+
+    def _init_executor(self) -> None:
+        die_with_parent()
+        limit_grammars()
+        super()._init_executor()
+
+    def add_lora(self, lora_request: Any) -> bool:
+        """Raises RuntimeError when a worker cannot use the adapter; afterwards none holds it.
+
+        vLLM's own leaves one in place whose weights are read, but do not fit. With several workers, it also
+        leaves the answers after the first that is an error: each is then taken for that to a later call.
+        """
+        reasons = self.collective_rpc(_add_lora, args=(lora_request,))
+        if reason := next(filter(None, reasons), None):
+            self.remove_lora(lora_request.lora_int_id)
+            raise RuntimeError(reason)
+        return True
+
+
+class MortalUniProcExecutor(_Mortal, UniProcExecutor):  # type: ignore[misc] # as above
     """One GPU, in the engine core itself."""
 
-    def _init_executor(self) -> None:
-        die_with_parent()
-        limit_grammars()
-        super()._init_executor()
 
-
-class MortalMultiprocExecutor(MultiprocExecutor):  # type: ignore[misc] # as above
+class MortalMultiprocExecutor(_Mortal, MultiprocExecutor):  # type: ignore[misc] # as above
     """One worker process for each GPU of this host."""
-
-    def _init_executor(self) -> None:
-        die_with_parent()
-        limit_grammars()
-        super()._init_executor()
 
 
 def mortal(executor: type[Executor]) -> type[Executor]:
