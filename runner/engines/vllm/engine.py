@@ -214,10 +214,11 @@ class VLLMEngine:
                 outputs.append(output)
             if sequence.ended:
                 del sequences[core_output.request_id]
-                if self._adapters_held is not None:
-                    self._adapters_held.left(core_output.request_id)
                 if core_output.finish_reason is None:
                     self._abort(core_output.request_id)
+                # Once the core knows: from here on, another adapter may take the place of this one.
+                if self._adapters_held is not None:
+                    self._adapters_held.left(core_output.request_id)
         return outputs
 
     def _take_ended(self) -> list[Output]:
