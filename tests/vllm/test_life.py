@@ -6,11 +6,11 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from runner.protocol.engine import Request
+from runner.protocol.engine import Request, StructuredOutput
 from runner.protocol.frames import ShutdownFrame, StepFrame
 from tests.vllm.conftest import below, engine_core, gone, kill_all, serving
 
@@ -84,6 +84,22 @@ def test_a_core_that_is_killed_or_stopped_ends_the_process(loaded, number):
     list(driver.frames)
     if number == signal.SIGSTOP:
         os.kill(core, signal.SIGKILL)  # as the bridge does with the whole group
+
+
+def test_who_comes_after_a_core_has_died_neither_hides_it_nor_is_blamed(loaded):
+    """They end with the process, too: its end is told as such, and not as the fault of what they ask for."""
+    process, driver = loaded
+    os.kill(engine_core(process.pid), signal.SIGKILL)
+    started, number = time.monotonic(), 100
+    with suppress(BrokenPipeError, ConnectionResetError):
+        while process.poll() is None and time.monotonic() - started < 10:
+            for structure in (None, StructuredOutput("regex", f"a{{{number}}}")):
+                number += 1
+                driver.submit(Request(number, [5, 6, 7], 200, structured_output=structure))
+            time.sleep(0.02)
+    assert time.monotonic() - started < 3  # as above
+    frames = [frame for frame in driver.frames if isinstance(frame, StepFrame)]
+    assert not [output.error for frame in frames for output in frame.outputs if output.error]
 
 
 def test_killing_the_process_leaves_nothing(loaded):

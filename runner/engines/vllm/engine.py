@@ -146,13 +146,15 @@ class VLLMEngine:
             self._preparing.submit(request, asked)
 
     def _add(self, asked: Any) -> bool:
-        """Give it to the core; False: it was cancelled first."""
+        """Give it to the core; False: it was cancelled first, or ends with a core that has died."""
         with self._lock:
             if asked.request_id not in self._sequences:
                 return False
             try:
                 self._client.add_request(asked)
             except BaseException:
+                if self._client.resources.engine_dead:
+                    return False
                 del self._sequences[asked.request_id]
                 raise
         return True
@@ -164,25 +166,31 @@ class VLLMEngine:
             self._end(core_id, Output(request_id, finish_reason=FinishReason.CANCELLED))
 
     def _end(self, core_id: str, last: Output) -> None:
+        if last.error is not None and self._client.resources.engine_dead:
+            return  # nothing is wrong with what it asked for: it ends with the process, as all others do
         self._ended.put((core_id, last))
         self._client.outputs_queue.put_nowait(None)  # so that `steps` looks
 
     def steps(self) -> Iterator[Sequence[Output]]:
         """Raises `CoreDied`, and HostLost when one of its other hosts is lost; the engine is then useless."""
-        last_step = time.monotonic()
+        last_step = last_look = time.monotonic()
         while not self._ending.is_set():
             try:
                 step = self._client.outputs_queue.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                if not self._sequences.keys() - self._preparing.waiting:
-                    last_step = time.monotonic()  # there is nothing to do
-                self._look_for_death(last_step)
-                continue
+                step = None
             if isinstance(step, Exception):
                 raise self._death() from step
+            now = time.monotonic()
+            # Not only when the queue stays empty: whoever leaves or is refused fills it, too.
+            if step is None and now - last_look >= _LOOK_SECONDS:
+                if not self._sequences.keys() - self._preparing.waiting:
+                    last_step = now  # there is nothing to do
+                self._look_for_death(last_step)
+                last_look = now
             outputs = self._take_ended()
             if step is not None:
-                last_step = time.monotonic()
+                last_step = now
                 outputs += self._take(step)
             if outputs:
                 yield outputs
