@@ -35,7 +35,7 @@ from huggingface_hub.utils._verification import HashAlgo, compute_file_hash
 from huggingface_hub.utils.tqdm import tqdm
 
 from builder.sources.hub_files import fetch_blob
-from builder.sources.hub_limits import NameRefused, check_commit, limit_the_hub
+from builder.sources.hub_limits import AnswerTooLong, NameRefused, check_commit, limit_the_hub
 from builder.sources.weights import listed
 from shared.errors import (
     CogTritonError,
@@ -254,6 +254,8 @@ class HubModel:
                 reason = error.reason
             case NameRefused():
                 reason = "the hub gives a commit or a content a name that it cannot have"
+            case AnswerTooLong():
+                reason = "what the hub says of the model has no end"
             case HfHubHTTPError():
                 reason = f"the hub answered {error.response.status_code}"
             case httpx2.TransportError() | httpx2.InvalidURL() if not is_web_address(constants.ENDPOINT):

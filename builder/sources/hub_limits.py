@@ -1,14 +1,16 @@
-"""How long the hub may take, like any server (shared/http/limits.py), what it may name, who gets the token.
+"""How long the hub may take, like any server (shared/http/limits.py), how much it may say, what it may name,
+who gets the token.
 
 By itself, the hub library waits for ever for the answers to some requests, and for each byte of a drip.
-Dripping headers are only bounded by their size (100 kB). It makes paths below its cache of the names that the
-hub gives to contents and commits, whatever they are. And it sends the token to wherever the hub says that a
-list goes on.
+Dripping headers are only bounded by their size (100 kB). It keeps answers and lists in memory, however long
+they are. It makes paths below its cache of the names that the hub gives to contents and commits, whatever
+they are. And it sends the token to wherever the hub says that a list goes on.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -21,11 +23,26 @@ from shared.http import TooSlow, limits, paced
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_MAX_ANSWER = 64 << 20  # bytes; what it says of 100,000 files, as many as it advises, takes half of that
+_MAX_PAGES = 100  # of 1,000 files each
 _CONTENT = re.compile(r"(?!\.{1,2}$)[\w.-]{1,128}", re.ASCII)
 
 
 class NameRefused(Exception):  # named by what happened, like the library's own
     """The hub gave a content or a commit a name that it cannot have, such as a path."""
+
+
+class AnswerTooLong(Exception):
+    """What the hub says of a model goes on and on."""
+
+
+class _List(threading.local):
+    """The one list that a thread asks for, page after page (HubModel._download has a thread for each)."""
+
+    pages = 0
+
+
+_list = _List()
 
 
 def limit_the_hub() -> None:
@@ -48,7 +65,7 @@ def _client() -> httpx2.Client:
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], _limit_silence, _withhold_token],
-        "response": [*hooks["response"], _limit_drips, _refuse_paths],
+        "response": [*hooks["response"], _limit_bodies, _limit_lists, _refuse_paths],
     }
     return client
 
@@ -70,9 +87,20 @@ def _withhold_token(request: httpx2.Request) -> None:
         request.headers.pop("authorization", None)
 
 
-def _limit_drips(response: httpx2.Response) -> None:
+def _limit_bodies(response: httpx2.Response) -> None:
     assert isinstance(response.stream, httpx2.SyncByteStream)
-    response.stream = _Paced(response.stream)
+    path = response.url.path
+    # Files, of which the API has some, too, go to the disk.
+    is_answer = "/api/" in path and "/api/resolve-cache/" not in path
+    response.stream = _Limited(response.stream, _MAX_ANSWER if is_answer else None)
+
+
+def _limit_lists(response: httpx2.Response) -> None:
+    """Raises AnswerTooLong."""
+    if "next" in response.links:
+        _list.pages += 1
+        if _list.pages >= _MAX_PAGES:
+            raise AnswerTooLong
 
 
 def _refuse_paths(response: httpx2.Response) -> None:
@@ -91,13 +119,20 @@ def _refuse_paths(response: httpx2.Response) -> None:
             raise NameRefused
 
 
-class _Paced(httpx2.SyncByteStream):
-    def __init__(self, stream: httpx2.SyncByteStream) -> None:
+class _Limited(httpx2.SyncByteStream):
+    def __init__(self, stream: httpx2.SyncByteStream, most: int | None) -> None:
         self._stream = stream
+        self._most = most
 
     def __iter__(self) -> Iterator[bytes]:
+        """Raises AnswerTooLong."""
+        done = 0
         try:
-            yield from paced(iter(self._stream))
+            for chunk in paced(iter(self._stream)):
+                done += len(chunk)
+                if self._most is not None and done > self._most:
+                    raise AnswerTooLong
+                yield chunk
         except TooSlow:
             raise httpx2.ReadTimeout("the server sends too slowly") from None
 

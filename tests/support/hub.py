@@ -62,6 +62,7 @@ class Hub(LoopbackServer):
         # The values of these headers, of the commit ("sha"), and of the SHA-256 of large files in a "tree".
         self.claims: dict[str, str] = {}
         self.next_page = ""  # where the next list of files says that it goes on
+        self.lists_end = True  # otherwise every list says that it goes on at its beginning
         self.moved = ""  # the path below which a redirect says that the API is
         self._stores_answer = threading.Event()
         self._stores_answer.set()
@@ -121,7 +122,7 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                     for entry in entries:
                         if "tree" in hub.claims and isinstance(lfs := entry.get("lfs"), dict):
                             lfs["oid"], entry["xetHash"] = hub.claims["tree"], "0" * 64
-                    page, hub.next_page = hub.next_page, ""
+                    page, hub.next_page = hub.next_page if hub.lists_end else hub.url + self.path, ""
                     self._json(entries, {"Link": f'<{page}>; rel="next"'} if page else {})
             else:
                 name, _, revision = path.partition("/revision/")

@@ -1,4 +1,4 @@
-"""A hub that is too slow is abandoned."""
+"""A hub that is too slow, or never comes to an end, is abandoned."""
 
 import time
 from contextlib import contextmanager
@@ -7,7 +7,9 @@ import httpx2
 import pytest
 from huggingface_hub import constants
 
+from builder.sources import hub_limits
 from builder.sources.download import Download
+from builder.sources.hub import HubModel
 from builder.sources.parameters import parameters_of
 from shared.errors import DownloadFailed
 from shared.http import limits
@@ -55,3 +57,36 @@ def test_a_check_waits_no_longer(monkeypatch):
 def test_a_stored_file_that_never_comes(hub, state):
     with hub.holding(), pytest.raises(DownloadFailed, match="did not answer in time"):
         fetch(state)
+
+
+@pytest.mark.parametrize("moved", ["", "/elsewhere"])
+def test_a_list_without_an_end(hub, state, moved):
+    """The library asked for the next page for ever, and not even Ctrl-C ended that."""
+    hub.lists_end, hub.moved = False, moved
+    with pytest.raises(DownloadFailed, match="has no end"):
+        fetch(state)
+    assert sum("/tree/" in request for request in hub.requests) <= 2 * hub_limits._MAX_PAGES
+
+
+def test_each_list_may_have_its_pages(hub, state, monkeypatch):
+    monkeypatch.setattr(hub_limits, "_MAX_PAGES", 3)
+    for name in ("someone/tiny", "someone/other"):
+        hub.repositories[name] = hub.repositories["someone/tiny"]
+        hub.next_page = f"{hub.url}/api/models/{name}/tree/{hub.repositories[name].commit}"
+        Download(name).run(state, lambda _done, _total=None: None)
+
+
+@pytest.mark.parametrize("ask", [fetch, lambda _state: HubModel("someone/tiny", None, None).files()])
+def test_an_answer_without_an_end(state, monkeypatch, ask):
+    """It filled the memory."""
+    monkeypatch.setattr(hub_limits, "_MAX_ANSWER", 100_000)
+    monkeypatch.setitem(DRIPS, "much", drips("HTTP/1.1 200 OK\n\n", b" " * 10_000))
+    with slow_hub("much", monkeypatch), pytest.raises(DownloadFailed, match="has no end"):
+        ask(state)
+
+
+def test_a_file_may_be_larger_than_an_answer(hub, state, monkeypatch):
+    monkeypatch.setattr(hub_limits, "_MAX_ANSWER", 10_000)
+    hub.claims["X-Linked-Etag"] = '"of-the-library"'  # so that the library fetches the large file
+    fetch(state)
+    assert (state.model.path / "model.safetensors").stat().st_size > 10_000
