@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 _MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
 
 
+def check_size(path: Path) -> None:
+    """Raise CheckpointInvalid for more than can be meant: what reads it keeps all of it in memory. Raises
+    OSError.
+    """
+    if path.stat().st_size > _MAX_BYTES:
+        raise CheckpointInvalid(reason=f"{path.name} has more than {_MAX_BYTES} bytes")
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`. Raises CheckpointInvalid when there is none."""
     try:
         if not path.is_file():  # reading a pipe would wait
             raise CheckpointInvalid(reason=f"it has no {path.name}")
-        if path.stat().st_size > _MAX_BYTES:
-            raise CheckpointInvalid(reason=f"{path.name} has more than {_MAX_BYTES} bytes")
+        check_size(path)
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None

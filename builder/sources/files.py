@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.model_json import read_object
+from builder.model_json import check_size, read_object
 from shared.errors import CheckpointInvalid, ModelFolderUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 _OBJECTS = (
     "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
 )  # fmt: skip
+_READ_WHOLE = (".json", ".jinja", ".model", ".txt")
 # Far beyond every model: anything that believed such a number would use up all memory.
 _MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_size": 1 << 24}
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ModelFolderUnusable for one of `names` that is not a file, or that a link brings in from outside
-    `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no model has.
+    `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no model and no such file has.
     """
     root = _root(folder)
     for name in names:
-        path = (folder / name).resolve()
+        path = Path(os.path.realpath(folder / name))  # Path.resolve raises for a link to itself
         if not path.is_relative_to(root):
             reason = f"{name} is a link that leads out of it; put a copy of the file there"
             raise ModelFolderUnusable(path=str(folder), reason=reason)
         if not path.is_file():
             raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is not a file")
+        if name.endswith(_READ_WHOLE):
+            check_size(folder / name)
         if name in _OBJECTS:
             _check_sizes(name, read_object(folder / name))
 

@@ -50,6 +50,23 @@ def test_a_link_that_leaves_the_folder_is_not_followed(model_dir, state, name, t
         load(model_dir, state)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_link_to_itself_is_no_file(model_dir, state, name):
+    (model_dir / name).unlink()
+    (model_dir / name).symlink_to(name)
+    with pytest.raises(ModelFolderUnusable, match=f"{name} in it is not a file"):
+        load(model_dir, state)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer.model", "merges.txt"])
+def test_what_is_read_as_a_whole_has_a_limit(model_dir, state, name):
+    """A tokenizer.json of 8 GB, most of it a hole, was read for a minute, into as much memory."""
+    with (model_dir / name).open("ab") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(CheckpointInvalid, match=f"{name} has more than 268435456 bytes"):
+        load(model_dir, state)
+
+
 def test_links_inside_the_folder_and_to_the_folder_are_fine(model_dir, state, tmp_path):
     (model_dir / "weights").mkdir()
     (model_dir / "model.safetensors").rename(model_dir / "weights/1")
