@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from shared.errors import ConversionFailed, HostMemoryExhausted, NotEnoughSpace
-from shared.sizes import readable
+from shared.file_system import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,22 +27,21 @@ def watched_disk(step: str, directory: Path) -> Iterator[None]:
     """
     free = shutil.disk_usage(directory).free
 
-    def filled() -> NotEnoughSpace:
+    def complete() -> NotEnoughSpace:
         place = directory.parent  # the last part is the build's own, and gone when this is read
-        reason = f'the step "{step}" filled {place}, which had {readable(free)} free'
-        return NotEnoughSpace(reason=reason, place=place)
+        return NotEnoughSpace(reason=f'the step "{step}" {filled(place, free)}', place=place)
 
     try:
         yield
     except NotEnoughSpace as error:
         if "place" in error.details:
             raise
-        raise filled() from None
+        raise complete() from None
     except (ConversionFailed, HostMemoryExhausted) as error:
         if shutil.disk_usage(directory).free < _FULL:
-            raise filled() from error
+            raise complete() from error
         raise
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise filled() from error
+            raise complete() from error
         raise

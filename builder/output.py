@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.artifact import partial_of, read_manifest
 from shared.errors import CogTritonError, OutputRefused
+from shared.file_system import is_read_only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,12 @@ def _check(output: Path) -> None:
             path=output,
             reason=f"there is no directory {output.parent}",
             fix=f"Create it, or choose another file {_IN_THE_API}",
+        )
+    if is_read_only(output.parent):
+        raise OutputRefused(
+            path=output,
+            reason=f"{output.parent} is on a read-only file system",
+            fix=f"Choose a file in another directory {_IN_THE_API}",
         )
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise OutputRefused(

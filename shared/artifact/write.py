@@ -16,6 +16,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from shared.errors import NotEnoughSpace, PackageFailed
+from shared.file_system import filled
 from shared.sizes import readable
 
 from .manifest import CONFIG, MANIFEST, EngineFacts, FileEntry, Manifest, name_problem
@@ -101,7 +102,7 @@ def write_archive(
             return manifest
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            reason = f"the engine archive filled {output.parent}, which had {readable(free)} free"
+            reason = f"the engine archive {filled(output.parent, free)}"
             raise NotEnoughSpace(reason=reason, place=output.parent) from error
         raise PackageFailed(path=output, reason=error.strerror or error) from error
 

@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -318,3 +319,19 @@ pipeline.build(sys.argv[1], Path("engine.tar"), work_dir=Path.cwd())
     assert left.name.startswith("cog-triton-build-")
     build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["engine.tar"]
+
+
+def test_nobody_is_told_to_change_the_permissions_of_a_read_only_file_system(tmp_path, monkeypatch):
+    monkeypatch.setattr("builder.output.is_read_only", lambda folder: folder == tmp_path)
+    with pytest.raises(OutputRefused, match=r"is on a read-only file system\. Choose a file in another dir"):
+        build(MOCK, tmp_path / "engine.tar")
+
+
+def test_a_file_system_without_inodes_is_named(tmp_path, monkeypatch):
+    """It was said to be full, with megabytes free."""
+    error = OSError(28, "No space left on device")
+    monkeypatch.setattr(pipeline, "make_plan", lambda *_: Plan("mock", (Failing(error),)))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=9, f_favail=0, f_flag=0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 10**8))
+    with pytest.raises(NotEnoughSpace, match=f'the step "failing" used up the inodes of {tmp_path}'):
+        build(MOCK, tmp_path / "engine.tar", work_dir=tmp_path)
