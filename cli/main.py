@@ -419,6 +419,10 @@ app.command()(plan)
 def main() -> None:
     """Run the command line; a coded error is one line on stderr and exit status 1."""
     prepare_streams()
+    if "HOME" not in os.environ:  # for a user without a name, libraries would make a folder named ~ here
+        from shared.home import home
+
+        os.environ["HOME"] = str(home())
     for argument in sys.argv:
         try:
             argument.encode()
