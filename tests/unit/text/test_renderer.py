@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -93,6 +95,30 @@ def test_a_process_that_cannot_be_started_is_told_and_tried_again(tmp_path, monk
     errors, text = rendered(tmp_path, use)
     assert errors == [MessagesInvalid, TritonTokenizerError, TritonTokenizerError]
     assert text == "d"
+
+
+_INTERRUPTED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from runner.text.renderer import ChatRenderer
+
+async def run():
+    renderer = await ChatRenderer.load(Path(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.killpg(0, signal.SIGINT)
+    print(await renderer.render([{"role": "user", "content": "still there"}]))
+    await renderer.close()
+
+asyncio.run(run())
+"""
+
+
+def test_ctrl_c_is_left_to_those_who_wait_for_it(tmp_path):
+    """A terminal sends it to all processes of a group: this one answered it with a traceback."""
+    (tmp_path / "chat_template.jinja").write_text(GREEDY)
+    command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=False)
+    assert (done.stdout, done.stderr) == ("still there\n", "")
 
 
 def test_many_at_once_come_back_in_order(tmp_path):
