@@ -7,12 +7,14 @@ import textwrap
 from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from shared.artifact.partial import partial_of
 from shared.config import ENGINES
 from shared.config.examples import EXAMPLES
 from shared.config.schema import rendered_schema
-from shared.errors import OutputRefused
+from shared.errors import ConfigValueInvalid, OutputRefused
+from shared.validation import wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +28,8 @@ _WIDTH = 100
 def init(path: Path, engine: str, model: str | None) -> None:
     """Write the config to `path`, and beside it the schema that its first line refers to.
 
-    Both or neither. Raises OutputRefused when a file exists already, or cannot be written.
+    Both or neither. Raises OutputRefused when a file exists already, or cannot be written, and
+    ConfigValueInvalid for a model that no config may have.
     """
     try:
         if not path.name or path.is_dir():
@@ -34,10 +37,11 @@ def init(path: Path, engine: str, model: str | None) -> None:
                 path=path, reason="it is a directory", fix=f"Choose a file, such as {path / 'config.yaml'}"
             )
         schema = path.with_name(SCHEMA_FILE)
-        part = path.with_name(f"{SCHEMA_FILE}.part")
+        part = partial_of(schema)  # another one may be at work in the same folder
+        text = config_of(engine, model)
         path.touch(exist_ok=False)
         try:
-            path.write_text(config_of(engine, model), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
             part.write_text(rendered_schema(), encoding="utf-8")
             part.replace(schema)
         except BaseException:
@@ -59,12 +63,19 @@ def init(path: Path, engine: str, model: str | None) -> None:
 
 
 def config_of(engine: str, model: str | None = None) -> str:
-    """The text of a config for `engine`: what most people set is set, every other key is commented out."""
+    """The text of a config for `engine`: what most people set is set, every other key is commented out.
+
+    Raises ConfigValueInvalid for a `model` that no config may have.
+    """
     kind = ENGINES[engine]
     chosen: dict[str, Any] = yaml.safe_load(EXAMPLES[engine])
     if model is not None:
         chosen["model"] = model
         chosen.pop("revision", None)
+        try:
+            kind.model_validate(chosen)
+        except ValidationError as error:
+            raise ConfigValueInvalid(key="--model", problem=wanted(error.errors()[0])) from None
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
         *_comment(str(kind.__doc__)),

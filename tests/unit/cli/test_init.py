@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from cli.main import app
 from shared.config import ENGINES, load_config
 from shared.config.examples import EXAMPLES
 from shared.config.schema import schema
+from shared.errors import ConfigValueInvalid
 
 
 def run(*arguments):
@@ -50,6 +52,36 @@ def test_another_engine_and_model(tmp_path):
     run(tmp_path / "c.yaml", "--engine", "tensorrt_llm", "--model", "./my: model")
     config = load_config((tmp_path / "c.yaml").read_text(), "c")
     assert (config.engine, config.model, config.revision) == ("tensorrt_llm", "./my: model", None)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("", "must not be empty"),
+        ("a\nengine: mock", "must be one line without control characters"),
+        ("ftp://host/a", "must be the name of a model on the hub"),
+    ],
+)
+def test_a_model_that_no_config_may_have(tmp_path, engine, model, problem):
+    with pytest.raises(ConfigValueInvalid, match=f"The value of --model {problem}"):
+        run(tmp_path / "c.yaml", "--engine", engine, "--model", model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once_in_one_folder(tmp_path, monkeypatch):
+    """The second one took the first one's schema away before it was in its place."""
+
+    replace = Path.replace
+
+    def later(part, schema):
+        monkeypatch.undo()
+        run(tmp_path / "second.yaml")
+        return replace(part, schema)
+
+    monkeypatch.setattr(Path, "replace", later)
+    run(tmp_path / "first.yaml")
+    assert {path.name for path in tmp_path.iterdir()} == {"first.yaml", "second.yaml", SCHEMA_FILE}
 
 
 @pytest.mark.parametrize("place", ["c.yaml", "none/c.yaml", ".", "a" * 256])
