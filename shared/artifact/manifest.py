@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -109,7 +110,7 @@ class Manifest(EngineFacts):
         """Read manifest.json.
 
         Raises EngineArchiveVersion for another format version, EngineArchiveMalformed for what is not a
-        manifest, EngineArchiveCorrupt for one that contradicts itself.
+        manifest or lists a file twice, EngineArchiveCorrupt for one that contradicts itself.
         """
         try:
             version = _Versioned.model_validate_json(text).format_version
@@ -122,6 +123,9 @@ class Manifest(EngineFacts):
             raise EngineArchiveMalformed(reason=f"{where} {wanted(first)}") from None
         if any(file.name == CONFIG and file.sha256 != manifest.config_digest for file in manifest.files):
             raise EngineArchiveCorrupt(file=CONFIG, reason="its config_digest is that of another config")
+        for name, count in Counter(file.name for file in manifest.files).items():
+            if count > 1:
+                raise EngineArchiveMalformed(reason=f"{MANIFEST} lists {name!r} more than once")
         return manifest
 
 

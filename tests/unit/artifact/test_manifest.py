@@ -42,6 +42,10 @@ def test_another_format_version_is_named_whatever_else_has_changed(version):
         (changed(gpu_bytes=10**400), "manifest.json.gpu_bytes"),
         (changed(files=[{"name": "a", "size": 1, "sha256": "0" * 64}] * 65_537), "manifest.json.files"),
         (changed(files=[{"name": "a", "size": 1, "sha256": "0" * 63}]), "manifest.json.files.0.sha256"),
+        (
+            changed(files=[{"name": "a", "size": 1, "sha256": "0" * 64}] * 2),
+            "manifest.json lists 'a' more than once",
+        ),
         (changed(files=[{"name": "../a", "size": 1, "sha256": "0" * 64}]), "manifest.json.files.0.name"),
     ],
 )
