@@ -45,6 +45,8 @@ def shown(source: str) -> str:
     """`source` as errors and logs may show it: without credentials, query or inline content."""
     if scheme(source) == "data":
         return "(data: URL)"
+    if not source:
+        return "(empty)"
     source = public_address(source)
     return source if len(source) <= _SHOWN_LENGTH else f"{source[:_SHOWN_LENGTH]}..."
 
@@ -52,6 +54,8 @@ def shown(source: str) -> str:
 def _read(source: str) -> bytes:
     """At most one byte more than a config may have."""
     try:
+        if not source:  # a variable that is not set; as a path it would be the working directory
+            raise Unreachable("it has no name")
         if scheme(source) == "data":
             return data_content(source)
         path = local_path(source)

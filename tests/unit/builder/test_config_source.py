@@ -97,7 +97,6 @@ def test_nobody_listens():
         ("data:text/yaml", "no comma"),
         ("data:;base64,@@@", "not base64"),
         ("http://[::1/config.yaml", "not a valid URL"),
-        ("", "it is a directory"),
         ("a\0b", "no such file"),
         ("x" * 5000, "too long"),
     ],
@@ -142,3 +141,8 @@ def test_inline_content_is_not_shown():
 
 def test_long_sources_are_cut():
     assert len(shown("x" * 10_000)) < 300
+
+
+def test_an_empty_name_is_no_directory():
+    with pytest.raises(ConfigUnreachable, match=r"The config \(empty\) cannot be read: it has no name\."):
+        read_config("")
