@@ -61,7 +61,7 @@ def write_page(result: dict[str, Any], path: Path) -> None:
         f"<footer>cog-triton {escape(result['cog_triton'])}, on {escape(result['machine']['system'])} with",
         f"{counted(result['machine']['cores'], 'core')}: <code>{escape(result['command'])}</code></footer>",
     ]
-    path.write_text("\n".join(parts) + "\n")
+    path.write_text("\n".join(parts) + "\n", encoding="utf-8")  # as it says itself
 
 
 def _findings(found: Sequence[dict[str, str]]) -> str:

@@ -1,6 +1,9 @@
 """The page: whole, readable without a network, and safe whatever a server says."""
 
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -9,6 +12,7 @@ from cli.perf import findings
 from cli.perf.charts import _round_steps
 from cli.perf.page import write_page
 from cli.perf.terminal import print_report
+from shared.layout import PROJECT_ROOT
 from tests.unit.cli.perf.test_figures import answered, figures_of, load_of, several
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <!-- \''
@@ -67,6 +71,22 @@ def test_one_error_of_the_server_is_one_error(capsys):
 def test_one_core_is_one_core(tmp_path):
     write_page(result_of() | {"machine": {"system": "Linux", "cores": 1}}, tmp_path / "report.html")
     assert "1 core: <code>" in (tmp_path / "report.html").read_text()
+
+
+ELSEWHERE = """
+from pathlib import Path
+import sys
+from cli.perf.page import write_page
+from tests.unit.cli.perf.test_page import result_of
+write_page(result_of() | {"url": "http://\\u00e4"}, Path(sys.argv[1]))
+"""
+
+
+def test_a_page_is_in_utf8_as_it_says_whatever_the_locale(tmp_path):
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", ELSEWHERE, tmp_path / "report.html"]
+    subprocess.run(command, env=environment, cwd=PROJECT_ROOT, check=True)
+    assert "<h1>http://\u00e4, asked" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_sweep(tmp_path):
