@@ -125,16 +125,26 @@ def check_memory(config: VLLMConfig, memory: Memory, model: Mapping[str, Any], f
     elif wanted is not None and feasible is not None and wanted > feasible:
         gpus = config.tensor_parallel_size * config.pipeline_parallel_size
         named = f"one {memory.gpu}" if gpus == 1 else f"{gpus} x {memory.gpu}"
-        room, fix = f"about {feasible} tokens", f"Set max_model_len to {feasible} or less"
-        if not feasible:
-            room, fix = "no tokens", "Use a quantized checkpoint"
-            if config.engine_args.get("kv_cache_memory_bytes") is not None:
-                fix = "Raise kv_cache_memory_bytes"
-        smaller = ", or set kv_cache_dtype: fp8 in engine_args" if _kv_bits(config) > _FP8_BITS else ""
-        too_long = ContextTooLongForGpu(gpus=named, room=room, wanted=wanted, fix=fix, smaller=smaller)
+        room = f"about {feasible} tokens" if feasible else "no tokens"
+        too_long = ContextTooLongForGpu(gpus=named, room=room, wanted=wanted, fix=_to_fit(config, feasible))
         clear = wanted > _CLEARLY * feasible
         place = "model" if config.max_model_len is None else "max_model_len"
         (findings.error if clear else findings.warn)((place,), too_long)
+
+
+def _to_fit(config: VLLMConfig, feasible: int) -> str:
+    """What would make room for longer sequences, or for any."""
+    is_set = config.engine_args.get("kv_cache_memory_bytes") is not None  # then no GPU is too small for it
+    ways = [f"set max_model_len to {feasible} or less"] if feasible else []
+    if is_set:
+        ways.append("raise kv_cache_memory_bytes")
+    elif not feasible:
+        ways.append("use a quantized checkpoint")
+    ways.append("use more GPUs" if is_set else "use more or larger GPUs")
+    if _kv_bits(config) > _FP8_BITS:
+        ways.append("set kv_cache_dtype: fp8 in engine_args")
+    text = ", or ".join(ways)
+    return text[0].upper() + text[1:]
 
 
 def check_model(config: VLLMConfig, model: Mapping[str, Any], findings: Findings) -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_WITHOUT_MANIFEST = " (it has no manifest: it is an engine from an old builder, or not an engine)"
+_WITHOUT_MANIFEST = " (what is given has no manifest: it is an engine from an old builder, or not an engine)"
 
 
 def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:

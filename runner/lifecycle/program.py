@@ -90,13 +90,17 @@ def _tell_ready(server: Server, seconds: float) -> None:
     configure_logging()
     get_logger("runner.lifecycle").info("ready", url=server.url, seconds=round(seconds, 3))
     if sys.stderr.isatty():
+        from runner.settings import Settings
+
+        needs_key = Settings.from_environment(os.environ).cog_api_needs_key
         with suppress(OSError):
-            sys.stderr.write(_EXAMPLE.format(url=server.url))
+            sys.stderr.write(_EXAMPLE.format(url=server.url, key=_KEY if needs_key else ""))
 
 
+_KEY = """ -H "Authorization: Bearer $API_KEY\""""
 _EXAMPLE = """
 Ready: {url}. Ctrl-C stops it. Send a prompt from another terminal:
 
-  curl -N {url}/predictions -H 'Accept: text/event-stream' \\
+  curl -N {url}/predictions{key} -H 'Accept: text/event-stream' \\
     -H 'Content-Type: application/json' -d '{{"input": {{"prompt": "Hello"}}}}'
 """

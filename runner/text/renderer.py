@@ -108,7 +108,7 @@ class ChatRenderer:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
-                process_group=0,  # Ctrl-C is for this process, which then ends it
+                start_new_session=True,  # Ctrl-C is for this process, which then ends it
             )
         except OSError as problem:
             reason = f"no process for its chat template can be started: {problem.strerror}"

@@ -235,7 +235,7 @@ class ContextTooLongForGpu(CogTritonError):
     code = "E3036"
     fixed_by = FixedBy.OPERATOR
     message = "The KV cache of {gpus} has room for {room}; one sequence may have {wanted} tokens."
-    remedy = "{fix}, or use more or larger GPUs{smaller}."
+    remedy = "{fix}."
 
 
 class ParallelismDoesNotDivide(CogTritonError):

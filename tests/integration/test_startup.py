@@ -154,6 +154,9 @@ def test_serve_of_a_link_to_itself_ends_with_the_reason(tmp_path):
     assert done.stderr.startswith("E4200 WeightsUnreachable: ")
 
 
+KEY_NEEDED = {"API_KEYS": "sk-1", "COG_API_NEEDS_KEY": "true"}
+
+
 def test_serve_on_a_port_that_is_none():
     done = serve("engine.tar", "--port", "70000")
     assert done.returncode == 2
@@ -161,10 +164,14 @@ def test_serve_on_a_port_that_is_none():
     assert "Traceback" not in done.stderr
 
 
-def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "more"),
+    [({}, " -H 'Accept:"), (KEY_NEEDED, ' -H "Authorization: Bearer $API_KEY" -H \'Accept:')],
+)
+def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path, settings, more):
     port = free_port()
     near, far = os.openpty()
-    environment = {**os.environ, "WEIGHTS_CACHE": str(tmp_path), "COLUMNS": "200"}
+    environment = {**os.environ, "WEIGHTS_CACHE": str(tmp_path), "COLUMNS": "200", **settings}
     command = [sys.executable, "-m", "cli", "serve", str(mock_archive())]
     with subprocess.Popen(
         [*command, "--port", str(port)], cwd=PROJECT_ROOT, env=environment, stdin=far, stdout=far, stderr=far
@@ -172,7 +179,7 @@ def test_serve_at_a_terminal_says_where_to_send_a_prompt(mock_archive, tmp_path)
         os.close(far)
         text = ""
         try:
-            while f"curl -N http://127.0.0.1:{port}/predictions" not in text:
+            while f"curl -N http://127.0.0.1:{port}/predictions{more}" not in text:
                 text += os.read(near, 1 << 12).decode()
             assert f"Ready: http://127.0.0.1:{port}." in text
             assert "CudaDriverHelper" not in text

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from runner.front.http import JSON, Disconnected
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
-from runner.front.openai.asks import chat_asks, completion_asks, structure_sent
-from runner.front.openai.errors import STRUCTURE, openai_error, openai_status
+from runner.front.openai.asks import as_sent, chat_asks, completion_asks
+from runner.front.openai.errors import SENT, openai_error, openai_status
 from runner.front.openai.operator import OperatorApi
 from runner.front.openai.parameters import (
     ChatParameters,
@@ -30,13 +30,14 @@ from shared import VERSION
 from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from runner.front.app import App
     from runner.front.engine import LoadedEngine
     from runner.front.http import Request
     from runner.front.keys import Keys
     from runner.front.openai.answers import Form
+    from runner.front.openai.errors import Sent
     from runner.front.openai.parameters import Named, Parameters
     from runner.front.router import Handler
 
@@ -125,7 +126,7 @@ class OpenAIApi:
         try:
             await self._send(request, form, parameters, asks())
         except CogTritonError as error:
-            await _fail(request, error, structure_sent(parameters))
+            await _fail(request, error, as_sent(parameters))
 
     async def _send(self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]) -> None:
         adapter = self._checked(parameters.model)
@@ -236,9 +237,9 @@ async def _refuse(request: Request, methods: Sequence[str]) -> None:
     await _fail(request, error)
 
 
-async def _fail(request: Request, error: CogTritonError, structure: str = STRUCTURE) -> None:
+async def _fail(request: Request, error: CogTritonError, sent: Mapping[str, Sent] = SENT) -> None:
     status = openai_status(status_of(error))
-    content = openai_error(error, status, structure)
+    content = openai_error(error, status, sent)
     if request.started:
         request.count(error)
         await request.send(event(content))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.front.openai.errors import STRUCTURE
-from runner.front.openai.parameters import MAX_CHOICES
+from runner.front.openai.errors import SENT, STRUCTURE, Sent
+from runner.front.openai.parameters import MAX_CHOICES, ChatParameters
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output
 from runner.protocol.engine import SamplingParameters
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from runner.front.openai.parameters import (
-        ChatParameters,
         CompletionParameters,
         Parameters,
         ResponseFormat,
@@ -118,11 +117,21 @@ def _structure(parameters: Parameters) -> StructuredOutput | None:
     return next(iter(found.values()), None)
 
 
-def structure_sent(parameters: Parameters) -> str:
-    """The parameter that constrains the text, for errors about that; OpenAI's own if none does."""
-    sent = [name for name in sorted(_STRUCTURES) if getattr(parameters, name) is not None]
-    sent.sort(key=lambda name: (not getattr(parameters, name), name == STRUCTURE))
-    return next(iter(sent), STRUCTURE)
+def as_sent(parameters: Parameters) -> dict[str, Sent]:
+    """What errors have to call the parameters of this request, as SENT."""
+    sent = dict(SENT)
+    own = SENT[STRUCTURE].name
+    structures = [name for name in sorted(_STRUCTURES) if getattr(parameters, name) is not None]
+    structures.sort(key=lambda name: (not getattr(parameters, name), name == own))
+    sent[STRUCTURE] = Sent(next(iter(structures), own))
+    if isinstance(parameters, ChatParameters):
+        if parameters.top_logprobs is None:
+            sent["log_probs"] = Sent("logprobs", "true")
+        else:
+            sent["log_probs"] = Sent("top_logprobs")
+        if parameters.max_completion_tokens is not None:
+            sent["max_tokens"] = Sent("max_completion_tokens")
+    return sent
 
 
 def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import (
     ApiKeyInvalid,
@@ -26,10 +26,24 @@ _TOO_MANY = 429
 _SERVER = 500
 # Clients look for OpenAI's names of these; the message begins with our code, as all do.
 _WORDS = {ModelNotServed: "model_not_found", ApiKeyInvalid: "invalid_api_key"}
-# OpenAI's names for what the core names differently.
-_PARAMETERS = {"log_probs": "logprobs", "stop_sequences": "stop"}
-STRUCTURE = "response_format"
-"""OpenAI's own parameter for what the core calls `structured_output`; there are others."""
+STRUCTURE = "structured_output"
+"""The core's name of what constrains a text."""
+
+
+class Sent(NamedTuple):
+    """A parameter as it was sent."""
+
+    name: str
+    value: str | None = None
+    """None: the core has the same."""
+
+
+SENT: Mapping[str, Sent] = {
+    "log_probs": Sent("logprobs"),
+    "stop_sequences": Sent("stop"),
+    STRUCTURE: Sent("response_format"),
+}
+"""What OpenAI's parameters are, by the core's names for them, where they differ."""
 
 
 def openai_status(status: int) -> int:
@@ -37,27 +51,27 @@ def openai_status(status: int) -> int:
     return _BAD_REQUEST if status == _UNPROCESSABLE else status
 
 
-def openai_error(error: CogTritonError, status: int, structure: str = STRUCTURE) -> dict[str, Any]:
-    """The body that reports it, and the event that does so in a stream.
-
-    `structure`: the parameter that constrains the text, if one was sent.
-    """
-    error = _renamed(error, _PARAMETERS | {"structured_output": structure})
+def openai_error(error: CogTritonError, status: int, sent: Mapping[str, Sent] = SENT) -> dict[str, Any]:
+    """The body that reports it, and the event that does so in a stream; `sent` is as SENT."""
+    error = _as_sent(error, sent)
     return {
         "error": {
             "message": str(error),
             "type": _type(error, status),
-            "param": structure if isinstance(error, StructuredOutputInvalid) else _parameter(error),
+            "param": sent[STRUCTURE].name
+            if isinstance(error, StructuredOutputInvalid)
+            else _parameter(error),
             "code": _WORDS.get(type(error), error.code),
         }
     }
 
 
-def _renamed(error: CogTritonError, names: Mapping[str, str]) -> CogTritonError:
-    """The same error, with OpenAI's name of the parameter: the sender knows no other."""
+def _as_sent(error: CogTritonError, sent: Mapping[str, Sent]) -> CogTritonError:
+    """The same error, with the parameter's name and value that were sent: the sender knows no other."""
     for key in ("parameter", "argument"):
-        if (name := names.get(str(error.details.get(key)))) is not None:
-            return type(error)(**error.details | {key: name})
+        if (one := sent.get(str(error.details.get(key)))) is not None:
+            value = {} if one.value is None else {"value": one.value}
+            return type(error)(**error.details | {key: one.name} | value)
     return error
 
 

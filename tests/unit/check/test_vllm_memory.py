@@ -181,6 +181,15 @@ def test_the_feasible_length_is_told():
     assert (severity, code) == ("warning", "E3036")
 
 
+def test_where_the_operator_has_set_the_size_of_the_cache_no_larger_gpu_is_proposed():
+    """It made no difference."""
+    text = f"gpu: A10\nengine_args: {{kv_cache_memory_bytes: {131072 * 16000}}}"
+    ((_, code, told),) = found(text, {"BF16": 8_030_261_248}, LLAMA_8B)
+    assert code == "E3036"
+    ways = "raise kv_cache_memory_bytes, or use more GPUs, or set kv_cache_dtype: fp8 in engine_args."
+    assert told.endswith(f" Set max_model_len to 16000 or less, or {ways}")
+
+
 @pytest.mark.parametrize(
     ("text", "fix"),
     [

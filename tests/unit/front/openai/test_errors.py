@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from runner.front.openai.asks import structure_sent
+from runner.front.openai.asks import as_sent
 from runner.front.openai.errors import openai_error
-from runner.front.openai.parameters import CompletionParameters
+from runner.front.openai.parameters import ChatParameters, CompletionParameters
 from shared.errors import (
     ApiKeyInvalid,
     EngineProcessDied,
@@ -185,9 +185,44 @@ def test_parameters_have_openais_names(error, name):
 def test_a_structure_that_is_refused_has_the_name_that_was_sent(sent, name):
     parameters = CompletionParameters.model_validate({"prompt": "1", **sent})
     error = ParameterNotHonoured(engine="mock", parameter="structured_output", value="regex")
-    told = openai_error(error, 400, structure_sent(parameters))["error"]
+    told = openai_error(error, 400, as_sent(parameters))["error"]
     assert told["param"] == name
     assert f"Omit {name}, " in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "told"),
+    [
+        (
+            {"logprobs": True},
+            ParameterNotHonoured(engine="mock", parameter="log_probs", value=0),
+            "logprobs=true. Omit logprobs,",
+        ),
+        (
+            {"logprobs": True, "top_logprobs": 10},
+            ParameterNotHonoured(engine="mock", parameter="log_probs", value=10),
+            "top_logprobs=10. Omit top_logprobs,",
+        ),
+        (
+            {"logprobs": True, "top_logprobs": 10},
+            InvalidArgument(argument="log_probs", value=10, reason="at most 5 are returned"),
+            "top_logprobs is 10, but",
+        ),
+        (
+            {"max_completion_tokens": 7},
+            InvalidArgument(argument="max_tokens", value=7, reason="the most is 5"),
+            "max_completion_tokens is 7, but",
+        ),
+        (
+            {"max_tokens": 7},
+            InvalidArgument(argument="max_tokens", value=7, reason="the most is 5"),
+            " max_tokens is 7, but",
+        ),
+    ],
+)
+def test_parameters_of_chats_have_the_names_and_values_that_were_sent(sent, error, told):
+    parameters = ChatParameters.model_validate({"messages": HI, **sent})
+    assert told in openai_error(error, 400, as_sent(parameters))["error"]["message"]
 
 
 def test_a_structure_that_is_invalid_has_the_name_that_was_sent(run):
