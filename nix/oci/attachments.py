@@ -72,15 +72,21 @@ def read(reference: str, kind: str) -> bytes:
     ]
     if not of_kind:
         raise Problem(f"Nothing of the type {kind} is attached to {reference}.")
-    manifest = json.loads(registry.manifest(of_kind[-1]["digest"]) or b"{}")
-    return registry.blob(manifest["layers"][0]["digest"])
+    newest = of_kind[-1]["digest"]
+    try:
+        digest = json.loads(registry.manifest(newest) or b"")["layers"][0]["digest"]
+    except (ValueError, LookupError, TypeError):
+        raise Problem(
+            f"{registry.host} lists {newest}, and has no such attachment: attach it again."
+        ) from None
+    return registry.blob(digest)
 
 
 def _listed(registry: Registry, digest: str) -> list[dict[str, Any]]:
-    index = registry.referrers(digest)
-    if index is None:
-        index = json.loads(registry.manifest(_tag(digest)) or b'{"manifests": []}')
-    listed: list[dict[str, Any]] = index["manifests"]
+    listed = registry.referrers(digest)
+    if listed is None:
+        index = registry.manifest(_tag(digest))
+        listed = [] if index is None else registry.listed(index)
     return listed
 
 

@@ -55,15 +55,22 @@ class Registry:
     def manifest(self, reference: str) -> bytes | None:
         """The manifest of a tag or digest; None when there is none."""
         answer = self._ask("GET", f"manifests/{reference}", accept=f"{MANIFEST}, {INDEX}", missing=True)
-        return answer.content if answer.status == HTTPStatus.OK else None
+        return self._verified(reference, answer.content) if answer.status == HTTPStatus.OK else None
 
-    def referrers(self, digest: str) -> dict[str, Any] | None:
-        """The index of what refers to a digest; None if the registry does not keep one."""
+    def referrers(self, digest: str) -> list[dict[str, Any]] | None:
+        """The descriptors of what refers to a digest; None if the registry does not list it."""
         answer = self._ask("GET", f"referrers/{digest}", accept=INDEX, missing=True)
-        return self._object(answer.content) if answer.status == HTTPStatus.OK else None
+        return self.listed(answer.content) if answer.status == HTTPStatus.OK else None
+
+    def listed(self, index: bytes) -> list[dict[str, Any]]:
+        """The descriptors in an index."""
+        rows = self._object(index).get("manifests") or []  # some registries write null for none
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and "digest" in row for row in rows):
+            raise self._no_registry()
+        return rows
 
     def blob(self, digest: str) -> bytes:
-        return self._ask("GET", f"blobs/{digest}").content
+        return self._verified(digest, self._ask("GET", f"blobs/{digest}").content)
 
     def put_blob(self, blob: Blob) -> None:
         if self._ask("HEAD", f"blobs/{blob.digest}", missing=True).status == HTTPStatus.OK:
@@ -103,7 +110,8 @@ class Registry:
             if answer.status != HTTPStatus.UNAUTHORIZED or last:
                 break
             self._authorization = self._authorize(answer.headers.get("WWW-Authenticate", ""))
-        if answer.status < HTTPStatus.BAD_REQUEST or (missing and answer.status == HTTPStatus.NOT_FOUND):
+        # urllib follows redirects only where nothing is sent: after another one, nothing has been stored.
+        if answer.status < HTTPStatus.MULTIPLE_CHOICES or (missing and answer.status == HTTPStatus.NOT_FOUND):
             return answer
         if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise Problem(
@@ -118,7 +126,10 @@ class Registry:
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
-                return Answer(answer.status, answer.headers, answer.read(_MAX_BYTES))
+                content = answer.read(_MAX_BYTES)
+                if answer.length:  # what is left; http.client itself does not mind
+                    raise ConnectionError("its answer is cut short")
+                return Answer(answer.status, answer.headers, content)
         except HTTPError as error:
             with error:
                 return Answer(error.code, error.headers, error.read(_MAX_BYTES))
@@ -160,6 +171,12 @@ class Registry:
         given = self._object(answer.content)
         return f"Bearer {given.get('token') or given.get('access_token')}"
 
+    def _verified(self, reference: str, content: bytes) -> bytes:
+        """What arrived for a reference, which may be its digest."""
+        if reference.startswith("sha256:") and Blob(content).digest != reference:
+            raise Problem(f"{self.host} sends something else for {reference}: try again.")
+        return content
+
     def _object(self, content: bytes) -> dict[str, Any]:
         try:
             found = json.loads(content)
@@ -187,9 +204,9 @@ def _credentials(host: str) -> str:
             kept = json.loads(Path(place).read_text())
         except (OSError, ValueError):
             continue
-        if stored := kept.get("auths", {}).get(host, {}).get("auth"):
-            return str(stored)
-        if helper := kept.get("credHelpers", {}).get(host) or kept.get("credsStore"):
+        if stored := _text(kept, "auths", host, "auth"):
+            return stored
+        if helper := _text(kept, "credHelpers", host) or _text(kept, "credsStore"):
             program = f"docker-credential-{helper}"
             try:
                 done = subprocess.run(
@@ -200,6 +217,20 @@ def _credentials(host: str) -> str:
                     f"{place} names {program}, which cannot be started: {error.strerror}."
                 ) from None
             if done.returncode == 0:
-                told = json.loads(done.stdout)
-                return base64.b64encode(f"{told['Username']}:{told['Secret']}".encode()).decode()
+                return _told(program, done.stdout)
     return ""
+
+
+def _told(program: str, answer: str) -> str:
+    try:
+        told = json.loads(answer)
+        return base64.b64encode(f"{told['Username']}:{told['Secret']}".encode()).decode()
+    except (ValueError, LookupError, TypeError):
+        raise Problem(f"{program} answers with something else than credentials: log in again.") from None
+
+
+def _text(kept: object, *path: str) -> str:
+    """The text that is kept there; empty when there is none. People write these files too."""
+    for key in path:
+        kept = kept.get(key) if isinstance(kept, dict) else None
+    return kept if isinstance(kept, str) else ""

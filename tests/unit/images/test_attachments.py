@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 from contextlib import contextmanager
 
 import pytest
@@ -25,6 +26,10 @@ class Registry:
         self.blobs = {}
         self.manifests = {IMAGE.manifest.digest: IMAGE.manifest.content, "1": IMAGE.manifest.content}
         self.asked_for_tokens = []
+        self.cut = ""
+        """Of what answers are cut short."""
+        self.moved = ""
+        """What is elsewhere, for those who write it."""
 
 
 def handler(registry):
@@ -36,6 +41,9 @@ def handler(registry):
             for name, value in {**headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name.replace("_", "-"), value)
             self.end_headers()
+            if self.command == "GET" and registry.cut and registry.cut in self.path:
+                content = content[: len(content) // 2]
+                self.close_connection = True
             self.wfile.write(content if self.command != "HEAD" else b"")
 
         def do_GET(self):
@@ -59,6 +67,8 @@ def handler(registry):
         def api(self, path, body):
             kind, _, name = path.partition("/")
             match self.command, kind:
+                case "PUT", registry.moved:
+                    self.answer(307, Location=f"/elsewhere/{path}")
                 case "POST", "blobs":
                     self.answer(202, Location="/v2/a/image/blobs/uploads/1?state=x")
                 case "PUT", "blobs":
@@ -142,3 +152,91 @@ def test_a_registry_that_is_not_there_is_named():
 def test_a_name_without_a_repository_is_refused():
     with pytest.raises(Problem, match="does not name a repository"):
         attached("image")
+
+
+@pytest.mark.parametrize(
+    "part", ["/blobs/", "/manifests/1", "/manifests/sha256:", "/manifests/sha256-", "/referrers/"]
+)
+def test_an_answer_that_is_cut_short_is_not_taken_for_whole(part):
+    registry = Registry(lists="referrers" in part)
+    with serving(registry) as reference:
+        attach(IMAGE, reference, SBOM, b"the contents")
+        registry.cut = part
+        with pytest.raises(Problem, match="try again: its answer is cut short"):
+            read(reference, SBOM)
+
+
+@pytest.mark.parametrize("part", ["blobs", "manifests"])
+def test_something_else_under_a_digest_is_not_taken_for_it(part):
+    registry = Registry(lists=True)
+    with serving(registry) as reference:
+        digest = attach(IMAGE, reference, SBOM, b"the contents")
+        digest = digest if part == "manifests" else f"sha256:{hashlib.sha256(b'the contents').hexdigest()}"
+        getattr(registry, part)[digest] += b" "
+        with pytest.raises(Problem, match=f"sends something else for {digest}: try again"):
+            read(reference, SBOM)
+
+
+@pytest.mark.parametrize("part", ["blobs", "manifests"])
+def test_what_is_redirected_is_not_taken_for_stored(part):
+    registry = Registry(lists=True)
+    registry.moved = part
+    with (
+        serving(registry) as reference,
+        pytest.raises(Problem, match=f"answers 307 to PUT /v2/a/image/{part}/"),
+    ):
+        attach(IMAGE, reference, SBOM, b"the contents")
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (b'{"manifests": null}', "Nothing of the type"),
+        (b"{}", "Nothing of the type"),
+        (b"[]", "does not answer as a registry does"),
+        (b"<html>", "does not answer as a registry does"),
+        (b'{"manifests": [1]}', "does not answer as a registry does"),
+        (b'{"manifests": [{"artifactType": "t"}]}', "does not answer as a registry does"),
+        (b'{"manifests": [{"artifactType": "t", "digest": "sha256:0"}]}', "attach it again"),
+    ],
+)
+def test_an_odd_list_is_told(index, text):
+    registry = Registry(lists=False)
+    registry.manifests[IMAGE.manifest.digest.replace(":", "-")] = index
+    with serving(registry) as reference, pytest.raises(Problem, match=text):
+        read(reference, "t")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "[]",
+        '{"auths": null}',
+        '{"auths": {"HOST": "x"}}',
+        '{"auths": []}',
+        '{"credHelpers": null}',
+        '{"credsStore": 1}',
+    ],
+)
+def test_odd_files_of_credentials_hold_none(tmp_path, monkeypatch, kept):
+    registry = Registry(lists=True, token="t0ken")
+    with serving(registry) as reference:
+        (tmp_path / "auth.json").write_text(kept.replace("HOST", reference.partition("/")[0]))
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        with pytest.raises(Problem, match="refused the credentials"):
+            attached(reference)
+
+
+@pytest.mark.parametrize("answer", ["nothing", "{}", "[]"])
+def test_a_program_that_does_not_answer_with_credentials_is_named(tmp_path, monkeypatch, answer):
+    registry = Registry(lists=True, token="t0ken")
+    (tmp_path / "docker-credential-odd").write_text(f"#!/bin/sh\necho '{answer}'\n")
+    (tmp_path / "docker-credential-odd").chmod(0o755)
+    (tmp_path / "auth.json").write_text('{"credsStore": "odd"}')
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with (
+        serving(registry) as reference,
+        pytest.raises(Problem, match="docker-credential-odd answers with something"),
+    ):
+        attached(reference)
