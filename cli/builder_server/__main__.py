@@ -26,7 +26,7 @@ from runner.front.server import make_server
 from runner.prediction.admission import Admission
 from runner.settings import Settings
 from shared.cog.server import listen, port_number
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, InputInvalid
 from shared.logs import configure_logging, get_logger, register_secret
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ log = get_logger()
 
 _PACKAGE = Path(builder.__file__ or "").parent
 _GRACE_SECONDS = 5
+_MAX_TOKEN = 8192  # bytes; those of OAuth have some thousand
 
 
 class BuilderServer:
@@ -74,9 +75,12 @@ class BuilderServer:
             await self._addresses.check(asked.output_address)
             upload = (self._addresses, _address_of_file(asked.output_address, self._archive.path.name))
         token = asked.inputs.get("hf_token")
-        if token:
-            register_secret(token)
+        # It becomes an environment variable: more would not fit, and a NUL would end it.
+        if token and (len(token.encode()) > _MAX_TOKEN or "\0" in token):
+            raise InputInvalid(where="input.hf_token", reason="it is not a token of Hugging Face")
         ticket = await self._admission.enter()
+        if token:
+            register_secret(token)  # kept for all time, so not for a request that is refused
         host = request.header(b"host") or "localhost"
         return BuildWork(
             asked.inputs["config"],

@@ -300,6 +300,14 @@ def test_errors_reach_the_client(served, source, code):
     assert list(served.scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize("token", ["hf_" + "x" * 200_000, "hf_\0x"])
+def test_what_cannot_be_a_token_is_refused(served, token):
+    answer = served.predict(config="data:,engine: mock", hf_token=token)
+    assert answer["error"].startswith(
+        "E1322 InputInvalid: input.hf_token: it is not a token of Hugging Face."
+    )
+
+
 def test_the_token_stays_inside(served):
     served.hub.repositories["demo/private"] = Repository(DEMO, token=TOKEN)
     answer = served.predict(config=config("demo/private"), hf_token=TOKEN)
