@@ -76,7 +76,7 @@ class Registry:
         if self._ask("HEAD", f"blobs/{blob.digest}", missing=True).status == HTTPStatus.OK:
             return
         begun = self._ask("POST", "blobs/uploads/", content=b"")
-        place = urllib.parse.urljoin(self._base, begun.headers["Location"])
+        place = self._address(begun.headers.get("Location", ""))
         joint = "&" if "?" in place else "?"
         place += f"{joint}digest={urllib.parse.quote(blob.digest)}"
         self._ask("PUT", place, content=blob.content, kind="application/octet-stream")
@@ -113,15 +113,7 @@ class Registry:
         # urllib follows redirects only where nothing is sent: after another one, nothing has been stored.
         if answer.status < HTTPStatus.MULTIPLE_CHOICES or (missing and answer.status == HTTPStatus.NOT_FOUND):
             return answer
-        if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise Problem(
-                f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
-            )
-        path = urllib.parse.urlsplit(url).path
-        raise Problem(
-            f"{self.host} answers {answer.status} to {method} {path}: check that it is a registry, "
-            "and try again."
-        )
+        raise self._refused(answer.status, method, url)
 
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
@@ -160,14 +152,13 @@ class Registry:
         scope = asked.get("scope") or f"repository:{self.repository}:pull,push"
         query = urllib.parse.urlencode({"service": asked.get("service", self.host), "scope": scope})
         # An address of the registry's choice, as in the protocol; it gets what the registry may know.
-        request = urllib.request.Request(f"{asked['realm']}?{query}")  # noqa: S310
+        address = f"{self._address(asked['realm'])}?{query}"
+        request = urllib.request.Request(address)  # noqa: S310
         if basic:
             request.add_unredirected_header("Authorization", f"Basic {basic}")
         answer = self._send(request)
         if answer.status != HTTPStatus.OK:
-            raise Problem(
-                f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
-            )
+            raise self._refused(answer.status, "GET", address)
         given = self._object(answer.content)
         return f"Bearer {given.get('token') or given.get('access_token')}"
 
@@ -185,6 +176,27 @@ class Registry:
         if not isinstance(found, dict):
             raise self._no_registry()
         return found
+
+    def _address(self, place: str) -> str:
+        """What the registry names as the next address. urllib would also open local files."""
+        try:
+            address = urllib.parse.urljoin(self._base, place)
+            is_http = urllib.parse.urlsplit(address).scheme in {"http", "https"}
+        except ValueError:
+            is_http = False
+        if not place or not is_http:
+            raise self._no_registry()
+        return address
+
+    def _refused(self, status: int, method: str, url: str) -> Problem:
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return Problem(
+                f"{self.host} refused the credentials for {self.repository}: `docker login {self.host}`."
+            )
+        path = urllib.parse.urlsplit(url).path
+        return Problem(
+            f"{self.host} answers {status} to {method} {path}: check that it is a registry, and try again."
+        )
 
     def _no_registry(self) -> Problem:
         return Problem(f"{self.host} does not answer as a registry does: check the address.")

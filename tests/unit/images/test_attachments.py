@@ -30,6 +30,12 @@ class Registry:
         """Of what answers are cut short."""
         self.moved = ""
         """What is elsewhere, for those who write it."""
+        self.place = "/v2/a/image/blobs/uploads/1?state=x"
+        """Where blobs are to be put."""
+        self.realm = ""
+        """Where tokens are, if not in this registry."""
+        self.fails = 0
+        """The status of answers about tokens, if they are not to be had."""
 
 
 def handler(registry):
@@ -50,6 +56,8 @@ def handler(registry):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if self.path.startswith("/token"):
                 registry.asked_for_tokens.append(self.path)
+                if registry.fails:
+                    return self.answer(registry.fails)
                 right = self.headers.get("Authorization") == f"Basic {LOGIN}"
                 return (
                     self.answer(200, json.dumps({"token": registry.token}).encode())
@@ -57,7 +65,7 @@ def handler(registry):
                     else self.answer(403)
                 )
             if registry.token and self.headers.get("Authorization") != f"Bearer {registry.token}":
-                realm = f"http://{self.headers['Host']}/token"
+                realm = registry.realm or f"http://{self.headers['Host']}/token"
                 challenge = f'Bearer realm="{realm}",service="s",scope="repository:a/image:pull,push"'
                 return self.answer(401, WWW_Authenticate=challenge)
             return self.api(self.path.removeprefix("/v2/a/image/"), body)
@@ -70,7 +78,7 @@ def handler(registry):
                 case "PUT", registry.moved:
                     self.answer(307, Location=f"/elsewhere/{path}")
                 case "POST", "blobs":
-                    self.answer(202, Location="/v2/a/image/blobs/uploads/1?state=x")
+                    self.answer(202, Location=registry.place)
                 case "PUT", "blobs":
                     digest = path.partition("digest=")[2].replace("%3A", ":")
                     registry.blobs[digest] = body
@@ -239,4 +247,23 @@ def test_a_program_that_does_not_answer_with_credentials_is_named(tmp_path, monk
         serving(registry) as reference,
         pytest.raises(Problem, match="docker-credential-odd answers with something"),
     ):
+        attached(reference)
+
+
+def test_a_failure_where_tokens_are_is_not_blamed_on_the_credentials():
+    registry = Registry(lists=True, token="t0ken")
+    registry.fails = 503
+    with serving(registry) as reference, pytest.raises(Problem, match="answers 503 to GET /token: "):
+        attached(reference)
+
+
+@pytest.mark.parametrize("place", ["file:///etc/hostname", "data:,{}", "http://[", ""])
+def test_only_http_leads_on_from_a_registry(place):
+    registry = Registry(lists=True)
+    registry.place = place
+    with serving(registry) as reference, pytest.raises(Problem, match="does not answer as a registry does"):
+        attach(IMAGE, reference, SBOM, b"the contents")
+    registry = Registry(lists=True, token="t0ken")
+    registry.realm = place or "ftp://127.0.0.1/"
+    with serving(registry) as reference, pytest.raises(Problem, match="does not answer as a registry does"):
         attached(reference)
