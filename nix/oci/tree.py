@@ -68,8 +68,9 @@ class Tree:
         place = self.root / path
         if ".." in Path(path).parts or path.startswith("/"):
             raise Problem(f"A package has the path {path}, which is not inside the image.")
-        if not place.parent.is_dir():
-            place.parent.mkdir(parents=True)
-        if not place.parent.resolve().is_relative_to(self.root):
+        # Before the others are made: they would be made out there.
+        nearest = next(parent for parent in place.parents if parent.is_dir())
+        if not nearest.resolve().is_relative_to(self.root):
             raise Problem(f"A package has the path {path} behind a link that leaves the image.")
+        place.parent.mkdir(parents=True, exist_ok=True)
         return place

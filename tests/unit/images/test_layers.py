@@ -138,8 +138,10 @@ def test_paths_that_leave_the_image_are_refused(tree, path):
 
 def test_a_link_that_leaves_the_image_is_not_followed(tree, tmp_path):
     tree.link("out", str(tmp_path))
-    with pytest.raises(Problem, match="behind a link"):
-        tree.file("out/x", b"")
+    for path in ("out/x", "out/folder/x"):
+        with pytest.raises(Problem, match="behind a link"):
+            tree.file(path, b"")
+    assert not (tmp_path / "folder").exists()
 
 
 def test_the_tar_depends_on_names_contents_and_executable_bits_alone(tmp_path):
