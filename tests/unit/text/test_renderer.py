@@ -98,7 +98,7 @@ def test_a_process_that_cannot_be_started_is_told_and_tried_again(tmp_path, monk
 
 
 _INTERRUPTED = """
-import asyncio, os, signal, sys
+import os, signal, sys, uvloop
 from pathlib import Path
 from runner.text.renderer import ChatRenderer
 
@@ -109,12 +109,15 @@ async def run():
     print(await renderer.render([{"role": "user", "content": "still there"}]))
     await renderer.close()
 
-asyncio.run(run())
+uvloop.run(run())
 """
 
 
 def test_ctrl_c_is_left_to_those_who_wait_for_it(tmp_path):
-    """A terminal sends it to all processes of a group: this one answered it with a traceback."""
+    """A terminal sends it to all processes of a group: this one answered it with a traceback.
+
+    The loop is that of the front: asyncio's own has more options.
+    """
     (tmp_path / "chat_template.jinja").write_text(GREEDY)
     command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=False)
