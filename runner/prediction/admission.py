@@ -27,6 +27,16 @@ class _Holder:
         return self.inside + len(self.waiting)
 
 
+@dataclass(slots=True)
+class Together:
+    """The predictions of one request, which run at the same time."""
+
+    alike: int = 1
+    """How many have the same prompt, and so the same number of tokens."""
+    tokens: int = 0
+    """Of those whose tokens are known."""
+
+
 class Ticket:
     """A prediction that was let in. `on_late` is called when the runner can wait no longer."""
 
@@ -38,12 +48,12 @@ class Ticket:
         self.tokens = 0
         self.on_late: Callable[[], object] = _nothing
 
-    def hold(self, tokens: int, alike: int = 1) -> None:
-        """Count the tokens of the prompt and the most that may follow: `alike` predictions have as many.
+    def hold(self, tokens: int, together: Together | None = None) -> None:
+        """Count the tokens of the prompt and the most that may follow; `together`: it is one of these.
 
-        Raises KeyLimitReached, and LimitTooLow if together they have more than the key may ever have.
+        Raises KeyLimitReached, and LimitTooLow if all of them have more than the key may ever have.
         """
-        self._admission.held(self, tokens, alike)
+        self._admission.held(self, tokens, together or Together())
 
     def leave(self) -> None:
         """Leave. May be called twice."""
@@ -126,11 +136,12 @@ class Admission:
         self._inside.add(ticket)
         return ticket
 
-    def held(self, ticket: Ticket, tokens: int, alike: int) -> None:
+    def held(self, ticket: Ticket, tokens: int, together: Together) -> None:
         """For `Ticket.hold`."""
         holder, most = ticket.holder, self._key_tokens
+        together.tokens += tokens
         if holder.key and most is not None:
-            if (count := tokens * alike) > most:
+            if (count := max(tokens * together.alike, together.tokens)) > most:
                 what = "tokens for prompts and answers"
                 raise LimitTooLow(
                     count=count, what=what, who="your key", limit=most, setting="KEY_MAX_TOKENS"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from runner.metrics import Metrics
-    from runner.prediction.admission import Admission
+    from runner.prediction.admission import Admission, Together
     from runner.prediction.ask import Ask
     from runner.prediction.preparation import Preparation, Prepared
     from runner.settings import Settings
@@ -59,14 +59,14 @@ class Predictor:
         key: str = "",
         prediction_id: str = "",
         prompt: Callable[[], Awaitable[Sequence[int]]] | None = None,
-        alike: int = 1,
+        together: Together | None = None,
     ) -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
         `key`: the identity of the API key's holder; `prompt` gives what `prompt_of` does, if other texts need
-        it, too: `alike` in all. Raises KeyLimitReached, LimitTooLow, Overloaded and ShuttingDown when it is
-        not let in; the errors of prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what
-        was asked.
+        it, too; `together`: all texts of the request. Raises KeyLimitReached, LimitTooLow, Overloaded and
+        ShuttingDown when it is not let in; the errors of prompts (E1001 to E1007), InvalidArgument and
+        TritonTokenizerError for what was asked.
         What the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
@@ -77,7 +77,7 @@ class Predictor:
             raise
         try:
             prepared = await self._prepare(ask, prediction_id, key, prompt)
-            ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens, alike)
+            ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens, together)
             return TextGeneration(
                 prepared,
                 self._client.generate(prepared.request),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runner.front.openai.answers import COMPLETION, DONE, Events, Usage
 from runner.front.openai.log_probs import ChatLogProbs, CompletionLogProbs, joined
+from runner.prediction.admission import Together
 from shared.errors import EngineInternalError
 
 if TYPE_CHECKING:
@@ -38,8 +39,12 @@ class Texts:
     key: str
     _prompts: dict[int, _Once[Sequence[int]]] = field(default_factory=dict)
     _generations: dict[int, TextGeneration] = field(default_factory=dict)
+    _together: Together = field(init=False)
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     _begun: bool = False
+
+    def __post_init__(self) -> None:
+        self._together = Together(self.per_prompt)
 
     async def whole(self) -> bytes:
         """The body with all of them. Raises what `Predictor.start` and its texts do."""
@@ -92,7 +97,7 @@ class Texts:
             make = partial(self.predictor.prompt_of, ask, self.answer.id)
             prompt = self._prompts.setdefault(index // self.per_prompt, _Once(make))
         generation = await self.predictor.start(
-            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt, alike=self.per_prompt
+            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt, together=self._together
         )
         self._generations[index] = generation
         return generation

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runner.prediction.admission import Admission
+from runner.prediction.admission import Admission, Together
 from shared.errors import KeyLimitReached, LimitTooLow, Overloaded, ShuttingDown
 
 
@@ -89,9 +89,9 @@ def test_tokens_of_a_key_are_limited():
             KeyLimitReached, match="your key would have 101 tokens in progress; its limit is 100"
         ):
             second.hold(41)
-        for tokens, alike in ((101, 1), (51, 2)):
+        for tokens, together in ((101, Together(1)), (51, Together(2)), (1, Together(1, tokens=100))):
             with pytest.raises(LimitTooLow):  # there is no use in coming back
-                second.hold(tokens, alike)
+                second.hold(tokens, together)
         second.leave()
         third = await admission.enter("a")
         third.hold(40)

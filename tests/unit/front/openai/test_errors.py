@@ -259,6 +259,8 @@ def test_a_body_that_is_too_large(run):
         ({"prompt": "1", "model": "x"}, ModelNotServed(model="x", served=MODEL)),
         ({"prompt": "1", "max_tokens": 100}, _too_many(101)),
         ({"prompt": "1", "max_tokens": 50, "n": 2}, _too_many(102)),
+        ({"prompt": ["1", "2"], "max_tokens": 50}, _too_many(102)),
+        ({"prompt": ["1", "2"], "max_tokens": 25, "n": 2}, _too_many(104)),
     ],
 )
 def test_the_whole_texts_of_errors(run, answered, sent, error):
