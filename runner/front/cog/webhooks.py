@@ -61,12 +61,16 @@ class Webhooks:
             await (await self._client).aclose()
 
     async def _follow(self, hook: _Hook, address: str) -> None:
-        while (body := await hook.next()) is not None:
-            await self._send(hook, address, body, tries=1)  # the next one makes up for a lost one
-            await hook.ended(_THROTTLE_SECONDS)
-        hook.close()
-        if "completed" in hook.events:
-            await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
+        try:
+            while (body := await hook.next()) is not None:
+                await self._send(hook, address, body, tries=1)  # the next one makes up for a lost one
+                await hook.ended(_THROTTLE_SECONDS)
+            hook.close()
+            if "completed" in hook.events:
+                await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
+        except asyncio.CancelledError:
+            _tell_lost(hook, address, "this runner was shut down before it was")
+            raise
 
     async def _send(self, hook: _Hook, address: str, body: bytes, *, tries: int) -> None:
         import httpx2
@@ -94,10 +98,7 @@ class Webhooks:
                             answer.raise_for_status()
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else why_failed(problem)
-            where = public_address(address)
-            log.warning(
-                "webhook not delivered", prediction_id=hook.prediction.id, address=where, reason=reason
-            )
+            _tell_lost(hook, address, reason)
 
     async def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -150,6 +151,11 @@ class _Hook:
         elif event == "completed":
             self._ended.set()
         self._changed.set()
+
+
+def _tell_lost(hook: _Hook, address: str, reason: str) -> None:
+    where = public_address(address)
+    log.warning("webhook not delivered", prediction_id=hook.prediction.id, address=where, reason=reason)
 
 
 def _host_of(address: str) -> str:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import httpx2
 import pytest
 
+from runner.front import front as front_module
 from runner.front.addresses import Addresses
 from runner.front.cog import webhooks
 from runner.front.outbound import why_failed
@@ -358,6 +359,19 @@ def test_the_log_says_why_a_webhook_was_not_delivered(engine_directory, monkeypa
         predict(front, webhook=address, webhook_events_filter=["start"])
         wait_told(reasons, bool)
     assert reasons == ["it answered with 500"]
+
+
+def test_the_log_says_what_was_not_delivered_before_the_runner_was_shut_down(engine_directory, monkeypatch):
+    """Of the last report, which its receiver would still have got, there was no trace."""
+    reasons = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda _, reason, **__: reasons.append(reason))
+    )
+    monkeypatch.setattr(front_module, "_WEBHOOK_GRACE", 0.1)
+    with silent() as (address, connections), front_that_may_tell(engine_directory, address) as front:
+        predict(front, webhook=address, webhook_events_filter=["completed"])
+        wait_told(connections, bool)
+    assert reasons == ["this runner was shut down before it was"]
 
 
 @pytest.mark.parametrize(
