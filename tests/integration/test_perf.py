@@ -194,9 +194,10 @@ class TestFaults:
 
     def test_batches(self):
         with server() as url:
-            result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "2")
+            result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "4")
         [step] = result["steps"]
-        assert (step["requests"]["sent"], step["in_flight"]["max"]) == (10, 5)  # 0.4 s, a pause of 1 s, 0.4 s
+        # At best three batches of 0.4 s, with pauses of 1 s; a busy machine gets to two.
+        assert (step["requests"]["sent"], step["in_flight"]["max"]) in [(10, 5), (15, 5)]
 
 
 @pytest.fixture(scope="module")
