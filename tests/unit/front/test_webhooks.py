@@ -286,11 +286,13 @@ def silent():
 
         thread = threading.Thread(target=take)
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        for connection in connections:
-            connection.close()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in connections:
+                connection.close()
 
 
 def test_a_receiver_that_does_not_answer_delays_no_other(engine_directory):
