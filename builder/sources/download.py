@@ -16,7 +16,13 @@ from builder.sources.model import PUBLISHED, is_url, local_folder
 from builder.sources.tar import fetch_model_tar
 from builder.sources.weights import check_weights
 from builder.step import Build, Model
-from shared.errors import CogTritonError, ModelFilesMissing, ModelFolderUnusable, RevisionNotFound
+from shared.errors import (
+    CogTritonError,
+    ModelFilesMissing,
+    ModelFolderUnusable,
+    ModelTarUnusable,
+    RevisionNotFound,
+)
 from shared.logs import get_logger
 from shared.secrets import public_address
 
@@ -142,8 +148,10 @@ class Download:
             fetch_model_tar(self.model, place, disk, progress)
         try:
             return self._directory(place, PurePosixPath(urlsplit(self.model).path).name)
-        except CogTritonError:
+        except CogTritonError as problem:
             shutil.rmtree(place, ignore_errors=True)  # another start may find a better one at the URL
+            if isinstance(problem, ModelFolderUnusable):  # of a folder that is ours
+                raise ModelTarUnusable(model=self._shown, reason=problem.details["reason"]) from None
             raise
 
     @property

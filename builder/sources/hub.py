@@ -253,7 +253,7 @@ class HubModel:
             case Unreachable():
                 reason = error.reason
             case NameRefused():
-                reason = "the hub gives a commit or a content a name that it cannot have"
+                reason = "the hub gives a commit or a file a name that it cannot have"
             case AnswerTooLong():
                 reason = "what the hub says of the model has no end"
             case HfHubHTTPError():

@@ -32,6 +32,9 @@ def _look() -> Iterator[Finding]:
     try:
         context = ssl.create_default_context()
     except (ssl.SSLError, OSError) as broken:
+        if (log := os.environ.get("SSLKEYLOGFILE")) and broken.filename == log:
+            yield error(f"SSLKEYLOGFILE is {log}: {broken.strerror}.", "Correct it, or unset it.")
+            return
         yield error(f"The certificates cannot be read: {broken}.", "Repair the file in SSL_CERT_FILE.")
         return
     places = ssl.get_default_verify_paths()

@@ -238,7 +238,7 @@ def _told(program: str, answer: str) -> str:
         told = json.loads(answer)
         return base64.b64encode(f"{told['Username']}:{told['Secret']}".encode()).decode()
     except (ValueError, LookupError, TypeError):
-        raise Problem(f"{program} answers with something else than credentials: log in again.") from None
+        raise Problem(f"{program} answers with something other than credentials: log in again.") from None
 
 
 def _text(kept: object, *path: str) -> str:

@@ -69,7 +69,7 @@ class Webhooks:
             if "completed" in hook.events:
                 await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
         except asyncio.CancelledError:
-            _tell_lost(hook, address, "this runner was shut down before it was")
+            _tell_lost(hook, address, "the server was shut down first")
             raise
 
     async def _send(self, hook: _Hook, address: str, body: bytes, *, tries: int) -> None:

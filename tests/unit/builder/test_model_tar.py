@@ -52,6 +52,13 @@ def test_tar_of_a_model(web, state):
         ),
         ({"manifest.json": b'{"format_version": 9}', **FILES}, r"unpacked \(it is an engine\.tar\)"),
         ({"tiny/config.json": b"{}"}, "has no config.json"),
+        (
+            {
+                **{name: content for name, content in FILES.items() if name != "tokenizer.json"},
+                "tokenizer.json/x": b"x",
+            },
+            "cannot be used: tokenizer.json in it is not a file",
+        ),
     ],
 )
 def test_bad_tar(web, state, files, reason):

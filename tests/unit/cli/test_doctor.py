@@ -353,6 +353,13 @@ class TestNix:
         assert "does not answer" in found(nix)[1]
 
 
+def test_a_log_of_tls_keys_that_cannot_be_written_is_not_taken_for_certificates(monkeypatch):
+    monkeypatch.setenv("SSLKEYLOGFILE", "/none/keys")
+    severities, text = found(tls)
+    assert severities == {Severity.ERROR}
+    assert "SSLKEYLOGFILE is /none/keys: No such file or directory." in text
+
+
 @pytest.mark.parametrize("variable", ["WEIGHTS_CACHE", "SSL_CERT_FILE"])
 def test_a_name_that_is_too_long_is_no_bug(variable, monkeypatch):
     monkeypatch.setenv(variable, f"/{'a' * 256}")
