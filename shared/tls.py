@@ -1,8 +1,31 @@
-"""Why a connection over TLS failed, without what Python puts around it."""
+"""Why a connection over TLS failed, or cannot be made, without what Python puts around it."""
 
 from __future__ import annotations
 
-from ssl import SSLCertVerificationError, SSLError
+import os
+from ssl import PROTOCOL_TLS_CLIENT, SSLCertVerificationError, SSLContext, SSLError
+
+
+def settings_problem() -> str | None:
+    """A clause about the file that SSL_CERT_FILE or SSLKEYLOGFILE names; None if each is as it must be.
+
+    Python itself passes over a file of certificates that it cannot use, while some libraries fail with it.
+    """
+    context = SSLContext(PROTOCOL_TLS_CLIENT)
+    certificates, log = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSLKEYLOGFILE")
+    try:
+        if certificates:
+            context.load_verify_locations(certificates)
+    except SSLError:
+        return f"SSL_CERT_FILE is {certificates}, which has no certificates"
+    except OSError as error:
+        return f"SSL_CERT_FILE is {certificates}, which cannot be read ({error.strerror})"
+    try:
+        if log:
+            context.keylog_filename = log
+    except OSError as error:
+        return f"SSLKEYLOGFILE is {log}, which cannot be written ({error.strerror})"
+    return None
 
 
 def in_causes(error: BaseException) -> SSLError | None:

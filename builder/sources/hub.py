@@ -50,6 +50,7 @@ from shared.errors import (
 from shared.http import Unreachable
 from shared.sizes import readable
 from shared.source import is_web_address
+from shared.tls import in_causes, settings_problem, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -261,13 +262,16 @@ class HubModel:
             case httpx2.TransportError() | httpx2.InvalidURL() if not is_web_address(constants.ENDPOINT):
                 reason = "HF_ENDPOINT is not an http or https URL"
             case httpx2.ConnectError():
-                reason = "no connection to the hub"
+                refused = in_causes(error)
+                reason = "no connection to the hub" if refused is None else why_refused(refused)
             case httpx2.TimeoutException():
                 reason = "the hub did not answer in time"
             case OSError(errno=errno.ENOSPC):
                 free = readable(shutil.disk_usage(_cache()).free) if _cache().is_dir() else "nothing"
                 reason = f"{_cache()} was full before all of {self.name} had arrived; {free} is left"
                 return NotEnoughSpace(reason=reason, place=_cache())
+            case OSError() if (problem := settings_problem()) is not None:
+                reason = problem
             case PermissionError():
                 who = f"user {os.getuid()} (in a container: --user)"
                 reason = f"the hub's cache, {_cache()}, cannot be written to by {who}"

@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from shared.http import proxy_variable
 from shared.secrets import public_address
 from shared.source import is_web_address
-from shared.tls import why_refused
+from shared.tls import settings_problem, why_refused
 
 from .check import Check, Finding, error, ok, warning
 
@@ -25,18 +25,10 @@ _SECONDS = 5.0
 
 
 def _look() -> Iterator[Finding]:
-    named = os.environ.get("SSL_CERT_FILE")
-    if named and not os.path.isfile(named):  # noqa: PTH113 - Path raises for too long a name
-        yield error(f"SSL_CERT_FILE is {named}, which is not a file.", "Correct it, or unset it.")
+    if problem := settings_problem():
+        yield error(f"{problem}.", "Correct it, or unset it.")
         return
-    try:
-        context = ssl.create_default_context()
-    except (ssl.SSLError, OSError) as broken:
-        if (log := os.environ.get("SSLKEYLOGFILE")) and broken.filename == log:
-            yield error(f"SSLKEYLOGFILE is {log}: {broken.strerror}.", "Correct it, or unset it.")
-            return
-        yield error(f"The certificates cannot be read: {broken}.", "Repair the file in SSL_CERT_FILE.")
-        return
+    context = ssl.create_default_context()
     places = ssl.get_default_verify_paths()
     # The context reads files right away, but a folder only when it looks for a certificate.
     folder = Path(places.capath) if places.capath else None
@@ -46,7 +38,7 @@ def _look() -> Iterator[Finding]:
             "Install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates.",
         )
         return
-    yield ok(f"Certificates: {named or places.cafile or places.capath}")
+    yield ok(f"Certificates: {os.environ.get('SSL_CERT_FILE') or places.cafile or places.capath}")
     yield _reach(constants.ENDPOINT, context)
 
 

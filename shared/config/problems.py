@@ -71,6 +71,8 @@ def in_values(error: ValidationError, kind: type[BaseModel], document: Document)
 
 def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> Problem:
     place, value = detail["loc"], detail["input"]
+    if place[-1] == "[key]":  # the key before it is what is wrong
+        place = place[:-1]
     match detail["type"]:
         case "missing":
             instead = "docs/config.md says what it is"
@@ -118,7 +120,7 @@ def nearest(word: object, words: Sequence[str]) -> str | None:
 
 def dotted(place: Place) -> str:
     """`build.args.max_batch_size`."""
-    return ".".join(str(part) if str(part).isprintable() else ascii(part) for part in place)
+    return ".".join(str(part) if part != "" and str(part).isprintable() else ascii(part) for part in place)
 
 
 def _did_you_mean(word: str | None) -> str:

@@ -79,8 +79,8 @@ class DownloadFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
     remedy = (
-        "Check the network, and for a model on the hub the folder HF_HOME; then try again. Files that have"
-        " come whole from the hub are kept there."
+        "Check the network, and for a model on the hub its cache (HF_HOME, or HF_HUB_CACHE if that is set);"
+        " then try again. Files that have come whole from the hub are kept there."
     )
 
 
@@ -96,9 +96,9 @@ class NotEnoughSpace(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The disk is too small: {reason}."
     remedy = (
-        "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME (models),"
-        " WEIGHTS_CACHE (for what is served) or the archive's place (-o; BUILDER_OUTPUT_DIR in the builder's"
-        " API)."
+        "Free space there, or choose a larger disk with TMPDIR (for the build), HF_HOME or HF_HUB_CACHE"
+        " (models), WEIGHTS_CACHE (for what is served) or the archive's place (-o; BUILDER_OUTPUT_DIR in the"
+        " builder's API)."
     )
 
 

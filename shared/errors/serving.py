@@ -143,7 +143,7 @@ class EngineStartFailed(CogTritonError):
     code = "E2407"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "The engine process did not become ready: {reason}."
+    message = "The engine process cannot serve: {reason}."
     remedy = "Check the log of the engine process."
 
 

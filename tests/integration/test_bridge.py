@@ -220,11 +220,11 @@ def test_kill_9_of_triton_leaves_no_engine(serve):
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ({"engine_kind": "abacus"}, 'E2407 EngineStartFailed: The engine process did not become ready: there is no engine "abacus"'),
-        ({"engine_python": "/bin/false"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 1"),
-        ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process did not become ready: it ended with exit status 127"),
-        ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process did not become ready: it was not ready in time"),
-        ({"engine_kind": "tensorrt_llm"}, "E2407 EngineStartFailed: The engine process did not become ready: the engine's config.json cannot be read"),
+        ({"engine_kind": "abacus"}, 'E2407 EngineStartFailed: The engine process cannot serve: there is no engine "abacus"'),
+        ({"engine_python": "/bin/false"}, "E2407 EngineStartFailed: The engine process cannot serve: it ended with exit status 1"),
+        ({"engine_python": "/nowhere/python"}, "E2407 EngineStartFailed: The engine process cannot serve: it ended with exit status 127"),
+        ({"start_timeout_seconds": 0.001}, "E2407 EngineStartFailed: The engine process cannot serve: it was not ready in time"),
+        ({"engine_kind": "tensorrt_llm"}, "E2407 EngineStartFailed: The engine process cannot serve: the engine's config.json cannot be read"),
         ({"max_restarts": "many"}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter max_restarts of the model is not a number of at least 0."),
         ({"feed_timeout_seconds": 0}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter feed_timeout_seconds of the model is not a number of at least 0.001."),
         ({"engine_path": None}, "E2406 BridgeMisconfigured: The engine bridge cannot start: the parameter engine_path"),

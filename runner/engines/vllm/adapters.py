@@ -96,7 +96,7 @@ class Adapters:
             if idle is None:
                 raise VllmAdaptersInUse(reason=f"as many as fit ({self._most}) are in use by other requests")
             self._drop(idle)
-        _check(path)
+        _check(name, path)
         made = _Held(next(self._numbers), state, str(path))
         try:
             self._call("add_lora", LoRARequest(f"{name}#{made.number}", made.number, made.path))
@@ -112,13 +112,13 @@ class Adapters:
         self._call("remove_lora", held.number)
 
 
-def _check(path: Path) -> None:
+def _check(name: str, path: Path) -> None:
     """What is not an adapter at all need not reach the core."""
     try:
         config = json.loads((path / CONFIG).read_bytes())
     except OSError as error:
-        raise VllmAdapterInvalid(name=path.name, reason=f"{CONFIG}: {reason_of(error)}") from None
+        raise VllmAdapterInvalid(name=name, reason=f"{CONFIG}: {reason_of(error)}") from None
     except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        raise VllmAdapterInvalid(name=path.name, reason=f"{CONFIG} is not a JSON object")
+        raise VllmAdapterInvalid(name=name, reason=f"{CONFIG} is not a JSON object")

@@ -3,6 +3,10 @@ import itertools
 import json
 import os
 import shutil
+import socket
+import ssl
+import threading
+from contextlib import suppress
 
 import pytest
 import tenacity
@@ -10,6 +14,7 @@ from huggingface_hub import constants, file_download
 
 from builder.sources.download import Download
 from builder.sources.hub import HubModel
+from builder.sources.hub_limits import limit_the_hub
 from shared.errors import (
     DownloadFailed,
     ModelCorrupt,
@@ -21,6 +26,7 @@ from shared.errors import (
     RevisionNotFound,
 )
 from shared.http import limits, parts
+from tests.support.files import CERTIFICATE
 from tests.unit.builder.conftest import FILES
 
 CUT = 300_000
@@ -290,6 +296,38 @@ def test_no_hub(state, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadFailed, match="no connection"):
         Download("someone/tiny").run(state, ignore)
+
+
+def test_a_file_of_certificates_that_cannot_be_used(hub, state, monkeypatch, tmp_path):
+    """Which was taken for a cache that belongs to somebody else, or told in the words of Python's sources."""
+    (tmp_path / "text.pem").write_text("text")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "text.pem"))
+    limit_the_hub()  # with a new client
+    try:
+        with pytest.raises(
+            DownloadFailed, match=r"SSL_CERT_FILE is .*/text\.pem, which has no certificates\."
+        ):
+            Download("someone/tiny").run(state, ignore)
+    finally:
+        limit_the_hub()
+
+
+def test_a_hub_that_nobody_trusts(state, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet():
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                context.wrap_socket(connection, server_side=True)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(DownloadFailed, match="the server's certificate is not trusted"):
+            Download("someone/tiny").run(state, ignore)
+        thread.join()
 
 
 @pytest.mark.parametrize(

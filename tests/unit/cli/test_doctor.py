@@ -357,7 +357,7 @@ def test_a_log_of_tls_keys_that_cannot_be_written_is_not_taken_for_certificates(
     monkeypatch.setenv("SSLKEYLOGFILE", "/none/keys")
     severities, text = found(tls)
     assert severities == {Severity.ERROR}
-    assert "SSLKEYLOGFILE is /none/keys: No such file or directory." in text
+    assert "SSLKEYLOGFILE is /none/keys, which cannot be written (No such file or directory)." in text
 
 
 @pytest.mark.parametrize("variable", ["WEIGHTS_CACHE", "SSL_CERT_FILE"])

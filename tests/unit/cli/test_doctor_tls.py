@@ -105,9 +105,22 @@ def test_silent(monkeypatch):
         assert "127.0.0.1 cannot be reached: no answer within 0.1 s." in found(tls)[1]
 
 
-def test_a_file_that_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    assert found(tls)[0] == {Severity.ERROR}
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("none.pem", "cannot be read (No such file or directory)."),
+        ("some", "cannot be read (Is a directory)."),
+        ("text.pem", "has no certificates."),
+    ],
+)
+def test_a_file_without_certificates(monkeypatch, tmp_path, name, problem):
+    """Python passes over it, but the hub's library does not."""
+    (tmp_path / "some").mkdir()
+    (tmp_path / "text.pem").write_text("text")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / name))
+    severities, text = found(tls)
+    assert severities == {Severity.ERROR}
+    assert f"SSL_CERT_FILE is {tmp_path / name}, which {problem}" in text
 
 
 def test_no_certificates_at_all(monkeypatch, tmp_path):

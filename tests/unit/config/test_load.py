@@ -143,6 +143,10 @@ def test_configs_are_frozen():
             "line 2: build.args.a: must be a single value, or a list of them",
         ),
         (
+            "model_id: a/b\nbuild: {output_dir: o, args: {'': 1}}",
+            "line 2: build.args.'': must not be empty",
+        ),
+        (
             'model_id: a/b\nbuild: {output_dir: o, args: {a: ["b\\0c"]}}',
             "line 2: build.args.a: must be one line without control characters",
         ),

@@ -275,9 +275,7 @@ def test_every_core_works_when_the_config_does_not_say(model, tmp_path, greedy):
         assert running.generate(PROMPT, 30).tokens == greedy
 
 
-NO_VOCABULARY = (
-    "E2407 EngineStartFailed: The engine process did not become ready: the engine's vocabulary.json"
-)
+NO_VOCABULARY = "E2407 EngineStartFailed: The engine process cannot serve: the engine's vocabulary.json"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +284,7 @@ NO_VOCABULARY = (
         (
             "config.json",
             None,
-            "E2407 EngineStartFailed: The engine process did not become ready: the engine's config.json",
+            "E2407 EngineStartFailed: The engine process cannot serve: the engine's config.json",
         ),
         ("config.json", "{", "E2407 "),
         ("config.json", json.dumps({"quantization": "int8"}), "E2407 "),
@@ -294,7 +292,7 @@ NO_VOCABULARY = (
             (
                 "config.json",
                 json.dumps(SETTINGS | {key: value}),
-                f"E2407 EngineStartFailed: The engine process did not become ready: {key} in the engine's config.json",
+                f"E2407 EngineStartFailed: The engine process cannot serve: {key} in the engine's config.json",
             )
             for key, value in (
                 ("parallel_requests", -1),
@@ -315,7 +313,7 @@ NO_VOCABULARY = (
         (
             "engine/config.json",
             "[]",
-            "E2407 EngineStartFailed: The engine process did not become ready: the engine's config.json",
+            "E2407 EngineStartFailed: The engine process cannot serve: the engine's config.json",
         ),
         ("engine/model.bin", "", "E2300 "),
         ("engine/model.bin", None, "E2300 "),
