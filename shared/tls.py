@@ -17,7 +17,7 @@ def settings_problem() -> str | None:
         if certificates:
             context.load_verify_locations(certificates)
     except SSLError:
-        return f"SSL_CERT_FILE is {certificates}, which has no certificates"
+        return f"SSL_CERT_FILE is {certificates}, which has no certificates, or damaged ones"
     except OSError as error:
         return f"SSL_CERT_FILE is {certificates}, which cannot be read ({error.strerror})"
     try:

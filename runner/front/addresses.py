@@ -73,7 +73,11 @@ class Addresses:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as problem:
             for_now = isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_AGAIN
-            reason = "its name cannot be looked up at the moment" if for_now else "its name is unknown"
+            reason = (
+                "its name cannot be looked up at the moment, but may be later"
+                if for_now
+                else "its name is unknown"
+            )
             raise self._refused(shown, reason) from None
         candidates = [str(sockaddr[0]) for *_, sockaddr in found]
         if origin not in self._named and not all(map(_is_public, candidates)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from urllib3 import exceptions
 
-from shared.tls import why_refused
+from shared.tls import settings_problem, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,6 @@ def _reason(error: exceptions.HTTPError) -> str:
         case exceptions.SSLError(args=(SSLError() as refused, *_)):
             return why_refused(refused)
         case exceptions.ProtocolError():
-            return "the connection broke, or what arrived is not HTTP"
+            return settings_problem() or "the connection broke, or what arrived is not HTTP"
         case _:
             return str(error.args[0] if error.args else error).rstrip(".")

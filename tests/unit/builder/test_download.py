@@ -304,9 +304,7 @@ def test_a_file_of_certificates_that_cannot_be_used(hub, state, monkeypatch, tmp
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "text.pem"))
     limit_the_hub()  # with a new client
     try:
-        with pytest.raises(
-            DownloadFailed, match=r"SSL_CERT_FILE is .*/text\.pem, which has no certificates\."
-        ):
+        with pytest.raises(DownloadFailed, match=r"SSL_CERT_FILE is .*/text\.pem, which has no certificates"):
             Download("someone/tiny").run(state, ignore)
     finally:
         limit_the_hub()

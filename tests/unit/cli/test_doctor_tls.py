@@ -110,7 +110,7 @@ def test_silent(monkeypatch):
     [
         ("none.pem", "cannot be read (No such file or directory)."),
         ("some", "cannot be read (Is a directory)."),
-        ("text.pem", "has no certificates."),
+        ("text.pem", "has no certificates, or damaged ones."),
     ],
 )
 def test_a_file_without_certificates(monkeypatch, tmp_path, name, problem):

@@ -222,7 +222,7 @@ def test_an_address_that_is_none_is_told_in_words(address):
     ("number", "told"),
     [
         (socket.EAI_NONAME, "its name is unknown"),
-        (socket.EAI_AGAIN, "its name cannot be looked up at the moment"),
+        (socket.EAI_AGAIN, "its name cannot be looked up at the moment, but may be later"),
     ],
 )
 def test_a_name_without_an_address_is_told_in_words(monkeypatch, number, told):
