@@ -80,7 +80,7 @@ class BuilderServer:
             raise InputInvalid(where="input.hf_token", reason="it is not a token of Hugging Face")
         ticket = await self._admission.enter()
         if token:
-            register_secret(token)  # kept for all time, so not for a request that is refused
+            register_secret(token)  # kept for good, so not for a request that is refused
         host = request.header(b"host") or "localhost"
         return BuildWork(
             asked.inputs["config"],

@@ -108,7 +108,8 @@ class ChatRenderer:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
-                start_new_session=True,  # Ctrl-C is for this process, which then ends it
+                # Ctrl-C is for this process, which then ends it. uvloop has no `process_group`.
+                start_new_session=True,
             )
         except OSError as problem:
             reason = f"no process for its chat template can be started: {problem.strerror}"

@@ -71,7 +71,10 @@ def _reason(error: exceptions.HTTPError) -> str:
             return "the server sends too slowly"
         case exceptions.SSLError(args=(SSLError() as refused, *_)):
             return why_refused(refused)
+        # A broken connection names no file.
+        case exceptions.ProtocolError(args=(_, OSError(filename=str()))) if problem := settings_problem():
+            return problem
         case exceptions.ProtocolError():
-            return settings_problem() or "the connection broke, or what arrived is not HTTP"
+            return "the connection broke, or what arrived is not HTTP"
         case _:
             return str(error.args[0] if error.args else error).rstrip(".")
