@@ -60,7 +60,7 @@ class TextGeneration:
         self.cached_tokens: int | None = None
         self.cancelled = False
         self._generation = generation
-        self._text = TextStream(tokenizer, prepared.stop_sequences)
+        self._text = TextStream(tokenizer, prepared.stop_sequences, request.sampling.min_tokens or 0)
         self._ticket = ticket
         self._metrics = metrics
         self._prediction_id = prediction_id

@@ -168,6 +168,18 @@ def test_the_first_event_of_an_empty_answer_has_the_role_too(run):
     run(test)
 
 
+def test_no_stop_sequence_ends_a_text_before_min_tokens(run):
+    """As in `vllm serve`."""
+
+    async def test(front, http):
+        sent = {"prompt": "1", "stop": ["97", "99"], "min_tokens": 4, "max_tokens": 99}
+        body = (await http.post("/v1/completions", json=sent)).json()
+        assert body["choices"][0]["text"] == "95 96 97 98 "
+        assert body["choices"][0]["finish_reason"] == "stop"
+
+    run(test)
+
+
 def test_a_text_ends_before_a_stop_sequence(run):
     async def test(front, http):
         sent = {"prompt": "1", "stop": ["x", "98"], "max_tokens": 99}
