@@ -109,4 +109,7 @@ class AdapterUnknown(CogTritonError):
     code = "E1106"
     fixed_by = FixedBy.USER
     message = 'There is no adapter "{name}" here.'
-    remedy = "Send the name of an adapter that /v1/models lists, if it lists any."
+    remedy = (
+        "Send the name of an adapter that /v1/models lists, if it lists any. If it lists this one, its "
+        "folder has gone: put it back."
+    )

@@ -116,7 +116,10 @@ class VllmAdapterInvalid(CogTritonError):
     code = "E2213"
     fixed_by = FixedBy.OPERATOR
     message = 'The adapter "{name}" cannot be used: {reason}.'
-    remedy = "Provide a LoRA adapter that was trained for this model, or raise `max_lora_rank`."
+    remedy = (
+        "Provide a LoRA adapter that the runner can read and that was trained for this model, or raise "
+        "`max_lora_rank`."
+    )
 
 
 class VllmAdaptersInUse(CogTritonError):
