@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from ssl import PROTOCOL_TLS_CLIENT, SSLCertVerificationError, SSLContext, SSLError
+from ssl import PROTOCOL_TLS_CLIENT, SSLCertVerificationError, SSLContext, SSLError, create_default_context
 
 
 def settings_problem() -> str | None:
@@ -26,6 +26,17 @@ def settings_problem() -> str | None:
     except OSError as error:
         return f"SSLKEYLOGFILE is {log}, which cannot be written ({error.strerror})"
     return None
+
+
+def trusting() -> SSLContext:
+    """For clients: trusts the certificates of the system, or of SSL_CERT_FILE.
+
+    Raises OSError, whose text is a clause, when it cannot be made.
+    """
+    try:
+        return create_default_context()
+    except OSError as error:
+        raise OSError(settings_problem() or error.strerror) from None
 
 
 def in_causes(error: BaseException) -> SSLError | None:

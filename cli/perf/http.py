@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +16,7 @@ import httptools
 import httpx2
 
 from shared.sizes import readable
-from shared.tls import in_causes, why_refused
+from shared.tls import in_causes, trusting, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +67,7 @@ async def get(url: str, headers: Mapping[str, str], seconds: float) -> tuple[int
         raise OSError(why(error)) from error
 
 
-@cache  # to read all certificates takes longer than a question
-def _trusted() -> ssl.SSLContext:
-    return ssl.create_default_context()
+_trusted = cache(trusting)  # to read all certificates takes longer than a question
 
 
 def why(error: BaseException) -> str:
@@ -195,7 +192,6 @@ class Connections:
         self._port = url.port or (443 if self._tls else 80)
         self.authority = url.netloc.rpartition("@")[2]
         self._free: list[Connection] = []
-        self._context = ssl.create_default_context() if self._tls else None
 
     async def get(self) -> tuple[Connection, bool]:
         """One, and whether it is new. Raises OSError."""
@@ -204,7 +200,7 @@ class Connections:
             if connection.is_open:
                 return connection, False
         _, connection = await asyncio.get_running_loop().create_connection(
-            Connection, self._host, self._port, ssl=self._context
+            Connection, self._host, self._port, ssl=_trusted() if self._tls else None
         )
         return connection, True
 

@@ -6,14 +6,13 @@ Imported when first needed: importing the library takes longer than anything els
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from shared.errors import UploadFailed
 from shared.secrets import public_address
-from shared.tls import in_causes, why_refused
+from shared.tls import in_causes, trusting, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +35,7 @@ class _Guarded(httpx2.AsyncHTTPTransport):
         # No proxies, but SSL_CERT_FILE.
         super().__init__(
             trust_env=False,
-            verify=ssl.create_default_context(),
+            verify=trusting(),
             limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE),
         )
         self._addresses = addresses
@@ -55,7 +54,7 @@ class _Guarded(httpx2.AsyncHTTPTransport):
 
 
 def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
-    """A client for one event loop; made in any thread."""
+    """A client for one event loop; made in any thread. Raises OSError when TLS cannot be used."""
     return httpx2.AsyncClient(
         transport=_Guarded(addresses),
         timeout=httpx2.Timeout(ANSWER_SECONDS, connect=_CONNECT_SECONDS),
@@ -102,6 +101,9 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
     headers = {"content-type": "application/x-tar", "content-length": str(size), **addresses.headers(address)}
     try:
         client = await asyncio.to_thread(guarded_client, addresses)
+    except OSError as error:
+        raise UploadFailed(address=public_address(address), reason=str(error)) from None
+    try:
         async with client:
             # A body that can be read only once cannot follow a redirect.
             answer = await client.put(address, content=content(), headers=headers, follow_redirects=False)

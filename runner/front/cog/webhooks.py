@@ -78,7 +78,11 @@ class Webhooks:
 
         from runner.front.outbound import ANSWER_SECONDS, why_failed
 
-        client = await self._connected()
+        try:
+            client = await self._connected()
+        except OSError as problem:
+            _tell_lost(hook, address, str(problem))
+            return
         host = self._hosts.setdefault(_host_of(address), asyncio.Semaphore(_AT_ONCE))
         headers = {"content-type": "application/json", **self._addresses.headers(address)}
         try:
@@ -103,7 +107,11 @@ class Webhooks:
     async def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = asyncio.ensure_future(asyncio.to_thread(_client, self._addresses))
-        return await asyncio.shield(self._client)
+        try:
+            return await asyncio.shield(self._client)
+        except OSError:
+            self._client = None  # the next one tries again
+            raise
 
 
 class _Hook:

@@ -363,6 +363,26 @@ def test_the_log_says_why_a_webhook_was_not_delivered(engine_directory, monkeypa
     assert reasons == ["it answered with 500"]
 
 
+def test_the_log_says_that_a_log_of_tls_keys_keeps_webhooks_from_being_sent(engine_directory, monkeypatch):
+    reasons = []
+    monkeypatch.setattr(
+        webhooks, "log", SimpleNamespace(warning=lambda _, reason, **__: reasons.append(reason))
+    )
+    with (
+        hook() as (address, told),
+        front_that_may_tell(engine_directory, address) as front,
+        httpx2.Client(base_url=front.url, timeout=30) as client,
+    ):
+        body = {"input": {"prompt": "a"}, "webhook": address, "webhook_events_filter": ["completed"]}
+        monkeypatch.setenv("SSLKEYLOGFILE", "/none/keys")
+        client.post("/predictions", json=body)
+        wait_told(reasons, bool)
+        monkeypatch.delenv("SSLKEYLOGFILE")
+        client.post("/predictions", json=body)
+        wait_told(told, bool)
+    assert reasons == ["SSLKEYLOGFILE is /none/keys, which cannot be written (No such file or directory)"]
+
+
 def test_the_log_says_what_was_not_delivered_before_the_runner_was_shut_down(engine_directory, monkeypatch):
     """Of the last report, which its receiver would still have got, there was no trace."""
     reasons = []

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from cli.perf import http
 from cli.perf.address import parsed
 from cli.perf.http import why
 from shared.errors import ServerNotMeasured
@@ -134,6 +135,16 @@ def test_why_tls_fails_is_said_without_pythons_sources():
     error = RuntimeError(str(refused))
     error.__cause__ = refused
     assert why(error) == "no connection over TLS (wrong version number)"
+
+
+@pytest.mark.parametrize("options", [[], ["--target", "openai", "--model", "m"]])
+def test_a_log_of_tls_keys_that_cannot_be_written_is_told(options, monkeypatch):
+    monkeypatch.setenv("SSLKEYLOGFILE", "/none/keys")
+    http._trusted.cache_clear()
+    asked = ["perf", "https://127.0.0.1:1", "--requests", "1", *options]
+    refused = CliRunner().invoke(app, asked).exception
+    assert isinstance(refused, ServerNotMeasured)
+    assert "SSLKEYLOGFILE is /none/keys, which cannot be written (No such file or directory)" in str(refused)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"])
