@@ -6,6 +6,7 @@ Imported when first needed: importing the library takes longer than anything els
 from __future__ import annotations
 
 import asyncio
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -57,6 +58,8 @@ def guarded_client(addresses: Addresses) -> httpx2.AsyncClient:
     """A client for one event loop; made in any thread. Raises OSError when TLS cannot be used."""
     return httpx2.AsyncClient(
         transport=_Guarded(addresses),
+        # None are kept: the client is everybody's, and a receiver could fill its memory.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         timeout=httpx2.Timeout(ANSWER_SECONDS, connect=_CONNECT_SECONDS),
         follow_redirects=True,
         max_redirects=_MAX_REDIRECTS,

@@ -30,7 +30,7 @@ TOKEN = "the operator's"
 @contextmanager
 def hook(answers=(), *, tls=False):
     """An address that is told; it answers with these statuses or addresses to go on to (a pair of both, or with
-    307), then with 200.
+    307), then with 200, and each time with a cookie.
     """
     told, waiting = [], list(answers)
 
@@ -43,6 +43,7 @@ def hook(answers=(), *, tls=False):
             if isinstance(answer, tuple):
                 status, location = answer
             self.send_response(status)
+            self.send_header("set-cookie", f"told={len(told)}")
             if location is not None:
                 self.send_header("location", location)
             self.end_headers()
@@ -129,6 +130,14 @@ def test_the_end_is_told_again_until_it_is_heard(engine_directory, monkeypatch):
         predict(front, webhook=address, webhook_events_filter=["completed"])
         wait_told(told, lambda told: len(told) == 4)
     assert set(statuses(told)) == {"succeeded"}
+
+
+def test_what_the_receiver_of_one_report_sets_is_not_sent_with_others(engine_directory):
+    with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
+        for prediction_id in ("one", "another"):
+            predict(front, webhook=address, webhook_events_filter=["completed"], id=prediction_id)
+            wait_told(told, lambda told, this=prediction_id: told and told[-1][1]["id"] == this)
+    assert [headers for headers, _ in told if "Cookie" in headers] == []
 
 
 def test_a_webhook_on_this_machine_is_refused_unless_it_is_named(engine_directory, answered):
