@@ -225,6 +225,18 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(browser, engine):
         browser.execute_script("sessionStorage.clear()")
 
 
+@pytest.mark.parametrize("key", ["sk\u2026right", "\u0440ight", "right\u200b"])
+def test_a_key_that_cannot_be_sent_is_refused_like_any_other(browser, engine, key):
+    keys = {"API_KEYS": "right", "METRICS_NEED_KEY": "true"}
+    with shown(browser, engine, console=("401 (Unauthorized",), **keys) as page:
+        wait_for(lambda: page.shows("key-dialog"), SECONDS)
+        give(page, key)
+        wait_for(lambda: page.shows("key-refused"), SECONDS)
+        give(page, "right")
+        page.wait_until_ready()
+        browser.execute_script("sessionStorage.clear()")
+
+
 def give(page, key):
     page.fill(key=key)
     page["key-use"].click()

@@ -2,11 +2,14 @@
 const NAME = "cog-triton-key";
 const dialog = document.getElementById("key-dialog");
 const field = document.getElementById("key");
+const refused = document.getElementById("key-refused");
 let asking = null;
 
 dialog.querySelector("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  dialog.close("use");
+  // Keys are printable ASCII; fetch() throws for much else, as if there were no connection.
+  if (/[^ -~]/.test(field.value.trim())) refused.hidden = false;
+  else dialog.close("use");
 });
 document.getElementById("key-leave").addEventListener("click", () => dialog.close());
 
@@ -32,7 +35,7 @@ export async function request(path, options = {}) {
 }
 
 function ask(wasRefused) {
-  document.getElementById("key-refused").hidden = !wasRefused;
+  refused.hidden = !wasRefused;
   field.value = "";
   dialog.returnValue = "";
   dialog.showModal();
