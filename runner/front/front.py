@@ -79,7 +79,16 @@ class Front:
         self._page: Page | None = None
         self._watching: asyncio.Task[None] | None = None
         if settings.web_page:
-            page = Page(self.health, self.metrics, self.admission, lambda: self.client, lambda: self.engine)
+            # Whoever needs a key for /v1/models is told no name without one.
+            named = keys is None or settings.metrics_need_key
+            page = Page(
+                self.health,
+                self.metrics,
+                self.admission,
+                lambda: self.client,
+                lambda: self.engine,
+                lambda: self._model() if named else None,
+            )
             page.add_to(self.app, keys if settings.metrics_need_key else None)
             self._page = page
         if settings.allow_shutdown:
@@ -126,6 +135,9 @@ class Front:
             raise EngineNotReady
         self.engine.check()
         return self.engine
+
+    def _model(self) -> str | None:
+        return None if self.engine is None else self.settings.served_model_name or self.engine.model
 
     async def _start(self, asked: Asked, prediction_id: str, request: Request) -> TextWork:
         predictor = self._loaded().predictor

@@ -1,5 +1,7 @@
 """The runner's page in a browser: a prompt, its answer, its end, errors, and keys."""
 
+import asyncio
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -185,6 +187,27 @@ def test_nothing_that_a_model_says_is_read_as_html(browser, tmp_path):
         assert "3 tokens" in page.result()
         assert page.text("output").startswith("<img/src=x/onerror=document.title=100> <img")
         assert browser.find_elements(By.CSS_SELECTOR, "img, #output *, #curl *") == []
+
+
+def test_the_model_is_named_as_soon_as_there_is_one(browser, engine):
+    with shown(browser, engine, loaded=False, SERVED_MODEL_NAME="<b>llama</b>") as page:
+        wait_for(lambda: page.text("status") == "STARTING", SECONDS)
+        front = page.front
+
+        async def connect():
+            return front.client
+
+        asyncio.run_coroutine_threadsafe(front.front.load(engine, connect), front.loop).result(SECONDS)
+        wait_for(lambda: page.text("model") == "<b>llama</b>", SECONDS)
+        assert browser.title == "<b>llama</b> · cog-triton"
+
+
+def test_to_open_the_page_is_no_error(browser, engine):
+    with shown(browser, engine, API_KEYS="secret") as page:
+        page.wait_until_ready()
+        page.run(prompt="1 2", max_tokens="3")
+        assert "succeeded" in page.result()
+        assert page.front.front.metrics.errors() == Counter()
 
 
 def test_how_the_runner_is_is_seen(page):

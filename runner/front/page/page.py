@@ -51,10 +51,13 @@ class Page:
         admission: Admission,
         client: Callable[[], EngineClient | None],
         engine: Callable[[], LoadedEngine | None],
+        model: Callable[[], str | None],
     ) -> None:
+        """`model`: its name, if there is an engine and the page may tell it."""
         self._health = health
         self._admission = admission
         self._engine = engine
+        self._model = model
         self._history = History(metrics, admission, client, time.monotonic())
 
     def add_to(self, app: App, keys: Keys | None = None) -> None:
@@ -81,6 +84,7 @@ class Page:
         view = {
             "status": self._health.status,
             "version": VERSION,
+            "model": self._model(),
             "chat": engine is not None and engine.has_chat_template,
             "limit": self._admission.limit,
             **self._history.view(time.monotonic()),

@@ -73,6 +73,21 @@ def test_before_there_is_an_engine_it_says_so(engine_directory):
     assert (told["status"], told["chat"]) == ("STARTING", False)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "model"),
+        ({"SERVED_MODEL_NAME": "llama"}, "llama"),
+        ({"API_KEYS": "secret"}, None),
+        ({"API_KEYS": "secret", "METRICS_NEED_KEY": "true"}, "model"),
+    ],
+)
+def test_the_model_is_named_to_those_who_may_ask_for_models(engine_directory, settings, told):
+    with running(engine_directory, **settings) as front:
+        answer = httpx2.get(f"{front.url}/page/status", headers={"authorization": "Bearer secret"})
+    assert answer.json()["model"] == told
+
+
 @pytest.fixture
 def client():
     return FakeEngineClient()

@@ -40,6 +40,7 @@ async function show() {
   if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
   const told = await answer.json();
   setStatus(told.status);
+  setModel(told.model);
   setChat(told.chat);
   at("limit").textContent = ` (limit ${told.limit})`;
   at("version").textContent = `cog-triton ${told.version}`;
@@ -52,6 +53,12 @@ async function show() {
   }
   showErrors(told.errors);
   return told.seconds;
+}
+
+function setModel(name) {
+  if (name === null) return;
+  at("model").textContent = name;
+  document.title = `${name} · cog-triton`;
 }
 
 function setStatus(status) {
