@@ -189,6 +189,44 @@ def test_nothing_that_a_model_says_is_read_as_html(browser, tmp_path):
         assert browser.find_elements(By.CSS_SELECTOR, "img, #output *, #curl *") == []
 
 
+# As if the runner had been asked, and sent these texts at once.
+ANSWER = """
+const [texts] = arguments, asked = window.fetch, append = CharacterData.prototype.appendData;
+const sent = (kind, data) => `event: ${kind}\\ndata: ${JSON.stringify(data)}\\n\\n`;
+const events = texts.map((chunk, index) => sent("output", { chunk, index }));
+events.push(sent("completed", { status: "succeeded", metrics: { output_token_count: texts.length } }));
+window.fetch = (path, options) => path === "predictions" ? new Response(events.join("")) : asked(path, options);
+window.shown = 0;
+CharacterData.prototype.appendData = function (text) { window.shown++; append.call(this, text); };
+"""
+
+
+def test_an_answer_that_comes_fast_is_not_laid_out_for_each_token(page):
+    texts = [f"{number} " for number in range(20_000)]
+    page.browser.execute_script(ANSWER, texts)
+    page.run(prompt="1")
+    assert page.result().startswith("succeeded · 20000 tokens · ")
+    assert page.text("output") == "".join(texts)
+    assert page.browser.execute_script("return window.shown") < 2000
+
+
+def test_an_answer_is_complete_in_a_tab_that_is_not_seen(page):
+    page.browser.execute_script("window.requestAnimationFrame = () => 0")
+    page.run(prompt="1 2", max_tokens="20")
+    page.result()
+    assert page.text("output") == words(20)
+
+
+def test_the_end_stays_in_view_however_much_comes_at_once(page):
+    page.browser.execute_script(ANSWER, ["line\n" * 50] * 200)
+    page.run(prompt="1")
+    page.result()
+    below = (
+        "const e = document.getElementById('output'); return e.scrollHeight - e.scrollTop - e.clientHeight"
+    )
+    assert page.browser.execute_script(below) < 2
+
+
 def test_the_model_is_named_as_soon_as_there_is_one(browser, engine):
     with shown(browser, engine, loaded=False, SERVED_MODEL_NAME="<b>llama</b>") as page:
         wait_for(lambda: page.text("status") == "STARTING", SECONDS)

@@ -33,16 +33,14 @@ async function run() {
   setRunning(true);
   at("error").hidden = true;
   at("result").textContent = "";
-  const text = new Text();
-  at("output").replaceChildren(text);
+  const output = new Output();
   const began = performance.now();
   let first = null;
   try {
     for await (const { kind, data } of predict(input(), running.signal)) {
       if (kind === "output") {
         first ??= performance.now() - began;
-        text.appendData(data.chunk); // a text node: none of it is read as HTML
-        keepEndInView();
+        output.add(data.chunk);
       } else if (kind === "completed") {
         if (data.error) throw new Failed(data.error, data.error_code);
         showResult(data, first);
@@ -55,6 +53,7 @@ async function run() {
       showError(error);
     }
   } finally {
+    output.show(); // tabs that are not seen have no frames
     running = null;
     setRunning(false);
     showCurl();
@@ -81,9 +80,28 @@ function setRunning(isRunning) {
   at("output").classList.toggle("running", isRunning);
 }
 
-function keepEndInView() {
-  const output = at("output");
-  if (output.scrollHeight - output.scrollTop - output.clientHeight < 80) output.scrollTop = output.scrollHeight;
+// The answer so far. What arrives between two frames is shown at once: laying out a text takes longer as it grows.
+class Output {
+  #text = new Text(); // none of it is read as HTML
+  #arrived = "";
+
+  constructor() {
+    at("output").replaceChildren(this.#text);
+  }
+
+  add(chunk) {
+    if (!this.#arrived) requestAnimationFrame(() => this.show());
+    this.#arrived += chunk;
+  }
+
+  show() {
+    if (!this.#arrived) return;
+    const output = at("output");
+    const wasAtEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 80;
+    this.#text.appendData(this.#arrived);
+    this.#arrived = "";
+    if (wasAtEnd) output.scrollTop = output.scrollHeight;
+  }
 }
 
 function showResult({ status, metrics }, first) {
