@@ -227,6 +227,15 @@ def test_the_end_stays_in_view_however_much_comes_at_once(page):
     assert page.browser.execute_script(below) < 2
 
 
+@pytest.mark.parametrize(("text", "direction"), [("\u05e9\u05dc\u05d5\u05dd, abc!", "rtl"), ("abc", "ltr")])
+def test_text_is_written_from_the_side_of_its_script(page, text, direction):
+    page.browser.execute_script(ANSWER, [text])
+    page.run(prompt=text)
+    page.result()
+    read = "return getComputedStyle(document.getElementById(arguments[0])).direction"
+    assert [page.browser.execute_script(read, name) for name in ("prompt", "output")] == [direction] * 2
+
+
 def test_the_model_is_named_as_soon_as_there_is_one(browser, engine):
     with shown(browser, engine, loaded=False, SERVED_MODEL_NAME="<b>llama</b>") as page:
         wait_for(lambda: page.text("status") == "STARTING", SECONDS)
