@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import signal
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nix.lock import apt, debian, publishers, wheels
 from nix.lock.environments import ENVIRONMENTS
-from nix.lock.files import ROOT, LockProblem, read, write
+from nix.lock.files import ROOT, LockProblem, content, read, write
+from shared.signals import heeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,38 +36,40 @@ class Locks:
         self._debian = locks / "debian.json"
 
     def publishers(self) -> None:
-        before = read(self._publishers)
+        before = read(self._publishers, publishers.SHAPE)
         after = publishers.check(before)
         write(self._publishers, after)
         _say_trusted(before, after)
 
     def fill(self) -> None:
         """Write the hashes that were unknown; then raises LockProblem for those that cannot be found."""
-        before = read(self._publishers)
+        before = read(self._publishers, publishers.SHAPE)
         document, problems = publishers.fill(before)
         known = {row["file"]: row for row in document["artifacts"]}
-        for path in self._wheels.glob("*.json"):
-            lock = read(path)
+        documents = {path: read(path, wheels.UNKNOWN) for path in self._wheels.glob("*.json")}
+        for path, lock in documents.items():
             for row in lock["wheels"]:
-                if row["sha256"] is None:
+                if row["sha256"] is None and row["file"] not in known:
+                    problems.append(f"{path.name}: only `make lock` finds the sha256 of {row['file']}.")
+                elif row["sha256"] is None:
                     row["sha256"] = known[row["file"]]["sha256"]
+        for path, lock in {**documents, self._publishers: document}.items():
             write(path, lock)
-        write(self._publishers, document)
         _say_trusted(before, document)
         if problems:
             raise LockProblem("\n".join(problems))
 
     def wheels(self) -> None:
-        published = read(self._publishers)
+        published = read(self._publishers, publishers.SHAPE)
         documents = {}
         for environment in ENVIRONMENTS:
             requirements = self._requirements / f"{environment.name}.txt"
             path = self._wheels / f"{environment.name}.json"
             documents[path] = wheels.document(
                 environment,
-                requirements.read_text(encoding="utf-8"),
+                content(requirements),
                 wheels.ask_index(requirements, environment.python),
-                read(path) if path.exists() else None,
+                read(path, wheels.KNOWN) if path.exists() else None,
                 publishers.wheel_rows(published, environment.name),
             )
         for path, document in documents.items():
@@ -73,7 +77,7 @@ class Locks:
 
     def debian(self, *, upgrade: bool) -> None:
         """Resolve again when the roots have changed, or to take newer versions."""
-        roots = read(self._roots)
+        roots = read(self._roots, debian.ROOTS)
         digest = hashlib.sha256(self._roots.read_bytes()).hexdigest()
         locked = read(self._debian) if self._debian.exists() else {}
         if locked.get("roots_sha256") == digest and not upgrade:
@@ -85,15 +89,15 @@ class Locks:
             "suite": roots["suite"],
             "roots_sha256": digest,
             # When the mirror had all of these.
-            "snapshot": locked["snapshot"] if locked.get("packages") == rows else now,
+            "snapshot": locked.get("snapshot", now) if locked.get("packages") == rows else now,
             "packages": rows,
         }
         write(self._debian, document)
 
     def check_debian(self) -> None:
         """Raises LockProblem with the locked packages that have left the mirror."""
-        rows = read(self._debian)["packages"]
-        roots = read(self._roots)
+        rows = read(self._debian, debian.LOCKED)["packages"]
+        roots = read(self._roots, debian.ROOTS)
         with apt.private_apt(roots["suite"], roots["architecture"]) as debian_apt:
             gone = debian.gone(rows, debian_apt.versions([row["name"] for row in rows]))
         if gone:
@@ -125,8 +129,21 @@ def main(arguments: list[str] | None = None, checkout: Path = ROOT) -> int:
         except LockProblem as problem:
             sys.stderr.write(f"{problem}\n")
             failed = True
+        except OSError as error:
+            sys.stderr.write(f"{error.filename or 'A temporary file'} cannot be used: {error.strerror}.\n")
+            failed = True
     return int(failed)
 
 
+def _interrupt(by: int, _frame: object) -> None:
+    raise KeyboardInterrupt(by)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    # What is under way ends, and leaves no folder.
+    for number in heeded():
+        signal.signal(number, _interrupt)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt as by:
+        sys.exit(128 + int(by.args[0]))

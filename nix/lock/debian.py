@@ -10,12 +10,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nix.lock.files import Document, LockProblem, Row
+from nix.lock.files import Document, LockProblem, Row, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 Fields = dict[str, str]
+ROOTS: Shape = {
+    "suite": str,
+    "architecture": str,
+    "roots": {"set": str, "name": str},
+    "stops": {"name": str},
+}
+LOCKED: Shape = {"packages": {"name": str, "version": str}}
 
 
 @dataclass(frozen=True, slots=True)

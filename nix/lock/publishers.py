@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -15,8 +16,9 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import httpx2
 from packaging.utils import canonicalize_name
 
-from nix.lock.files import Document, LockProblem, Row
+from nix.lock.files import Document, LockProblem, Row, Shape
 from shared.secrets import public_address
+from shared.tls import settings_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 30
 _NVIDIAS_INDEX = "https://pypi.nvidia.com"
 _SETTING = "NVIDIA_INDEX_URL"
+SHAPE: Shape = {
+    "artifacts": {
+        **dict.fromkeys(("name", "version", "file"), str),
+        **dict.fromkeys(("environment", "sha256", "index", "address"), str | None),
+        "size": int | None,
+    }
+}
+_SHA256 = re.compile("[0-9a-f]{64}")
 _KEPT = "Its entry in nix/locks/publishers.json stays as it was."
 
 
@@ -33,7 +43,7 @@ def check(document: Document) -> Document:
     Raises LockProblem when a publisher cannot be reached, no longer has a file, does not state its sha256, or
     states a different one from the lock's.
     """
-    with httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS) as client:
+    with _client() as client:
         pages: dict[str, dict[str, str]] = {}
         rows = []
         for row in document["artifacts"]:
@@ -45,6 +55,17 @@ def check(document: Document) -> Document:
                 pages[page] = hashes(_get(client, page))
             rows.append(_named(row, page, pages[page]))
     return {**document, "artifacts": rows}
+
+
+def _client() -> httpx2.Client:
+    if problem := settings_problem():
+        raise LockProblem(f"{problem}.")
+    try:
+        return httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS)
+    except (ValueError, ImportError) as error:
+        raise LockProblem(
+            "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no address of a proxy for HTTP. " + _KEPT
+        ) from error
 
 
 def trusted(before: Document, after: Document) -> list[str]:
@@ -93,9 +114,10 @@ def _asked(index: str) -> str:
 
 
 def address(row: Row) -> str:
-    """The address of a row's file that is not on an index."""
-    text: str = row["address"]
-    return text.format(file=quote(row["file"]))
+    """The address of a row's file that is not on an index. Raises LockProblem for one that has none."""
+    if row["address"] is None:
+        raise LockProblem(f"{row['file']} has neither an index nor an address. {_KEPT}")
+    return str(row["address"]).replace("{file}", quote(row["file"]))
 
 
 class _Links(HTMLParser):
@@ -113,11 +135,14 @@ def hashes(page: str) -> dict[str, str]:
     links = _Links()
     links.feed(page)
     return {
-        unquote(urlsplit(link).path.rpartition("/")[2]): parse_qs(urlsplit(link).fragment).get(
-            "sha256", [""]
-        )[0]
+        unquote(urlsplit(link).path.rpartition("/")[2]): _stated(urlsplit(link).fragment)
         for link in links.found
     }
+
+
+def _stated(fragment: str) -> str:
+    found = parse_qs(fragment).get("sha256", [""])[0]
+    return found if _SHA256.fullmatch(found) else ""
 
 
 def _named(row: Row, page: str, stated: dict[str, str]) -> Row:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from nix.lock.files import LOCKS, Document, Row, read, write
+from nix.lock.files import LOCKS, Document, LockProblem, Row, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,9 +88,14 @@ def listing() -> Document:
 
 
 def write_set(directory: Path) -> None:
-    """Write the alternative lock set; `directory` is made, or its contents of these names replaced."""
+    """Write the alternative lock set; `directory` is made, or its contents of these names replaced.
+
+    Raises LockProblem for the folder of the locks that it is made from.
+    """
     directory = directory.resolve()
     files, index, locks = directory / "files", directory / "simple", directory / "locks"
+    if locks == LOCKS:
+        raise LockProblem(f"{directory} has the locks themselves: choose another folder.")
     repositories = directory / "repositories"
     for part in (files, index, locks, repositories):
         shutil.rmtree(part, ignore_errors=True)
@@ -257,13 +262,17 @@ def main() -> None:
     )
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR")
     directory = parser.parse_args().directory
-    if directory is None:
-        write(_LISTED, listing())
-        return
     try:
-        write_set(directory)
+        if directory is None:
+            write(_LISTED, listing())
+        else:
+            write_set(directory)
+    except LockProblem as problem:
+        sys.exit(str(problem))
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"git could not make a repository: {failed.stderr.strip()}")
     except OSError as error:
-        sys.exit(f"{error.filename or directory}: {error.strerror}")
+        sys.exit(f"{error.filename or directory or _LISTED}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,14 @@ from packaging.utils import parse_wheel_filename
 from uv import find_uv_bin
 
 from nix.lock.environments import PLATFORM, Environment, markers, tags
-from nix.lock.files import Document, LockProblem, Row
+from nix.lock.files import Document, LockProblem, Row, Shape
 from nix.lock.requirements import Pin, pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+UNKNOWN: Shape = {"wheels": {"file": str, "sha256": str | None}}
+KNOWN: Shape = {"wheels": {"sha256": str | None, "size": int | None}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-from typing import TYPE_CHECKING
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from nix.lock import stand_ins
 from nix.lock.__main__ import main
 from nix.lock.environments import ENVIRONMENTS
-from nix.lock.files import LOCKS, read, write
+from nix.lock.files import LOCKS, ROOT, read, write
 from tests.support.loopback import folder_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.waiting import wait_for
 
 HASH = "a" * 64
 OTHER = "b" * 64
@@ -133,6 +135,85 @@ def test_the_pages_of_an_alternative_set_are_read_too(checkout, site):
     assert [row["sha256"] for row in published(checkout)] == [listed[row["file"]] for row in asked]
 
 
+@pytest.mark.parametrize("content", ["{}", '{"artifacts": [{}]}', '{"wheels": [{"file": 1}]}'])
+@pytest.mark.parametrize("lock", ["publishers.json", "wheels/runner.json"])
+def test_a_lock_of_another_shape_is_named_and_nothing_is_filled(checkout, capsys, lock, content):
+    path = checkout / "nix/locks" / lock
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    before = contents(checkout)
+    assert main(["fill"], checkout) == 1
+    assert capsys.readouterr().err.startswith(f"{path.name}: `")
+    assert contents(checkout) == before
+
+
+def contents(checkout: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("lock", ["debian.json", "debian-roots.json"])
+def test_a_debian_lock_of_another_shape_is_named(checkout, capsys, lock):
+    write(checkout / "nix/locks" / lock, {"packages": None})
+    assert main(["check-debian"], checkout) == 1
+    assert capsys.readouterr().err.startswith(f"{lock}: `")
+
+
+def test_a_hash_that_no_publisher_states_is_told_and_the_others_are_filled(checkout, capsys):
+    lock = checkout / "nix/locks/wheels/runner.json"
+    write(lock, {"wheels": [{"file": "other.whl", "sha256": None}]})
+    assert main(["fill"], checkout) == 1
+    assert capsys.readouterr().err == "runner.json: only `make lock` finds the sha256 of other.whl.\n"
+    assert published(checkout)[0]["sha256"] == HASH
+
+
+def test_a_file_without_an_address_is_named(checkout, capsys):
+    write(checkout / "nix/locks/publishers.json", {"artifacts": [artifact("examples", "v1.tar.gz")]})
+    assert main(["fill"], checkout) == 1
+    assert capsys.readouterr().err.startswith("v1.tar.gz has neither an index nor an address.")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        (
+            "SSL_CERT_FILE",
+            "/none",
+            "SSL_CERT_FILE is /none, which cannot be read (No such file or directory)",
+        ),
+        ("HTTPS_PROXY", "gopher://user:s3cret@host", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no address"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(checkout, capsys, monkeypatch, name, value, told):
+    monkeypatch.setenv(name, value)
+    assert main(["fill"], checkout) == 1
+    err = capsys.readouterr().err
+    assert told in err
+    assert "s3cret" not in err
+
+
+def test_requirements_that_are_not_there_are_named(checkout, capsys):
+    (checkout / "requirements/runner.txt").unlink()
+    assert main([], checkout) == 1
+    assert capsys.readouterr().err == "runner.txt cannot be read; restore it from git.\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_interrupted_leaves_nothing(tmp_path, apt, number):
+    mark = tmp_path / "mark"
+    (tmp_path / "programs/apt-cache").write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 60\n")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "nix.lock", "check-debian"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        wait_for(lambda: mark.exists() and mark.read_text())
+        running.send_signal(number)
+        assert running.communicate()[1] == ""
+    assert running.returncode == 128 + number
+    assert list(scratch.iterdir()) == []
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+
+
 def remove_page(folder: Path) -> None:
     shutil.rmtree(folder / "nvidia/tensorrt-llm")
 
@@ -143,6 +224,10 @@ def remove_file(folder: Path) -> None:
 
 def remove_fragment(folder: Path) -> None:
     page(folder / "nvidia", "tensorrt-llm", WHEEL)
+
+
+def replace_hash(folder: Path) -> None:
+    page(folder / "nvidia", "tensorrt-llm", f"{WHEEL}#sha256=0123")
 
 
 def replace_file(folder: Path) -> None:
@@ -159,6 +244,7 @@ def remove_archive(folder: Path) -> None:
         (remove_page, "/nvidia/tensorrt-llm/ answers 404"),
         (remove_file, f"/nvidia/tensorrt-llm/ no longer lists {WHEEL}"),
         (remove_fragment, f"/nvidia/tensorrt-llm/ has no sha256 for {WHEEL}"),
+        (replace_hash, f"/nvidia/tensorrt-llm/ has no sha256 for {WHEEL}"),
         (replace_file, f"/pytorch/torch/ has for {LOCAL} differs from the lock's"),
         (remove_archive, "/archive/v1%2B2.tar.gz answers 404"),
     ],

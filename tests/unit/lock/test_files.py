@@ -45,3 +45,38 @@ def test_what_is_no_document_is_refused(tmp_path, content):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(LockProblem, match=r"a\.json cannot be read"):
         read(tmp_path / "a.json")
+
+
+SHAPE = {"suite": str, "rows": {"name": str, "size": int | None}}
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({}, "suite"),
+        ({"suite": None, "rows": []}, "suite"),
+        ({"suite": "x"}, "rows"),
+        ({"suite": "x", "rows": {}}, "rows"),
+        ({"suite": "x", "rows": [{"name": "a", "size": 1}, 1]}, r"rows\[1\]"),
+        ({"suite": "x", "rows": [{"name": "a"}]}, r"rows\[0\]\.size"),
+    ],
+)
+def test_a_document_of_another_shape_is_refused(tmp_path, document, place):
+    write(tmp_path / "a.json", document)
+
+    with pytest.raises(LockProblem, match=rf"a\.json: `{place}` is missing or of another type"):
+        read(tmp_path / "a.json", SHAPE)
+
+
+def test_a_document_may_have_more_than_its_shape(tmp_path):
+    document = {"suite": "x", "rows": [{"name": "a", "size": None, "note": "b"}], "none": []}
+    write(tmp_path / "a.json", document)
+
+    assert read(tmp_path / "a.json", SHAPE) == document
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(LockProblem, match=r"file/a\.json cannot be written: File exists\."):
+        write(tmp_path / "file/a.json", DOCUMENT)

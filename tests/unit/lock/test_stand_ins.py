@@ -1,5 +1,6 @@
 import gzip
 import io
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -8,7 +9,7 @@ import zipfile
 import pytest
 
 from nix.lock import stand_ins
-from nix.lock.files import LOCKS, read, text
+from nix.lock.files import LOCKS, LockProblem, read, text
 from tools.docs.generated import stale
 
 
@@ -55,6 +56,22 @@ def test_a_set_can_be_written_over_an_older_one(alternative):
     stand_ins.write_set(alternative)
 
     assert (alternative / "locks/stand-ins.json").read_bytes() == before
+
+
+def test_the_locks_themselves_are_not_replaced(tmp_path, monkeypatch):
+    shutil.copytree(LOCKS, tmp_path / "locks")
+    monkeypatch.setattr(stand_ins, "LOCKS", tmp_path / "locks")
+    with pytest.raises(LockProblem, match="has the locks themselves: choose another folder"):
+        stand_ins.write_set(tmp_path)
+
+    assert (tmp_path / "locks/publishers.json").exists()
+
+
+def test_locks_that_cannot_be_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(stand_ins, "LOCKS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["stand_ins"])
+    with pytest.raises(SystemExit, match=r"publishers\.json cannot be read; restore it from git"):
+        stand_ins.main()
 
 
 def test_pip_finds_the_wheels_in_the_index_of_the_set(alternative, tmp_path):
