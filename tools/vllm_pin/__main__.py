@@ -58,6 +58,9 @@ def main(arguments: list[str] | None = None, checkout: Path = PROJECT_ROOT) -> i
     except KeyboardInterrupt as by:
         sys.stderr.write("Interrupted. Nothing was changed.\n")
         return 128 + int(by.args[0])
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'A file'} cannot be used: {error.strerror}.\n")
+        return 1
 
 
 def _interrupt(by: int, _frame: object) -> None:

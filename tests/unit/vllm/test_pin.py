@@ -251,6 +251,13 @@ wait
     assert contents(checkout) == before
 
 
+@pytest.mark.usefixtures("handlers")
+def test_a_lock_that_cannot_be_read_is_named(tmp_path, capsys):
+    assert pin.main(["0.33.0"], tmp_path) == 1
+    told = f"{tmp_path}/requirements/engine-vllm.txt cannot be used: No such file or directory.\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize("version", ["0.26", "0.26.*", "v0.26.0", "latest"])
 def test_a_version_that_is_not_full_is_refused_before_anything(version, monkeypatch, capsys):
     monkeypatch.setattr(pin, "_run", None)
