@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .archive import write_small_files
 from .demand import copy_on_demand
+from .registry import UNTRUSTED, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,14 +17,25 @@ if TYPE_CHECKING:
     from .image import Image
 
 _MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
+# An upload's address may be signed.
+_QUERY = re.compile(r"(?<=\w)\?[^\s\":]+")
+# What people name may be a word that means something here.
+_NAMED = re.compile(r"\S*/\S*|(?<=manifest )\S+(?= to )")
 _REMEDIES = (
     (
-        re.compile(r"unauthorized|authentication required|(?<!permission )denied|\b40[13]\b", re.IGNORECASE),
+        re.compile(
+            r"unauthorized|authentication required|(?<!permission )denied|(?<![:\w])40[13]\b", re.IGNORECASE
+        ),
         "{host} refused the credentials: `docker login {host}`, with an account that may push {reference}.",
     ),
     (re.compile(r"no space left on device", re.IGNORECASE), "A disk is full, here or at {host}: {reason}"),
+    (re.compile(r"x509: "), UNTRUSTED),
     (
-        re.compile(r"connection refused|no such host|timeout|unreachable|EOF|reset by peer", re.IGNORECASE),
+        re.compile(
+            r"connection refused|no such host|timeout|unreachable|\bEOF\b|reset by peer|broken pipe"
+            r"|use of closed network connection",
+            re.IGNORECASE,
+        ),
         "{host} cannot be reached; what has arrived there is kept, so push again: {reason}",
     ),
 )
@@ -31,6 +43,7 @@ _REMEDIES = (
 
 def push(image: Image, reference: str, skopeo: str, tell: Callable[[str], None]) -> None:
     """Push to `reference` (host/repository:tag), with the credentials in docker's config. Raises Problem."""
+    Registry(reference)  # skopeo would take a name without a host for one on Docker's hub
     with tempfile.TemporaryDirectory(prefix="push-") as scratch:
         layout = Path(scratch)
         write_small_files(image, layout)
@@ -51,9 +64,10 @@ def explain(complaint: str, reference: str) -> str:
     """The complaint of skopeo as one sentence that says what to do."""
     last = complaint.splitlines()[-1]
     message = _MESSAGE.search(last)
-    reason = message[1].replace('\\"', '"') if message else last
+    reason = _QUERY.sub("", message[1].replace('\\"', '"') if message else last)
+    said = _NAMED.sub("", reason)
     host = reference.partition("/")[0]
     for pattern, text in _REMEDIES:
-        if pattern.search(reason):
+        if pattern.search(said):
             return text.format(host=host, reference=reference, reason=reason)
     return f"{reference} could not be pushed: {reason}"

@@ -14,8 +14,9 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPException, InvalidURL
+from http.client import HTTPException, IncompleteRead, InvalidURL
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 
@@ -25,10 +26,16 @@ from .problem import Problem
 if TYPE_CHECKING:
     from email.message import Message
 
+UNTRUSTED = "{host} cannot prove who it is; SSL_CERT_FILE names a file of the authorities to trust: {reason}"
 INDEX = "application/vnd.oci.image.index.v1+json"
 _TIMEOUT_SECONDS = 60
 _MAX_BYTES = 64 << 20  # of an answer
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:|$)")
+# As docker tells a host from the first part of a repository on its hub.
+_HOST = re.compile(r"localhost|.*\..*|.+:.+")
+_HUB = "docker.io"
+_HUBS_API = "registry-1.docker.io"
+_HUBS_LOGIN = "https://index.docker.io/v1/"  # where `docker login` keeps it
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -46,10 +53,11 @@ class Registry:
 
     def __init__(self, reference: str) -> None:
         self.host, slash, path = reference.partition("/")
-        if not slash or not path:
+        if not slash or not path or not _HOST.fullmatch(self.host):
             raise Problem(f"{reference} does not name a repository: write host/repository:tag.")
         self.repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", path)
-        self._base = f"{'http' if _LOCAL.match(self.host) else 'https'}://{self.host}/v2/{self.repository}/"
+        server = _HUBS_API if self.host == _HUB else self.host
+        self._base = f"{'http' if _LOCAL.match(server) else 'https'}://{server}/v2/{self.repository}/"
         self._authorization = ""
 
     def manifest(self, reference: str) -> bytes | None:
@@ -117,29 +125,37 @@ class Registry:
 
     def _send(self, request: urllib.request.Request) -> Answer:
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
+            # Proxies are for what is elsewhere; skopeo asks none about this machine either.
+            proxies = urllib.request.ProxyHandler({} if _LOCAL.match(request.host) else None)
+            opener = urllib.request.build_opener(proxies)
+            with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
                 content = answer.read(_MAX_BYTES)
                 if answer.length:  # what is left; http.client itself does not mind
                     raise ConnectionError("its answer is cut short")
                 return Answer(answer.status, answer.headers, content)
         except HTTPError as error:
             with error:
-                return Answer(error.code, error.headers, error.read(_MAX_BYTES))
+                return Answer(error.code, error.headers, b"")  # nobody asks what a refusal says
         except OSError as error:
             # urllib wraps what made it fail.
             cause = error.reason if isinstance(error, URLError) else error
+            if isinstance(cause, SSLCertVerificationError):
+                raise Problem(UNTRUSTED.format(host=self.host, reason=f"{cause.verify_message}.")) from None
             reason = getattr(cause, "strerror", None) or cause
             raise Problem(f"{self.host} cannot be reached; try again: {reason}.") from None
         except (InvalidURL, ValueError):
             raise Problem(
                 f"{self.host}/{self.repository} cannot be an address: write host/repository:tag."
             ) from None
+        except IncompleteRead:
+            raise Problem(f"{self.host} cannot be reached; try again: its answer is cut short.") from None
         except HTTPException:
             raise self._no_registry() from None
 
     def _authorize(self, challenge: str) -> str:
         """The header that a challenge asks for (RFC 7617, and the registries' token protocol)."""
-        basic = _credentials(self.host)
+        names = [_HUBS_LOGIN, self.host] if self.host == _HUB else [self.host]
+        basic = next((found for name in names if (found := _credentials(name))), "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic":
             return f"Basic {basic}" if basic else ""
@@ -205,11 +221,12 @@ class Registry:
 def _credentials(host: str) -> str:
     """What `docker login` or `skopeo login` has stored for a host, as basic credentials; else empty."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    dockers = os.path.expanduser("~/.docker")  # noqa: PTH111 - pathlib fails for a user without a home
     places = [
         os.environ.get("REGISTRY_AUTH_FILE", ""),
         f"{runtime}/containers/auth.json",
         f"/run/containers/{os.getuid()}/auth.json",
-        f"{os.environ.get('DOCKER_CONFIG') or Path.home() / '.docker'}/config.json",
+        f"{os.environ.get('DOCKER_CONFIG') or dockers}/config.json",
     ]
     for place in places:
         try:

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import os
+import re
+import ssl
 from contextlib import contextmanager
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from nix.oci.attachments import PROVENANCE, SBOM, attach, attached, read
 from nix.oci.image import Blob, Image
 from nix.oci.problem import Problem
+from shared.layout import PROJECT_ROOT
 from tests.support.loopback import LoopbackServer, QuietHandler
 
 IMAGE = Image("image", [], Blob(b"config"), Blob(b'{"schemaVersion":2}'), "skopeo")
@@ -34,6 +37,8 @@ class Registry:
         """Where blobs are to be put."""
         self.realm = ""
         """Where tokens are, if not in this registry."""
+        self.broken = b""
+        """What is sent, as it is, in place of every answer."""
         self.fails = 0
         """The status of answers about tokens, if they are not to be had."""
 
@@ -54,6 +59,9 @@ def handler(registry):
 
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if registry.broken:
+                self.close_connection = True
+                return self.wfile.write(registry.broken)
             if self.path.startswith("/token"):
                 registry.asked_for_tokens.append(self.path)
                 if registry.fails:
@@ -267,3 +275,37 @@ def test_only_http_leads_on_from_a_registry(place):
     registry.realm = place or "ftp://127.0.0.1/"
     with serving(registry) as reference, pytest.raises(Problem, match="does not answer as a registry does"):
         attached(reference)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"500 No\r\nContent-Length: 9\r\n\r\nx", "answers 500 to GET"),
+        (b"500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "answers 500 to GET"),
+        (b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nx", "try again: its answer is cut short"),
+    ],
+)
+def test_an_answer_that_breaks_off_is_told(answer, told):
+    registry = Registry(lists=True)
+    registry.broken = b"HTTP/1.1 " + answer
+    with serving(registry) as reference, pytest.raises(Problem, match=told):
+        attached(reference)
+
+
+def test_a_registry_on_this_machine_is_asked_without_a_proxy(monkeypatch):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with serving(Registry(lists=True)) as reference:
+        assert attached(reference) == []
+
+
+def test_a_certificate_of_an_unknown_authority_is_told(monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PROJECT_ROOT / "tests/support/loopback.pem")
+    # Without TLS only where the address is that of this machine.
+    monkeypatch.setattr("nix.oci.registry._LOCAL", re.compile("none"))
+    with LoopbackServer(handler(Registry(lists=True))) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        with pytest.raises(Problem, match="cannot prove who it is; SSL_CERT_FILE names a file"):
+            attached(f"127.0.0.1:{server.server_port}/a/image:1")

@@ -1,5 +1,6 @@
 """What `./result` says of files and folders that are not there."""
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -7,8 +8,11 @@ from types import ModuleType
 
 import pytest
 
+from nix.oci.image import Blob, Image
 from nix.oci.problem import Problem
-from nix.oci.registry import Registry, _credentials
+from nix.oci.registry import _HUBS_LOGIN, Registry, _credentials
+
+IMAGE = Image("image", [], Blob(b"config"), Blob(b"{}"), "skopeo")
 
 
 @pytest.fixture
@@ -81,7 +85,7 @@ def test_what_cannot_be_written_is_one_line(run, error, told):
     ("reference", "told"),
     [
         ("localhost:port/x", "localhost:port/x cannot be an address: write host/repository:tag."),
-        (f"{'a' * 64}/x", "cannot be an address: write host/repository:tag."),
+        (f"{'a' * 64}.b/x", "cannot be an address: write host/repository:tag."),
         ("localhost:1/x", "localhost:1 cannot be reached; try again: Connection refused."),
     ],
 )
@@ -106,3 +110,50 @@ def test_a_file_that_may_not_be_read_is_not_a_refusal_of_the_registry(verbs):
     assert (
         explain(complaint, "host/a:b") == "host/a:b could not be pushed: open /auth.json: permission denied"
     )
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason", "told"),
+    [
+        ("h:1/geoffrey/a:1", "h:1/geoffrey/a: received unexpected HTTP status: 500", "could not be pushed"),
+        ("h:1/a:403", "uploading manifest 403 to h:1/a: received status 500", "could not be pushed"),
+        ("h:1/denied:1", 'Get \\"https://h:1/v2/denied/\\": EOF', "cannot be reached; what has arrived"),
+        ("h:403/a:1", "pinging container registry h:403: too many requests", "could not be pushed"),
+        ("h:1/a:1", "uploading layer chunked: StatusCode: 403, <html>", "refused the credentials"),
+        ("h:1/a:1", "write tcp 1.1.1.1:1->2.2.2.2:2: write: broken pipe", "cannot be reached; what has"),
+        ("h:1/a:1", "x509: certificate signed by unknown authority", "cannot prove who it is; SSL_CERT_FILE"),
+    ],
+)
+def test_what_skopeo_says_is_understood_and_names_in_it_are_not(verbs, reference, reason, told):
+    explain = sys.modules[verbs.push.__module__].explain
+    assert told in explain(f'time="now" level=fatal msg="writing blob: {reason}"', reference)
+
+
+def test_what_an_address_of_an_upload_is_signed_with_is_not_shown(verbs):
+    explain = sys.modules[verbs.push.__module__].explain
+    complaint = r'level=fatal msg="Patch \"https://h/v2/a/blobs/uploads/1?sig=s3cret%3D&x=1\": broken pipe"'
+    assert explain(complaint, "h.b/a:1").endswith('Patch "https://h/v2/a/blobs/uploads/1": broken pipe')
+
+
+@pytest.mark.parametrize("reference", ["image:1", "acme/image:1", "https://host.b/image:1", "host.b", ""])
+def test_a_name_without_a_host_is_not_pushed_to_dockers_hub(verbs, reference):
+    with pytest.raises(Problem, match="does not name a repository: write host/repository:tag"):
+        verbs.push(IMAGE, reference, "/none", print)
+
+
+def test_a_user_without_a_home_has_no_credentials(monkeypatch):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    for name in ("HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert _credentials("host.b") == ""
+
+
+def test_dockers_hub_is_asked_where_it_answers_with_what_docker_login_keeps(monkeypatch):
+    hub = Registry("docker.io/acme/image:1")
+    assert hub._base == "https://registry-1.docker.io/v2/acme/image/"
+    monkeypatch.setattr("nix.oci.registry._credentials", {_HUBS_LOGIN: "dTpw"}.get)
+    assert hub._authorize('Basic realm="x"') == "Basic dTpw"
