@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .image import MANIFEST, Blob
 from .problem import Problem
+from .program import running
 from .registry import INDEX, Registry
 
 if TYPE_CHECKING:
@@ -109,17 +110,16 @@ def _json(value: object) -> bytes:
 
 
 def main() -> None:
-    try:
-        match sys.argv[1:]:
-            case [reference]:
+    match sys.argv[1:]:
+        case [reference]:
+            with running():
                 for row in attached(reference):
                     print(row.get("artifactType", "unknown"), row["digest"])
-            case [reference, kind]:
+        case [reference, kind]:
+            with running():
                 sys.stdout.buffer.write(read(reference, kind))
-            case _:
-                sys.exit("usage: ci/attached HOST/REPOSITORY:TAG [TYPE]")
-    except Problem as problem:
-        sys.exit(str(problem))
+        case _:
+            sys.exit("usage: ci/attached HOST/REPOSITORY:TAG [TYPE]")
 
 
 if __name__ == "__main__":

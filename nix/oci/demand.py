@@ -59,7 +59,15 @@ def copy_on_demand(
 def run(command: list[str], directory: Path | None = None) -> str:
     """A command's complaint; empty when it succeeds. Raises Problem when it is missing."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=directory
+        ) as started:
+            try:
+                complaint = started.communicate()[1]
+            except KeyboardInterrupt:
+                started.terminate()
+                started.wait()
+                raise
     except FileNotFoundError:
         raise Problem(f"{command[0]} is missing: install it.") from None
-    return (done.stderr.strip() or f"it ended with status {done.returncode}") if done.returncode else ""
+    return (complaint.strip() or f"it ended with status {started.returncode}") if started.returncode else ""

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
-import os
-import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +13,16 @@ from .attachments import PROVENANCE, SBOM, attach
 from .image import Image
 from .load import load
 from .problem import Problem
+from .program import running
 from .push import push
 from .sbom import spdx
 
 
 def main(spec: dict[str, Any]) -> None:
-    """Run one verb; a Problem is one line on stderr and exit status 1."""
+    """Run one verb."""
     arguments = _parser(spec["name"]).parse_args()
-    image = Image.of(spec)
-    try:
-        _do(arguments, image, spec)
-        print(end="", flush=True)
-    except Problem as problem:
-        sys.exit(str(problem))
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:
-        # The reader has gone, and has said why.
-        _forget_output()
-        sys.exit(1)
-    except OSError as error:
-        _forget_output()
-        sys.exit(_told(error))
+    with running():
+        _do(arguments, Image.of(spec), spec)
 
 
 def _do(arguments: argparse.Namespace, image: Image, spec: dict[str, Any]) -> None:
@@ -63,19 +47,6 @@ def _do(arguments: argparse.Namespace, image: Image, spec: dict[str, Any]) -> No
             _stream(image)
 
 
-def _told(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
-        return (
-            f"A disk is full: make room where the output goes, and in {tempfile.gettempdir()}, "
-            "where layers are made (TMPDIR sets another place)."
-        )
-    if error.filename is None and error.errno == errno.ENOENT:
-        return "No folder for temporary files can be written to: set TMPDIR to one with room for layers."
-    if error.filename is None:
-        return f"The output cannot be written: {error.strerror}."
-    return f"{error.filename} cannot be used: {error.strerror}."
-
-
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=name, description="Without a verb: write an archive for `docker load` to standard output."
@@ -96,17 +67,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _forget_output() -> None:
-    """Python writes nothing more to standard output when it ends, and does not complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if sys.stderr is not None:  # print would write to standard output instead, which may be an archive
+        print(line, file=sys.stderr, flush=True)
 
 
 def _stream(image: Image) -> None:
-    if sys.stdout.isatty():
+    if sys.stdout is None or sys.stdout.isatty():
         raise Problem(f"This writes {image.name} as an archive: pipe it into `docker load`, or see --help.")
     stream(image, sys.stdout.buffer, _tell)
 

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import ssl
+import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -309,3 +311,14 @@ def test_a_certificate_of_an_unknown_authority_is_told(monkeypatch):
         server.socket = context.wrap_socket(server.socket, server_side=True)
         with pytest.raises(Problem, match="cannot prove who it is; SSL_CERT_FILE names a file"):
             attached(f"127.0.0.1:{server.server_port}/a/image:1")
+
+
+@pytest.mark.parametrize("kind", [[], [SBOM]])
+def test_an_attachment_that_cannot_be_written_is_told(kind):
+    with serving(Registry(lists=True)) as reference, Path("/dev/full").open("wb") as full:
+        attach(IMAGE, reference, SBOM, b"the contents")
+        command = [PROJECT_ROOT / "ci/attached", reference, *kind]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("A disk is full: make room where the output goes")
+    assert done.stderr.count("\n") == 1

@@ -1,6 +1,8 @@
 """What `./result` says of files and folders that are not there."""
 
 import os
+import signal
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -8,11 +10,24 @@ from types import ModuleType
 
 import pytest
 
+from nix.oci import program
 from nix.oci.image import Blob, Image
 from nix.oci.problem import Problem
 from nix.oci.registry import _HUBS_LOGIN, Registry, _credentials
+from shared.layout import PROJECT_ROOT
+from tests.support.waiting import wait_for
 
 IMAGE = Image("image", [], Blob(b"config"), Blob(b"{}"), "skopeo")
+# A result whose image has no layers; its first argument is the program in skopeo's place.
+RESULT = """
+import sys
+from types import ModuleType
+sys.modules["deflate"] = ModuleType("deflate")
+from nix.oci import verbs
+from tests.unit.images.test_verbs import IMAGE
+verbs.Image.of = lambda spec: IMAGE
+verbs.main({"name": "result", "skopeo": sys.argv.pop(1), "created": ""})
+"""
 
 
 @pytest.fixture
@@ -35,7 +50,17 @@ def test_a_provenance_that_is_not_there(verbs, monkeypatch):
 
 
 @pytest.fixture
-def run(verbs, monkeypatch):
+def handlers():
+    """Those of signals are again what they were."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def run(verbs, handlers, monkeypatch):
     def run(*arguments, **instead):
         monkeypatch.setattr(sys, "argv", ["result", *arguments])
         monkeypatch.setattr(verbs.Image, "of", lambda _: None)
@@ -77,8 +102,9 @@ def test_a_layout_that_cannot_be_there_is_named(verbs, tmp_path, place):
         ),
     ],
 )
-def test_what_cannot_be_written_is_one_line(run, error, told):
-    assert told in run("layout", "here", write_layout=raises(error), _forget_output=lambda: None)
+def test_what_cannot_be_written_is_one_line(run, monkeypatch, error, told):
+    monkeypatch.setattr(program, "_forget_output", lambda: None)
+    assert told in run("layout", "here", write_layout=raises(error))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +165,35 @@ def test_what_an_address_of_an_upload_is_signed_with_is_not_shown(verbs):
 def test_a_name_without_a_host_is_not_pushed_to_dockers_hub(verbs, reference):
     with pytest.raises(Problem, match="does not name a repository: write host/repository:tag"):
         verbs.push(IMAGE, reference, "/none", print)
+
+
+def test_a_closed_output_is_no_place_for_an_archive(verbs, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(Problem, match="pipe it into `docker load`"):
+        verbs._stream(IMAGE)
+
+
+def test_what_is_told_never_gets_into_the_archive(verbs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    verbs._tell("layer: 1 MB")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_push_that_is_ended_leaves_nothing(tmp_path, number):
+    scratch, mark, skopeo = tmp_path / "scratch", tmp_path / "mark", tmp_path / "skopeo"
+    scratch.mkdir()
+    skopeo.write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 60\n")
+    skopeo.chmod(0o755)
+    command = [sys.executable, "-c", RESULT, skopeo, "push", "host.b/image:1"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT), "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        wait_for(lambda: mark.exists() and mark.read_text())
+        running.send_signal(number)
+        assert running.communicate()[1] == ""
+    assert running.returncode == 128 + number
+    assert list(scratch.iterdir()) == []
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
 
 
 def test_a_user_without_a_home_has_no_credentials(monkeypatch):
