@@ -36,7 +36,8 @@ class IndexFile:
 def choose(pin: Pin, files: Iterable[IndexFile], environment: Environment) -> IndexFile:
     """The wheel that pip would install in an image. Raises LockProblem when none fits."""
     order = {tag: place for place, tag in enumerate(tags(environment.python))}
-    allowed = [file for file in files if file.sha256 in pin.sha256]
+    offered = list(files)
+    allowed = [file for file in offered if file.sha256 in pin.sha256]
     fitting = [
         (min(order[tag] for tag in usable), file.name, file)
         for file in allowed
@@ -46,6 +47,11 @@ def choose(pin: Pin, files: Iterable[IndexFile], environment: Environment) -> In
         return min(fitting)[2]
     if pin.name in environment.sources and allowed:
         return allowed[0]
+    if offered and not allowed:
+        raise LockProblem(
+            f"No file of {pin.name} {pin.version} has a sha256 on the index that its requirement file knows: "
+            "the files were replaced, or the index is another. Find out why before you trust it."
+        )
     raise LockProblem(
         f"{pin.name} {pin.version} has no wheel for Python {environment.python} on {PLATFORM}; "
         "pin another version."
@@ -112,4 +118,5 @@ def _listed(package: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _index_file(listed: dict[str, Any]) -> IndexFile:
     name = unquote(urlsplit(listed["url"]).path.rpartition("/")[2])
-    return IndexFile(name, listed["hashes"]["sha256"], listed.get("size"))
+    # Indexes may state another kind of hash, which is none that a requirement file knows.
+    return IndexFile(name, listed["hashes"].get("sha256", ""), listed.get("size"))

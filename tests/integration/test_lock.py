@@ -308,6 +308,15 @@ def test_without_the_default_index_the_wheel_locks_stay_as_they_were(checkout, d
     assert not (checkout / "nix/locks/wheels").exists()
 
 
+@pytest.mark.parametrize("fragment", [f"sha256={'c' * 64}", f"sha512={'c' * 128}"])
+def test_an_index_with_other_hashes_is_named_for_that(checkout, default_index, capsys, fragment):
+    page(default_index, "brick", f"brick-1.0-py3-none-any.whl#{fragment}")
+
+    assert main([], checkout) == 1
+    assert capsys.readouterr().err.startswith("No file of brick 1.0 has a sha256 on the index that")
+    assert not (checkout / "nix/locks/wheels").exists()
+
+
 PACKAGES = """\
 Package: bash
 Version: 2
