@@ -62,6 +62,9 @@ def lacking(config: Any, *, has_adapters: bool) -> frozenset[str]:
         lacks |= {"priority"}
     if config.speculative_config is not None:  # its core logs that they have no effect then
         lacks |= {"min_p", "logit_bias"}
+        if config.speculative_config.method == "ngram_gpu":
+            # Its guesses end in -1, at which the core dies: https://github.com/vllm-project/vllm/issues/47025
+            lacks |= {_STRUCTURED}
     return frozenset(lacks)
 
 
@@ -285,7 +288,7 @@ class VLLMEngine:
             self.submit(request)
         if self._preparing.grammars is None:
             self.lacks |= {_STRUCTURED}
-        else:
+        if _STRUCTURED not in self.lacks:
             self.submit(structured_warm_up(self.limits))
         deadline = time.monotonic() + _WARM_UP_SECONDS
         while self._sequences:
