@@ -50,7 +50,7 @@ def write_engine(directory: Path, **config) -> Path:
 
 
 @contextmanager
-def serving(directory: Path, log: Path, adapters: Path | None = None):
+def serving(directory: Path, log: Path, adapters: Path | None = None, **more: str):
     """An engine process that is ready, and the driver of its socket."""
 
     def command(fd: str) -> list[str]:
@@ -59,7 +59,7 @@ def serving(directory: Path, log: Path, adapters: Path | None = None):
             *("--engine-dir", str(directory), "--socket-fd", fd),
         ]
 
-    environment = ENVIRONMENT if adapters is None else ENVIRONMENT | {"LORA_FOLDER": str(adapters)}
+    environment = ENVIRONMENT | more | ({} if adapters is None else {"LORA_FOLDER": str(adapters)})
     with log.open("w") as file, driven(command, PROJECT_ROOT, file, **environment) as (process, driver):
         driver.connection.settimeout(START_SECONDS)
         ready = next(driver.frames)
