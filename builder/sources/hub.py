@@ -48,6 +48,8 @@ from shared.errors import (
     RevisionNotFound,
 )
 from shared.http import Unreachable
+from shared.proxies import proxy_problem
+from shared.secrets import public_address
 from shared.sizes import readable
 from shared.source import is_web_address
 from shared.tls import in_causes, settings_problem, why_refused
@@ -277,6 +279,10 @@ class HubModel:
                 reason = f"the hub's cache, {_cache()}, cannot be written to by {who}"
             case OSError(strerror=str(text)):
                 reason = text
+            case _ if problem := proxy_problem():
+                reason = problem
+            case ValueError() | TypeError() | LookupError() | AttributeError():
+                reason = f"what answers at {public_address(constants.ENDPOINT)} is not a Hugging Face hub"
             case _:
                 reason = "the transfer was interrupted"
         return DownloadFailed(model=self.name, reason=reason)

@@ -27,6 +27,7 @@ from runner.prediction.admission import Admission
 from runner.settings import Settings
 from shared.cog.server import listen, port_number
 from shared.errors import CogTritonError, InputInvalid
+from shared.hub_settings import check_hub_settings
 from shared.logs import configure_logging, get_logger, register_secret
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         configure_logging()
+        check_hub_settings()
         settings = Settings.from_environment(os.environ)
         if token := os.environ.get("HF_TOKEN"):
             register_secret(token)

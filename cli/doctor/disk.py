@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from huggingface_hub import constants
-
 from runner.settings import Settings
+from shared.errors import SettingInvalid
+from shared.hub_settings import check_hub_settings
 from shared.sizes import readable
 
 from .check import Check, Finding, error, ok, warning
@@ -28,10 +28,7 @@ def _look() -> Iterator[Finding]:
         temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only looked at
     places = {
         "TMPDIR": ("what is built", temporary),
-        "HF_HUB_CACHE" if os.environ.get("HF_HUB_CACHE") else "HF_HOME": (
-            "models from the hub",
-            Path(constants.HF_HUB_CACHE),
-        ),
+        **_hub(),
         "WEIGHTS_CACHE": ("engines that are served", Settings.from_environment(os.environ).weights_cache),
     }
     for variable, (what, place) in places.items():
@@ -54,6 +51,17 @@ def _look() -> Iterator[Finding]:
             )
         else:
             yield ok(f"{place} ({what}) has {readable(free)} free")
+
+
+def _hub() -> dict[str, tuple[str, Path]]:
+    try:
+        check_hub_settings()
+    except SettingInvalid:  # the check of the connection says so
+        return {}
+    from huggingface_hub import constants
+
+    variable = "HF_HUB_CACHE" if os.environ.get("HF_HUB_CACHE") else "HF_HOME"
+    return {variable: ("models from the hub", Path(constants.HF_HUB_CACHE))}
 
 
 CHECK = Check("disk", "Room for models, builds and engines", _look)

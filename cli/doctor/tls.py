@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from huggingface_hub import constants
-
+from shared.errors import SettingInvalid
 from shared.http import proxy_variable
-from shared.secrets import public_address
+from shared.hub_settings import check_hub_settings
+from shared.proxies import proxy_problem
 from shared.source import is_web_address
 from shared.tls import settings_problem, why_refused
 
@@ -39,23 +39,27 @@ def _look() -> Iterator[Finding]:
         )
         return
     yield ok(f"Certificates: {os.environ.get('SSL_CERT_FILE') or places.cafile or places.capath}")
+    try:
+        check_hub_settings()
+    except SettingInvalid as invalid:
+        yield warning(invalid.message.format(**invalid.details), "Correct it, or unset it.")
+        return
+    from huggingface_hub import constants
+
     yield _reach(constants.ENDPOINT, context)
 
 
 def _reach(url: str, context: ssl.SSLContext) -> Finding:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
-    except ValueError:
-        return warning(
-            f"HF_ENDPOINT is {public_address(url)}, which is not a valid address.", "Correct it, or unset it."
-        )
     if not is_web_address(url):
         # Not shown: without a scheme, what may be a password cannot be told apart.
         return warning(
             "HF_ENDPOINT is not an http or https URL.",
             "Correct it (such as to https://hub.example.com), or unset it.",
         )
+    if problem := proxy_problem():
+        return warning(f"{problem}.", "Correct it, or unset it.")
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
     if proxy := proxy_variable(parts.scheme, host):
         return ok(f"{host} is reached through the proxy in {proxy.upper()}_PROXY; not tried")
     try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 import tenacity
-from huggingface_hub import constants, file_download
+from huggingface_hub import close_session, constants, file_download
 
 from builder.sources.download import Download
 from builder.sources.hub import HubModel
@@ -27,6 +27,7 @@ from shared.errors import (
 )
 from shared.http import limits, parts
 from tests.support.files import CERTIFICATE
+from tests.support.loopback import LoopbackServer, QuietHandler
 from tests.unit.builder.conftest import FILES
 
 CUT = 300_000
@@ -337,6 +338,35 @@ def test_a_hub_that_is_no_address(state, monkeypatch, address):
         HubModel("someone/tiny", None, None).files()
     with pytest.raises(DownloadFailed, match="HF_ENDPOINT is not an http or https URL"):
         Download("someone/tiny").run(state, ignore)
+
+
+@pytest.mark.parametrize(
+    ("variable", "proxy"),
+    [("HTTPS_PROXY", "socks5://127.0.0.1:1"), ("ALL_PROXY", "foo://x"), ("HTTP_PROXY", "http://x:port")],
+)
+def test_a_proxy_that_no_client_here_can_use(state, monkeypatch, variable, proxy):
+    monkeypatch.setenv(variable, proxy)
+    close_session()  # the hub's library makes its client once
+    try:
+        with pytest.raises(DownloadFailed, match=f"{variable} is not an http or https URL"):
+            Download("someone/tiny").run(state, ignore)
+    finally:
+        close_session()
+
+
+@pytest.mark.parametrize("page", [b"<html>Log in first</html>", b"[]", b'"no"', b"null", b"{}"])
+def test_what_answers_is_not_a_hub(state, monkeypatch, page):
+    class Page(QuietHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+    with LoopbackServer(Page) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        with pytest.raises(DownloadFailed, match=f"what answers at {server.url} is not a Hugging Face hub"):
+            Download("someone/tiny").run(state, ignore)
 
 
 def test_offline_uses_the_cache(hub, state, monkeypatch):

@@ -78,10 +78,23 @@ def test_no_tls(monkeypatch):
     assert "_ssl.c" not in text
 
 
-@pytest.mark.parametrize("address", ["http://hub:abc", "http://[hub"])
+@pytest.mark.parametrize("address", ["http://hub:abc", "http://[hub", "https://hub.example.com:99999"])
 def test_an_address_that_is_none(monkeypatch, address):
-    monkeypatch.setattr(constants, "ENDPOINT", address)
-    assert f"HF_ENDPOINT is {address}, which is not a valid address." in found(tls)[1]
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    severities, text = found(tls)
+    assert Severity.WARNING in severities
+    assert f"The setting HF_ENDPOINT is '{address}', but that is not a valid address." in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "proxy"),
+    [("HTTPS_PROXY", "socks5://127.0.0.1:1"), ("ALL_PROXY", "foo://x"), ("HTTP_PROXY", "http://x:port")],
+)
+def test_a_proxy_that_no_client_here_can_use(monkeypatch, variable, proxy):
+    monkeypatch.setenv(variable, proxy)
+    severities, text = found(tls)
+    assert Severity.WARNING in severities
+    assert f"{variable} is not an http or https URL." in text
 
 
 @pytest.mark.parametrize("address", ["huggingface.co", "me:pw@hub.example", "ftp://hub.example", "http://"])
