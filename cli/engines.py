@@ -102,19 +102,19 @@ def _of_config(path: Path, settings: Settings, check: Check) -> str:
 
 
 def vllm_config(model: str, revision: str | None = None) -> VLLMConfig:
-    """The config of vLLM for a model without one. Raises ConfigInvalid when nothing can have such a name."""
+    """The config of vLLM for a model without one. Raises ModelNotFound when nothing can have such a name."""
     from pydantic import ValidationError
 
     from shared.config import VLLMConfig
-    from shared.errors import ConfigInvalid
+    from shared.errors import ModelNotFound
     from shared.validation import wanted
 
     try:
         return VLLMConfig.model_validate({"engine": "vllm", "model": model, "revision": revision})
     except ValidationError as error:
         [detail, *_] = error.errors()
-        reason = f"its {detail['loc'][0]} {wanted(detail)}"
-        raise ConfigInvalid(source=public_address(model), reason=reason) from None
+        reason = f"its {'name' if detail['loc'][0] == 'model' else 'revision'} {wanted(detail)}"
+        raise ModelNotFound(model=public_address(model), reason=reason) from None
 
 
 def _served(

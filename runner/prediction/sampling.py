@@ -46,9 +46,10 @@ def settle(sent: SamplingParameters, max_tokens: int, *, random_seed: bool) -> S
     if seed is None and random_seed and not greedy:
         seed = secrets.randbits(_RANDOM_SEED_BITS)
     top_k = max(sent.top_k or 0, 0)
-    for argument, count, most in (("seed", seed, 2**_SEED_BITS - 1), ("top_k", top_k, MAX_TOKENS)):
-        if count is not None and not 0 <= count <= most:
-            raise InvalidArgument(argument=argument, value=count, reason=f"it must be from 0 to {most}")
+    if seed is not None and not 0 <= seed < 2**_SEED_BITS:
+        raise InvalidArgument(argument="seed", value=seed, reason=f"it must be from 0 to {2**_SEED_BITS - 1}")
+    if top_k > MAX_TOKENS:
+        raise InvalidArgument(argument="top_k", value=top_k, reason=f"it must be at most {MAX_TOKENS}")
     return replace(
         sent,
         top_k=1 if greedy else top_k,

@@ -100,6 +100,8 @@ class Adapters:
         made = _Held(next(self._numbers), state, str(path))
         try:
             self._call("add_lora", LoRARequest(f"{name}#{made.number}", made.number, made.path))
+        except TimeoutError:
+            raise VllmAdaptersInUse(reason="the engine core did not load it in time") from None
         except Exception as problem:
             from .errors import plain
 

@@ -21,11 +21,13 @@ class LoRARequest(NamedTuple):
 class Core:
     def __init__(self):
         self.held = {}
-        self.broken = False
+        self.broken = self.slow = False
 
     def call(self, method, argument):
         if method == "remove_lora":
             return self.held.pop(argument)
+        if self.slow:
+            raise TimeoutError
         if self.broken:
             raise RuntimeError("rank 512 is too high in /srv/adapters/a/adapter_config.json")
         self.held[argument.lora_int_id] = argument
@@ -103,6 +105,14 @@ def test_one_that_cannot_be_read_takes_no_place_and_names_no_path(adapters, core
     (tmp_path / "b/adapter_config.json").write_text("[]")
     with pytest.raises(VllmAdapterInvalid):
         adapters.use("b", "2")
+
+
+def test_a_core_that_is_slow_is_not_blamed_on_the_adapter(adapters, core):
+    core.slow = True
+    with pytest.raises(VllmAdaptersInUse, match="the engine core did not load it in time"):
+        adapters.use("a", "1")
+    core.slow = False
+    adapters.use("a", "2")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "none", "/etc", "a/../..", "\0", "x" * 5000])
