@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.artifact import CONFIG, MANIFEST, EngineFacts
-from shared.errors import WeightsUnreachable
+from shared.errors import EngineKindMismatch, WeightsUnreachable
 from shared.http import Unreachable
 from shared.logs import get_logger, register_secret
 from shared.secrets import public_address
@@ -49,7 +49,11 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
         if not _OF_THE_HUB.fullmatch(source) or source.endswith((*_ARCHIVES, *_CONFIGS)):
             return source
         model, _, revision = source.partition("@")
-        return _served(vllm_config(model, revision or None), settings, check)
+        try:
+            return _served(vllm_config(model, revision or None), settings, check)
+        except EngineKindMismatch as error:
+            why = f" for {model}, which is not a file or folder here, and so a model on the hub"
+            raise EngineKindMismatch(**error.details | {"why": why}) from None
     except Unreachable:
         return source
     if is_folder:
