@@ -104,11 +104,9 @@ class Admission:
         limits = [(self.limit, "this runner", "MAX_PREDICTIONS")]
         if key and self._key_requests is not None:
             limits.append((self._key_requests, "your key", "KEY_MAX_REQUESTS"))
-        for limit, who, setting in limits:
-            if predictions > limit:
-                raise LimitTooLow(
-                    count=predictions, what="predictions", who=who, limit=limit, setting=setting
-                )
+        limit, who, setting = min(limits)
+        if predictions > limit:
+            raise LimitTooLow(count=predictions, what="predictions", who=who, limit=limit, setting=setting)
 
     async def enter(self, key: str = "") -> Ticket:
         """Get in, until `leave`; `key`: the identity of the API key's holder.
