@@ -77,7 +77,9 @@ def test_a_request_for_more_predictions_than_there_may_be_is_not_begun(key, most
         admission.check(most, key)
         with pytest.raises(LimitTooLow, match=f"{most + 1} predictions; .* may have {most} .* {setting}"):
             admission.check(most + 1, key)
-        with pytest.raises(LimitTooLow, match=setting):  # the lowest: another would be met at the next attempt
+        with pytest.raises(
+            LimitTooLow, match=setting
+        ):  # the lowest: another would be met at the next attempt
             admission.check(100, key)
 
     run(test, key_requests=2)
