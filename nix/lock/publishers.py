@@ -17,6 +17,7 @@ import httpx2
 from packaging.utils import canonicalize_name
 
 from nix.lock.files import Document, LockProblem, Row, Shape
+from shared.proxies import proxy_problem
 from shared.secrets import public_address
 from shared.tls import settings_problem
 
@@ -58,14 +59,9 @@ def check(document: Document) -> Document:
 
 
 def _client() -> httpx2.Client:
-    if problem := settings_problem():
+    if problem := settings_problem() or proxy_problem():
         raise LockProblem(f"{problem}.")
-    try:
-        return httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS)
-    except (ValueError, ImportError) as error:
-        raise LockProblem(
-            "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no address of a proxy for HTTP. " + _KEPT
-        ) from error
+    return httpx2.Client(follow_redirects=True, timeout=_TIMEOUT_SECONDS)
 
 
 def trusted(before: Document, after: Document) -> list[str]:

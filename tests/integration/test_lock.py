@@ -180,7 +180,7 @@ def test_a_file_without_an_address_is_named(checkout, capsys):
             "/none",
             "SSL_CERT_FILE is /none, which cannot be read (No such file or directory)",
         ),
-        ("HTTPS_PROXY", "gopher://user:s3cret@host", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no address"),
+        ("HTTPS_PROXY", "gopher://user:s3cret@host", "HTTPS_PROXY is not an http or https URL"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(checkout, capsys, monkeypatch, name, value, told):
