@@ -52,7 +52,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
         try:
             return _served(vllm_config(model, revision or None), settings, check)
         except EngineKindMismatch as error:
-            why = f" for {model}, which is not a file or folder here, and so a model on the hub"
+            why = f" for {model}, which is not a file or folder here, and is taken for a model on the hub"
             raise EngineKindMismatch(**error.details | {"why": why}) from None
     except Unreachable:
         return source

@@ -296,7 +296,7 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
                 paths = [path] if path.endswith("/completions") else []
                 root = path if path.endswith("/v1") else f"{path}/v1"
                 for one in paths or [f"{root}/chat/completions", f"{root}/completions"]:
-                    api = "OpenAI's API, " + ("chats" if "/chat/" in one else "completions")
+                    api = f"OpenAI's API ({'chats' if '/chat/' in one else 'completions'})"
                     yield HttpTarget(
                         api, url, exact, _openai(one, model or ""), OpenAIAnswer, key_headers(url)
                     )

@@ -228,7 +228,7 @@ class TestKinds:
 
     def test_openais(self, runner):
         result = perf(f"{runner.url}/v1", "--concurrency", "4", "--requests", "8")
-        self.check(result, "OpenAI's API, completions")
+        self.check(result, "OpenAI's API (completions)")
         assert result["model"] == "mock"
 
     @pytest.mark.parametrize("method", ["yield", "wait"])

@@ -96,7 +96,11 @@ class Schema:
             faults.add((), f'{_shown(body)} is not of type "object"')
             raise Refused(faults.found)
         inputs = body.get("input")
-        inputs = {} if inputs is None else inputs
+        if inputs is None:
+            inputs = {}
+            if not self._ignore_unknown:
+                for name in sorted(body.keys() & self._properties):
+                    faults.add((name,), f'inputs are sent in `input`: {{"input": {{"{name}": ...}}}}')
         if isinstance(inputs, dict):
             inputs = self._checked(inputs, faults)
         else:

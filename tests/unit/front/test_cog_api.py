@@ -69,6 +69,19 @@ def test_what_fails_has_its_code_as_a_field(client):
     assert refused.json()["error_code"] == "E1322"
 
 
+def test_inputs_beside_input_are_not_taken_for_an_empty_prompt(client):
+    """Who forgot `input` was told to send a prompt that is not blank."""
+    refused = client.post("/predictions", json={"prompt": "a", "max_tokens": 3})
+    assert refused.status_code == 422
+    assert [fault["loc"] for fault in refused.json()["detail"]] == [
+        ["body", "max_tokens"],
+        ["body", "prompt"],
+    ]
+    assert 'prompt: inputs are sent in `input`: {"input": {"prompt": ...}}' in str(
+        client.post("/predictions", json={"prompt": "a"}).json()
+    ).replace("\\'", "'")
+
+
 def test_an_engine_to_which_seeds_cost_something_gets_none(engine_directory):
     with running(engine_directory, declaration=replace(EVERYTHING, seeds=False)) as server:
         answer = httpx2.post(f"{server.url}/predictions", json={"input": {"prompt": "a", "max_tokens": 1}})

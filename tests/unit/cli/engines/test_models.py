@@ -224,7 +224,7 @@ def test_a_folder_without_weights(model):
 
 
 def test_an_image_without_vllm_says_so_before_anything_is_fetched(hub, model, load):
-    told = r'"vllm" is needed for someone/tiny, which is not a file or folder here, and so a model on the hub; this'
+    told = r'"vllm" is needed for someone/tiny, which is not a file or folder here, and is taken for a model'
     with pytest.raises(EngineKindMismatch, match=told):
         load("someone/tiny", engines=["ctranslate2"])
     assert hub.requests == []
