@@ -55,16 +55,17 @@ def _check(output: Path) -> None:
             reason=f"there is no directory {output.parent}",
             fix=f"Create it, or choose another file {_IN_THE_API}",
         )
-    if is_read_only(output.parent):
+    folder = output.parent.absolute()  # `.` at the end of a sentence would be read as `..`
+    if is_read_only(folder):
         raise OutputRefused(
             path=output,
-            reason=f"{output.parent} is on a read-only file system",
+            reason=f"{folder} is on a read-only file system",
             fix=f"Choose a file in another directory {_IN_THE_API}",
         )
-    if not os.access(output.parent, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputRefused(
             path=output,
-            reason=f"this user may not write to {output.parent}",
+            reason=f"this user may not write to {folder}",
             fix=f"Change its permissions, or choose a file in another directory {_IN_THE_API}",
         )
     partial_of(output).exists()  # raises for a name too long, as it is the longest

@@ -327,6 +327,16 @@ def test_nobody_is_told_to_change_the_permissions_of_a_read_only_file_system(tmp
         build(MOCK, tmp_path / "engine.tar")
 
 
+def test_the_current_folder_is_named_where_this_user_may_not_write_to_it(tmp_path, monkeypatch):
+    """With the full stop it was said to be the folder above: `may not write to ..`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(
+        OutputRefused, match=f"this user may not write to {tmp_path}\\. Change its permissions"
+    ):
+        build(MOCK, Path("engine.tar"))
+
+
 def test_a_file_system_without_inodes_is_named(tmp_path, monkeypatch):
     """It was said to be full, with megabytes free."""
     error = OSError(28, "No space left on device")
