@@ -31,8 +31,8 @@ _secrets: dict[int, set[str]] = {}  # by their lengths
 
 
 def register_secret(value: str) -> None:
-    """From now on, mask `value` wherever it appears in a line."""
-    if value.strip():
+    """From now on, mask `value` wherever it appears in a line, also without the spaces around it."""
+    if value := value.strip():
         _secrets.setdefault(len(value), set()).add(value)
 
 

@@ -77,6 +77,10 @@ class HubModel:
     revision: str | None
     token: str | None = field(repr=False)
 
+    def __post_init__(self) -> None:
+        # As the library reads its own: what comes from a file often ends with a newline.
+        object.__setattr__(self, "token", (self.token or "").strip() or None)
+
     def files(self) -> list[str]:
         """The names of all files that the model has. Raises ModelNotFound, ModelGated, RevisionNotFound and
         DownloadFailed.

@@ -105,6 +105,13 @@ def test_ten_thousand_secrets_take_no_longer_than_ten(lines):
     assert took[1] < 10 * took[0]
 
 
+def test_a_secret_from_a_file_is_masked_without_its_newline(lines):
+    configure_logging()
+    register_secret("hf_abc\n")
+    structlog.get_logger().info("got hf_abc")
+    assert "hf_abc" not in json.dumps(lines())
+
+
 def test_a_terminal_gets_plain_lines_without_secrets(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     configure_logging()

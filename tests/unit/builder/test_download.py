@@ -445,3 +445,10 @@ def test_a_directory_has_no_revisions(model_dir, state):
 def test_a_token_that_can_be_none(hub):
     with pytest.raises(ModelNotFound, match="this hf_token has characters that no token has"):
         HubModel("someone/tiny", None, "hf_\N{EURO SIGN}").files()
+
+
+@pytest.mark.parametrize("token", ["hf_secret\n", " hf_secret\r\n"])
+def test_a_token_with_the_newline_of_its_file(hub, token):
+    """It was refused as one that no token can be; with a space, the model was said to be restricted."""
+    HubModel("someone/tiny", None, token).files()
+    assert hub.tokens == {"hf_secret"}
