@@ -78,6 +78,10 @@ class Usage:
             content["prompt_tokens_details"] = {"cached_tokens": self.cached}
         return content
 
+    def tail(self) -> bytes:
+        """How an event that has it ends."""
+        return b'],"usage":' + orjson.dumps(self.content()) + b"}\n\n"
+
 
 class Events:
     """The events of one streamed answer."""
@@ -95,7 +99,7 @@ class Events:
 
     def usage(self, usage: Usage) -> bytes:
         """The last event before `DONE`, if it was asked for."""
-        return self.head + b'],"usage":' + orjson.dumps(usage.content()) + b"}\n\n"
+        return self.head + usage.tail()
 
 
 class ChoiceEvents:
@@ -111,18 +115,22 @@ class ChoiceEvents:
         self._after_text = form.after + b',"logprobs":'
         self._tail = events.tail
 
-    def step(self, text: str, log_probs: object = None) -> bytes:
+    def step(self, text: str, log_probs: object = None, usage: Usage | None = None) -> bytes:
         """The event of one engine step."""
         before, self._before = self._before, self._later
-        if log_probs is None:
+        if log_probs is None and usage is None:
             return before + orjson.dumps(text) + self._after
         told = self._after_text + orjson.dumps(log_probs) + b',"finish_reason":null}'
-        return before + orjson.dumps(text) + told + self._tail
+        return before + orjson.dumps(text) + told + self._tail_with(usage)
 
-    def end(self, finish_reason: str) -> bytes:
+    def end(self, finish_reason: str, usage: Usage | None = None) -> bytes:
         """The last event of this text; of an empty one it is also the first."""
         content = self._end if self._before is self._later else self._whole
-        return content + b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode() + self._tail
+        told = b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode()
+        return content + told + self._tail_with(usage)
+
+    def _tail_with(self, usage: Usage | None) -> bytes:
+        return self._tail if usage is None else usage.tail()
 
 
 @dataclass(frozen=True, slots=True)

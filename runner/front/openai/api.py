@@ -20,6 +20,7 @@ from runner.front.openai.parameters import (
     ChatParameters,
     CompletionParameters,
     DetokenizeParameters,
+    StreamOptions,
     TokenizeParameters,
 )
 from runner.front.openai.reading import read
@@ -136,10 +137,12 @@ class OpenAIApi:
         predictor = self._engine().predictor
         predictor.admission.check(len(asks), request.key)
         texts = Texts(predictor, answer, asks, parameters.n or 1, request.key)
-        options = parameters.stream_options
+        options = parameters.stream_options or StreamOptions()
         with _while_connected(request):
             if parameters.stream:
-                await texts.stream(request, include_usage=bool(options and options.include_usage))
+                usage = bool(options.include_usage)
+                in_each = usage and bool(options.continuous_usage_stats)
+                await texts.stream(request, include_usage=usage, in_each=in_each)
             else:
                 await request.respond(200, await texts.whole(), JSON)
 

@@ -2,8 +2,8 @@
 
 Source of names, ranges and defaults: OpenAI's API reference for `/v1/completions` and `/v1/chat/completions`.
 Not from OpenAI are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `length_penalty`, `ignore_eos`,
-`chat_template_kwargs`, `structured_outputs`, `guided_...`, `cache_salt` and `priority`: they have the names
-that other servers of this API use.
+`chat_template_kwargs`, `structured_outputs`, `guided_...`, `cache_salt`, `priority` and, of a stream,
+`continuous_usage_stats`: they have the names that other servers of this API use.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ class StreamOptions(Part):
     not_done = {"include_obfuscation": ("events are not padded", (None, False))}
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None  # usage in each event, of its text so far
 
 
 class Message(Part):

@@ -52,10 +52,15 @@ class Texts:
         choices = await self._side_by_side(work)
         return self.answer.body(choices, self._usage())
 
-    async def stream(self, request: Request, *, include_usage: bool) -> None:
-        """Send their events; the first begins the answer. Raises what `Predictor.start` and its texts do."""
+    async def stream(self, request: Request, *, include_usage: bool, in_each: bool = False) -> None:
+        """Send their events; the first begins the answer. Raises what `Predictor.start` and its texts do.
+
+        `in_each`: every event has the usage of its text so far.
+        """
         events = Events(self.answer, include_usage=include_usage)
-        work = [self._stream(request, events, index, ask) for index, ask in enumerate(self.asks)]
+        work = [
+            self._stream(request, events, index, ask, in_each=in_each) for index, ask in enumerate(self.asks)
+        ]
         await self._side_by_side(work)
         await request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
         await request.end()
@@ -74,7 +79,7 @@ class Texts:
         finally:
             generation.close()
 
-    async def _stream(self, request: Request, events: Events, index: int, ask: Ask) -> None:
+    async def _stream(self, request: Request, events: Events, index: int, ask: Ask, *, in_each: bool) -> None:
         generation = await self._start(index, ask)
         try:
             choice = events.choice(index)
@@ -83,8 +88,8 @@ class Texts:
                 told = None if teller is None else teller.tell(piece.tokens, piece.log_probs)
                 if not self._begun:
                     await self._begin(request)
-                await request.send(choice.step(piece.text, told))
-            ended = choice.end(_finish_reason(generation))
+                await request.send(choice.step(piece.text, told, _so_far(generation) if in_each else None))
+            ended = choice.end(_finish_reason(generation), _so_far(generation) if in_each else None)
         finally:
             generation.close()
         if not self._begun:
@@ -148,6 +153,10 @@ class _Once(Generic[_Result]):
         if self._made is not None:
             self._made.cancel()
             self._made = None  # it refers to its error, which refers here
+
+
+def _so_far(generation: TextGeneration) -> Usage:
+    return Usage(generation.prompt_tokens, generation.token_count, generation.cached_tokens)
 
 
 def _finish_reason(generation: TextGeneration) -> str:

@@ -72,6 +72,25 @@ def test_a_streamed_chat_completion(run):
     run(test)
 
 
+def test_usage_in_each_event(run):
+    """guidellm always asks for it, and could not measure a runner at all."""
+
+    async def test(front, http):
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        sent = {"prompt": ["1", "1 2"], "max_tokens": 2, "stream": True, "stream_options": options}
+        *chunks, _ = events((await http.post("/v1/completions", json=sent)).text)
+        *chunks, last = [json.loads(chunk) for chunk in chunks]
+        assert last["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        told = {0: [], 1: []}
+        for chunk in chunks:
+            told[chunk["choices"][0]["index"]].append(tuple(chunk["usage"].values()))
+        assert told == {0: [(1, 1, 2), (1, 2, 3), (1, 2, 3)], 1: [(2, 1, 3), (2, 2, 4), (2, 2, 4)]}
+        del options["include_usage"]
+        assert "usage" not in (await http.post("/v1/completions", json=sent)).text
+
+    run(test)
+
+
 def test_a_streamed_completion(run):
     async def test(front, http):
         sent = {"prompt": "1", "max_tokens": 2, "stream": True}
