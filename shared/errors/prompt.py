@@ -22,7 +22,7 @@ class PromptRequired(CogTritonError):
 class PromptTooLong(CogTritonError):
     code = "E1002"
     fixed_by = FixedBy.USER
-    message = "The prompt has {prompt_tokens} tokens; this engine takes at most {max_prompt_tokens}."
+    message = "The prompt has {prompt_tokens} tokens; the maximum input length is {max_prompt_tokens}."
     remedy = "Send a shorter prompt."
 
 

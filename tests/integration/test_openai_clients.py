@@ -134,6 +134,12 @@ def test_a_request_is_found_again(client):
     ("parameters", "kind", "code", "parameter"),
     [
         ({"model": "gpt-4o"}, openai.NotFoundError, "model_not_found", "model"),
+        (
+            {"messages": [{"role": "user", "content": "1 " * 4096}]},
+            openai.BadRequestError,
+            "context_length_exceeded",
+            "prompt",
+        ),
         ({"temperature": 3}, openai.BadRequestError, "E1300", "temperature"),
         ({"extra_body": {"temprature": 1}}, openai.BadRequestError, "E1301", "temprature"),
         (

@@ -20,7 +20,7 @@ Made from `shared/errors` by `make docs`; do not edit.
 
 Every error that has a code is one line: the code, the name, what is wrong, what to do.
 
-    E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095. Send a shorter prompt.
+    E1002 PromptTooLong: The prompt has 5000 tokens; the maximum input length is 4095. Send a shorter prompt.
 
 A code is `E[category][subcategory][sequence]`. It keeps its meaning forever, so it is safe to match on; the
 text after the name may be reworded at any time. Words in braces stand for what the error is about, except the

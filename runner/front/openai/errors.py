@@ -25,7 +25,11 @@ _UNPROCESSABLE = 422
 _TOO_MANY = 429
 _SERVER = 500
 # Clients look for OpenAI's names of these; the message begins with our code, as all do.
-_WORDS = {ModelNotServed: "model_not_found", ApiKeyInvalid: "invalid_api_key"}
+_WORDS = {
+    ModelNotServed: "model_not_found",
+    ApiKeyInvalid: "invalid_api_key",
+    PromptTooLong: "context_length_exceeded",
+}
 STRUCTURE = "structured_output"
 """The core's name of what constrains a text."""
 

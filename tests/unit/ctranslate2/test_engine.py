@@ -183,7 +183,7 @@ def test_a_prompt_of_one_token_is_enough(engine, reference):
     ("prompt", "max_tokens", "code"),
     [
         ([], 5, "E1001 "),
-        ([1] * 128, 5, "E1002 PromptTooLong: The prompt has 128 tokens; this engine takes at most 127"),
+        ([1] * 128, 5, "E1002 PromptTooLong: The prompt has 128 tokens; the maximum input length is 127"),
         (PROMPT, 0, "E1104 "),
         ([1, 100], 5, "E1104 "),
         ([1, -1], 5, "E1104 "),

@@ -246,7 +246,7 @@ def test_the_longest_prompt_is_the_engines_own(running, plugins, server, longest
     with running(plugins=plugins, server=server) as engine:
         engine.run(Request(1, [1] * longest, 1))
         with pytest.raises(
-            PromptTooLong, match=f"has {longest + 1} tokens; this engine takes at most {longest}"
+            PromptTooLong, match=f"has {longest + 1} tokens; the maximum input length is {longest}"
         ):
             engine.submit(Request(2, [1] * (longest + 1), 1))
 

@@ -17,7 +17,7 @@ PLACE = " (/src/tensorrt_llm/cpp/tensorrt_llm/batch_manager/trtGptModel.cpp:117)
 TEXTS = [
     (
         "Encountered an error when fetching new request: Prompt length (5000) exceeds maximum input length (4095). Set log level to info and check TRTGptModel logs for how maximum input length is set",
-        "E1002 PromptTooLong: The prompt has 5000 tokens; this engine takes at most 4095.",
+        "E1002 PromptTooLong: The prompt has 5000 tokens; the maximum input length is 4095.",
     ),
     (
         "Encountered an error when fetching new request: [TensorRT-LLM][ERROR] Assertion failed: EndId (99) is not within acceptable range [-1, 50).",

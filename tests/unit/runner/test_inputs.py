@@ -103,7 +103,7 @@ def test_max_tokens_is_what_the_prompt_leaves_room_for():
 
 def test_a_prompt_that_is_too_long():
     assert prepared(limits=Limits(10, 3)).request.max_tokens == 7
-    with pytest.raises(PromptTooLong, match="has 3 tokens; this engine takes at most 2"):
+    with pytest.raises(PromptTooLong, match="has 3 tokens; the maximum input length is 2"):
         prepared(limits=Limits(10, 2))
 
 

@@ -20,6 +20,7 @@ from shared.errors import (
     ParameterNotSupported,
     ParameterUnknown,
     PathUnknown,
+    PromptTooLong,
     RequestInvalid,
     VllmAdaptersInUse,
     from_text,
@@ -43,6 +44,16 @@ def test_what_is_refused_is_told_in_openais_form(run, stream):
         assert (error["code"], error["param"]) == ("E1001", "prompt")
 
     run(test)
+
+
+def test_a_prompt_that_is_too_long():
+    """LangChain knows it by OpenAI's own name for it, LiteLLM by words of the message: for them it was any
+    bad request, so nothing shortened the prompt or asked another model.
+    """
+    error = openai_error(PromptTooLong(prompt_tokens=6000, max_prompt_tokens=4095), 400)["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
+    told = "E1002 PromptTooLong: The prompt has 6000 tokens; the maximum input length is 4095."
+    assert error["message"].startswith(told)
 
 
 def test_another_model_is_not_there(run):
