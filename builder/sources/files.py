@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.model_json import check_size, read_object
 from shared.errors import CheckpointInvalid, ModelFolderUnusable
+from shared.unreadable import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +22,9 @@ _MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise ModelFolderUnusable for one of `names` that is not a file, or that a link brings in from outside
-    `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no model and no such file has.
+    """Raise ModelFolderUnusable for one of `names` that is not a file, that this user may not read, or that a
+    link brings in from outside `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no
+    model and no such file has.
     """
     root = _root(folder)
     for name in names:
@@ -30,8 +32,13 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
         if not path.is_relative_to(root):
             reason = f"{name} is a link that leads out of it; put a copy of the file there"
             raise ModelFolderUnusable(path=str(folder), reason=reason)
-        if not path.is_file():
-            raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is not a file")
+        try:
+            if not path.is_file():
+                raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is not a file")
+            path.open("rb").close()
+        except OSError as error:
+            reason = f"{name} in it cannot be read: {reason_of(error)}"
+            raise ModelFolderUnusable(path=str(folder), reason=reason) from None
         if name.endswith(_READ_WHOLE):
             check_size(folder / name)
         if name in _OBJECTS:

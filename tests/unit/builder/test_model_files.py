@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,22 @@ def test_a_link_to_itself_is_no_file(model_dir, state, name):
     (model_dir / name).unlink()
     (model_dir / name).symlink_to(name)
     with pytest.raises(ModelFolderUnusable, match=f"{name} in it is not a file"):
+        load(model_dir, state)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("refused", ["stat", "open"])  # by its folder, or by the file
+def test_what_this_user_may_not_read_is_named(model_dir, state, monkeypatch, name, refused):
+    real = getattr(Path, refused)
+
+    def refusing(path, *args, **kwargs):
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, refused, refusing)
+    told = rf"{name} in it cannot be read: this user has no permission to read it\. Check .* the permissions"
+    with pytest.raises(ModelFolderUnusable, match=told):
         load(model_dir, state)
 
 
