@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from shared.unreadable import reason_of
 
 # The builder is imported late: an engine.tar starts without it.
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from runner.lifecycle.preparation import Check
     from runner.settings import Settings
@@ -49,11 +50,8 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
         if not _OF_THE_HUB.fullmatch(source) or source.endswith((*_ARCHIVES, *_CONFIGS)):
             return source
         model, _, revision = source.partition("@")
-        try:
+        with _needed_for(f"{model}, which is not a file or folder here, and is taken for a model on the hub"):
             return _served(vllm_config(model, revision or None), settings, check)
-        except EngineKindMismatch as error:
-            why = f" for {model}, which is not a file or folder here, and is taken for a model on the hub"
-            raise EngineKindMismatch(**error.details | {"why": why}) from None
     except Unreachable:
         return source
     if is_folder:
@@ -75,8 +73,18 @@ def _of_folder(path: Path, settings: Settings, check: Check) -> str | None:
         repository = read_repository(path)
         return _served(repository.config, settings, check, repository.folder, repository.adapters)
     if _is_checkpoint(path):
-        return _served(vllm_config(str(path)), settings, check)
+        with _needed_for(f"{path}, which holds a model, not an engine"):
+            return _served(vllm_config(str(path)), settings, check)
     return None
+
+
+@contextmanager
+def _needed_for(what: str) -> Iterator[None]:
+    """Let EngineKindMismatch say why it takes vLLM."""
+    try:
+        yield
+    except EngineKindMismatch as error:
+        raise EngineKindMismatch(**error.details | {"why": f" for {what}"}) from None
 
 
 def _is_checkpoint(path: Path) -> bool:

@@ -172,7 +172,7 @@ class EngineKindMismatch(CogTritonError):
     code = "E4103"
     fixed_by = FixedBy.OPERATOR
     message = 'The engine "{kind}" is needed{why}; this image serves: {available}.'
-    remedy = "Use the runner image of that engine."
+    remedy = "Use the runner image of that engine, or build the model for one that this image serves."
 
 
 class EngineArchiveCorrupt(CogTritonError):

@@ -230,6 +230,13 @@ def test_an_image_without_vllm_says_so_before_anything_is_fetched(hub, model, lo
     assert hub.requests == []
 
 
+def test_an_image_without_vllm_says_that_a_folder_holds_a_model_and_no_engine(model, load):
+    with pytest.raises(
+        EngineKindMismatch, match=f"for {model}, which holds a model, not an engine; .* or build"
+    ):
+        load(model, engines=["ctranslate2"])
+
+
 @pytest.mark.parametrize("name", ["configs/llama.yaml", "engines/llama.tar.zst", "./llama", "../llama"])
 def test_a_file_that_is_missing_is_no_model_of_the_hub(hub, name):
     assert weights_of(name) == name
