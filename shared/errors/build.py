@@ -79,8 +79,8 @@ class DownloadFailed(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The download of {model!r} failed: {reason}."
     remedy = (
-        "Check the network, and for a model on the hub its cache (HF_HOME, or HF_HUB_CACHE if that is set);"
-        " then try again. Files that have come whole from the hub are kept there."
+        "Check the address and the network, and for a model on the hub its cache (HF_HOME, or HF_HUB_CACHE if"
+        " that is set); then try again. Files that have come whole from the hub are kept there."
     )
 
 
