@@ -41,7 +41,8 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(source)
         except TemplateSyntaxError as invalid:
-            raise TritonTokenizerError(reason=f"its chat template is not valid: {invalid}") from None
+            reason = f"its chat template is not valid: {invalid}".removesuffix(".")
+            raise TritonTokenizerError(reason=reason) from None
         except RecursionError:
             raise TritonTokenizerError(reason="its chat template is nested too deeply") from None
         self._special_tokens = special_tokens
