@@ -146,7 +146,8 @@ def check(
     """Report what is wrong with a config before anything is fetched: `cog-triton check config.yaml`.
 
     Of the model's weights, only the headers are read. Exit status 1 when there are errors: with them, nothing
-    can be built or, for vLLM, served. A file that only has the section `instantiate` is for an image, and builds nothing.
+    can be built or, for vLLM, served. A file that only has the section `instantiate` is for an image, and
+    builds nothing.
     """
     from cli.check import check as check_config
 

@@ -61,8 +61,10 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     layout = Layout.current()
     for name, opened in settings.triton_addresses.items():
         refuse_used_port(opened.port, opened.host, name)
-    grpc = settings.triton_grpc_address or _on_loopback("TRITON_GRPC_ADDRESS")
-    metrics = settings.triton_metrics_address or _on_loopback("TRITON_METRICS_ADDRESS")
+    if settings.triton_grpc_address is None:
+        _check_loopback("TRITON_GRPC_ADDRESS")
+    if settings.triton_metrics_address is None:
+        _check_loopback("TRITON_METRICS_ADDRESS")
     engine = prepare_engine(settings, layout.available_engines(), find, several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
@@ -82,6 +84,8 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
         decoupled=decoupled,
         backend_model=backend_model(engine),
     )
+    grpc = settings.triton_grpc_address or Address(LOOPBACK, free_port())
+    metrics = settings.triton_metrics_address or Address(LOOPBACK, free_port())
     http = settings.triton_http_address
     promised = (grpc, http, settings.triton_metrics_address)
     address = EngineAddress(
@@ -101,10 +105,10 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     return Prepared(command, environment, address)
 
 
-def _on_loopback(setting: str) -> Address:
-    """A place for Triton where `setting` names none. Raises SettingInvalid where there is no IPv4."""
+def _check_loopback(setting: str) -> None:
+    """Where `setting` names no place, Triton has one there. Raises SettingInvalid where there is no IPv4."""
     try:
-        return Address(LOOPBACK, free_port())
+        free_port()
     except OSError as problem:
         reason = (
             f"nothing can listen at {LOOPBACK}: {problem.strerror}; with IPv6 alone, set it to [::1]:PORT"
