@@ -211,7 +211,9 @@ def test_what_is_interrupted_leaves_nothing(tmp_path, apt, number):
         assert running.communicate()[1] == ""
     assert running.returncode == 128 + number
     assert list(scratch.iterdir()) == []
-    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+    wait_for(
+        lambda: not Path(f"/proc/{mark.read_text().strip()}").exists()
+    )  # it was killed, but not waited for
 
 
 def remove_page(folder: Path) -> None:
