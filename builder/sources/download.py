@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from builder.sources.files import check_files
 from builder.sources.hub import HubModel
-from builder.sources.model import PUBLISHED, is_url, local_folder
+from builder.sources.model import PUBLISHED, is_url, local_folder, name_of_page
 from builder.sources.tar import fetch_model_tar
 from builder.sources.weights import check_weights
 from builder.step import Build, Model
@@ -20,6 +20,7 @@ from shared.errors import (
     CogTritonError,
     ModelFilesMissing,
     ModelFolderUnusable,
+    ModelNotFound,
     ModelTarUnusable,
     RevisionNotFound,
 )
@@ -112,6 +113,9 @@ class Download:
         Raises what can be known without the network: ModelNotFound, RevisionNotFound, ModelFilesMissing,
         ModelFolderUnusable, CheckpointInvalid.
         """
+        if is_url(self.model) and (name := name_of_page(self.model)):
+            reason = f"that is the page of {name} on the hub; write {name}"
+            raise ModelNotFound(model=self._shown, reason=reason)
         path = None if is_url(self.model) else local_folder(self.model, self.beside)
         if path is None:
             return None

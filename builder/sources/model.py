@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
+from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils._validators import validate_repo_id
 
@@ -19,6 +22,8 @@ from shared.secrets import public_address
 if TYPE_CHECKING:
     from shared.config import BuildConfig
 
+_PAGE = re.compile(r"/([\w.-]+/[\w.-]+)(/tree/[^/]+)?/?", re.ASCII)
+_ARCHIVES = (".tar", ".gz", ".tgz", ".zst")
 _SAFETENSORS_FIRST = ("safetensors", "bin")
 PUBLISHED = ("safetensors", "gptq", "bin")
 """What vLLM reads."""
@@ -56,6 +61,18 @@ def model_of(config: BuildConfig | CogTRTLLMConfig) -> ModelSource | None:
 def is_url(model: str) -> bool:
     """Whether `model` is the address of a tar."""
     return model.startswith(("http://", "https://"))
+
+
+def name_of_page(url: str) -> str | None:
+    """The name of the model whose page on the hub has this address; None for other addresses."""
+    try:
+        parts, hub = urlsplit(url), urlsplit(constants.ENDPOINT)
+    except ValueError:
+        return None
+    page = _PAGE.fullmatch(parts.path)
+    if page is None or parts.netloc not in ("huggingface.co", hub.netloc) or parts.path.endswith(_ARCHIVES):
+        return None
+    return page[1]
 
 
 def local_folder(model: str, beside: Path | None) -> Path | None:

@@ -6,9 +6,10 @@ import shutil
 import tarfile
 
 import pytest
+from huggingface_hub import constants
 
 from builder.sources.download import Download
-from shared.errors import DownloadFailed, ModelTarUnusable, NotEnoughSpace
+from shared.errors import DownloadFailed, ModelNotFound, ModelTarUnusable, NotEnoughSpace
 from tests.support.loopback import folder_server
 from tests.unit.artifact.archives import made
 from tests.unit.builder.conftest import FILES
@@ -109,3 +110,20 @@ def test_what_a_killed_fetch_of_a_tar_left_is_removed_before_it_is_measured_what
     usage = shutil.disk_usage(state.tars)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0 if left.exists() else 1 << 30))
     Download(f"{url}/tiny.tar").run(state, ignore)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/tree/main"])
+def test_a_page_of_the_hub_is_not_taken_for_a_tar(state, path):
+    """It was fetched, and found not to be a tar."""
+    page = f"https://huggingface.co/someone/tiny{path}"
+    with pytest.raises(ModelNotFound, match="the page of someone/tiny on the hub; write someone/tiny"):
+        Download(page).run(state, ignore)
+
+
+def test_a_tar_on_the_hubs_host_is_not_taken_for_a_page(web, state, monkeypatch):
+    url, directory = web
+    (directory / "someone").mkdir()
+    pack(directory / "someone/tiny.tar", FILES)
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    Download(f"{url}/someone/tiny.tar").run(state, ignore)
+    assert state.model.name == "tiny.tar"
