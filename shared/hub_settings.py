@@ -16,8 +16,10 @@ def check_hub_settings() -> None:
     try:
         _ = urlsplit(endpoint or "").port  # raises for one that is not a number
     except ValueError:
+        # Without a scheme, what may be a password cannot be told apart.
+        shown = endpoint if endpoint and "://" in endpoint else "***"
         raise SettingInvalid(
-            setting="HF_ENDPOINT", value=endpoint, reason="that is not a valid address"
+            setting="HF_ENDPOINT", value=shown, reason="that is not a valid address"
         ) from None
     for name in _SECONDS:
         try:

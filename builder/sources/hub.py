@@ -257,6 +257,9 @@ class HubModel:
             case UnicodeEncodeError() | httpx2.LocalProtocolError() if self.token:
                 reason = "this hf_token has characters that no token has"
                 return ModelNotFound(model=self.name, reason=reason)
+            case UnicodeEncodeError():
+                reason = "the token that is stored in HF_HOME has characters that no token has"
+                return ModelNotFound(model=self.name, reason=reason)
             case Unreachable():
                 reason = error.reason
             case NameRefused():

@@ -49,8 +49,8 @@ def choose(pin: Pin, files: Iterable[IndexFile], environment: Environment) -> In
         return allowed[0]
     if offered and not allowed:
         raise LockProblem(
-            f"No file of {pin.name} {pin.version} has a sha256 on the index that its requirement file knows: "
-            "the files were replaced, or the index is another. Find out why before you trust it."
+            f"On the index, no file of {pin.name} {pin.version} has a sha256 of the requirement file: the "
+            "files were replaced, or this is a different index. Find out why before you trust it."
         )
     raise LockProblem(
         f"{pin.name} {pin.version} has no wheel for Python {environment.python} on {PLATFORM}; "

@@ -26,7 +26,10 @@ from .problem import Problem
 if TYPE_CHECKING:
     from email.message import Message
 
-UNTRUSTED = "{host} cannot prove who it is; SSL_CERT_FILE names a file of the authorities to trust: {reason}"
+UNTRUSTED = (
+    "The certificate of {host} is not trusted; if an authority of your own has signed it, SSL_CERT_FILE can "
+    "name a file with that authority: {reason}"
+)
 INDEX = "application/vnd.oci.image.index.v1+json"
 _TIMEOUT_SECONDS = 60
 _MAX_BYTES = 64 << 20  # of an answer

@@ -315,7 +315,9 @@ def test_an_index_with_other_hashes_is_named_for_that(checkout, default_index, c
     page(default_index, "brick", f"brick-1.0-py3-none-any.whl#{fragment}")
 
     assert main([], checkout) == 1
-    assert capsys.readouterr().err.startswith("No file of brick 1.0 has a sha256 on the index that")
+    assert capsys.readouterr().err.startswith(
+        "On the index, no file of brick 1.0 has a sha256 of the requirement file"
+    )
     assert not (checkout / "nix/locks/wheels").exists()
 
 

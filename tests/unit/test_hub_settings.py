@@ -13,6 +13,7 @@ import pytest
         ("HF_ENDPOINT", "https://hub.example.com:port", "that is not a valid address"),
         ("HF_ENDPOINT", "http://127.0.0.1:99999", "that is not a valid address"),
         ("HF_ENDPOINT", "https://[::1", "that is not a valid address"),
+        ("HF_ENDPOINT", "//user:geheim@hub:abc", "that is not a valid address"),
         ("HF_HUB_DOWNLOAD_TIMEOUT", "abc", "it must be a whole number of seconds"),
         ("HF_HUB_ETAG_TIMEOUT", "1.5", "it must be a whole number of seconds"),
     ],
@@ -20,7 +21,8 @@ import pytest
 def test_each_is_named(tmp_path, variable, value, reason):
     config = tmp_path / "config.yaml"
     config.write_text("instantiate:\n  engine: mock\n  model: someone/tiny\n")
-    told = f"E4002 SettingInvalid: The setting {variable} is '{value}', but {reason}. "
+    shown = "***" if "geheim" in value else value
+    told = f"E4002 SettingInvalid: The setting {variable} is '{shown}', but {reason}. "
     for command in (["cli", "build", str(config), "-o", "engine.tar"], ["cli.builder_server", "--port", "0"]):
         done = subprocess.run(
             [sys.executable, "-m", *command],

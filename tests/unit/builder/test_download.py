@@ -442,6 +442,17 @@ def test_a_directory_has_no_revisions(model_dir, state):
         Download(str(model_dir), "main").run(state, ignore)
 
 
+def test_a_stored_token_that_can_be_none(hub, monkeypatch, tmp_path):
+    """The hub was said to be none."""
+    (tmp_path / "token").write_text("\ufeffhf_abc")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(
+        ModelNotFound, match="the token that is stored in HF_HOME has characters that no token"
+    ):
+        HubModel("someone/tiny", None, None).files()
+
+
 def test_a_token_that_can_be_none(hub):
     with pytest.raises(ModelNotFound, match="this hf_token has characters that no token has"):
         HubModel("someone/tiny", None, "hf_\N{EURO SIGN}").files()

@@ -147,7 +147,11 @@ def test_a_file_that_may_not_be_read_is_not_a_refusal_of_the_registry(verbs):
         ("h:403/a:1", "pinging container registry h:403: too many requests", "could not be pushed"),
         ("h:1/a:1", "uploading layer chunked: StatusCode: 403, <html>", "refused the credentials"),
         ("h:1/a:1", "write tcp 1.1.1.1:1->2.2.2.2:2: write: broken pipe", "cannot be reached; what has"),
-        ("h:1/a:1", "x509: certificate signed by unknown authority", "cannot prove who it is; SSL_CERT_FILE"),
+        (
+            "h:1/a:1",
+            "x509: certificate signed by unknown authority",
+            "The certificate of h:1 is not trusted; if an authority",
+        ),
     ],
 )
 def test_what_skopeo_says_is_understood_and_names_in_it_are_not(verbs, reference, reason, told):
