@@ -97,6 +97,7 @@ _add_predictions()
 
 _BODIES: dict[str, Any] = {
     "no input": {},
+    "inputs beside input": dict(SHORT),
     "another key": {"input": SHORT, "nonsense": 1},
     "input that is null": {"input": None},
     "input that is a number": {"input": 5},
