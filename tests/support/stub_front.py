@@ -23,7 +23,7 @@ from shared.errors import SettingInvalid, TritonTokenizerError
 
 DRAINING_SECONDS = float(os.environ.get("STUB_FRONT_DRAINS_FOR", "0.3"))
 IGNORES_SIGTERM = "STUB_FRONT_IGNORES_SIGTERM" in os.environ
-REFUSES = Path(os.environ.get("STUB_FRONT_REFUSES", "/nonexistent")).exists()
+REFUSES = "STUB_FRONT_REFUSES" in os.environ and Path(os.environ["STUB_FRONT_REFUSES"]).exists()
 LOADING_SECONDS = float(os.environ.get("STUB_FRONT_LOADS_FOR", "0"))
 
 
