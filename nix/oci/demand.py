@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .archive import write_blob
 from .problem import Problem
+from .program import unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -58,16 +59,18 @@ def copy_on_demand(
 
 def run(command: list[str], directory: Path | None = None) -> str:
     """A command's complaint; empty when it succeeds. Raises Problem when it is missing."""
+    started = None
     try:
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=directory
-        ) as started:
-            try:
-                complaint = started.communicate()[1]
-            except KeyboardInterrupt:
-                started.terminate()
-                started.wait()
-                raise
+        with unbroken():
+            started = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=directory
+            )
+        complaint = started.communicate()[1]
     except FileNotFoundError:
         raise Problem(f"{command[0]} is missing: install it.") from None
+    except KeyboardInterrupt:
+        if started is not None:
+            with started:  # its end is waited for
+                started.terminate()
+        raise
     return (complaint.strip() or f"it ended with status {started.returncode}") if started.returncode else ""

@@ -15,7 +15,9 @@ from .problem import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_late: list[int] | None = None
+"""The signals that wait for the end of `unbroken`; None outside."""
 
 
 @contextmanager
@@ -41,8 +43,24 @@ def running() -> Iterator[None]:
         sys.exit(_told(error))
 
 
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """What would end this early ends it afterwards: a program that was started is known then."""
+    global _late  # noqa: PLW0603 - signals are the process's
+    _late = []
+    try:
+        yield
+    finally:
+        late, _late = _late, None
+        if late:
+            _interrupt(late[0], None)
+
+
 def _interrupt(by: int, _frame: object) -> None:
     """Only once: a terminal that is closed sends more, which would cut short what is removed."""
+    if _late is not None:
+        _late.append(by)
+        return
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt(by)

@@ -200,6 +200,24 @@ def test_a_push_that_is_ended_leaves_nothing(tmp_path, number):
     assert not Path(f"/proc/{mark.read_text().strip()}").exists()
 
 
+STARTING = """
+import signal
+from nix.oci.program import running, unbroken
+with running():
+    with unbroken():
+        signal.raise_signal(signal.SIGTERM)
+        print("started")
+    print("more")
+"""
+
+
+def test_what_ends_a_program_while_it_starts_another_comes_afterwards():
+    """The other was not known yet, and went on alone."""
+    command = [sys.executable, "-c", STARTING]
+    done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "started\n", "")
+
+
 def test_a_user_without_a_home_has_no_credentials(monkeypatch):
     def unknown(uid):
         raise KeyError(uid)
