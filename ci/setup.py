@@ -140,8 +140,7 @@ def newest_vllm_on_cpu(part: Part) -> None:
     """The same; its kernels for AMX end the process on machines where AMX is there and not allowed."""
     vllm_on_cpu(part)
     (packages,) = part.place.glob("lib/python3*/site-packages")
-    shutil.copy(ROOT / "tests/vllm/without_amx.py", packages)
-    (packages / "without_amx.pth").write_text("import without_amx\n")
+    (packages / "without_amx.pth").write_text(f"{ROOT}\nimport tests.vllm.without_amx\n", encoding="utf-8")
 
 
 def index_of_pip() -> list[str]:
@@ -170,13 +169,11 @@ def bridge_sources() -> tuple[str | Path, ...]:
 
 def vllm_part(*, newest: bool) -> Part:
     """Only the tests of the vLLM engine use it: it is not among the engines of this checkout."""
-    locks, stubs = ROOT / "requirements", "tests/vllm/cuda_stubs.py"
+    locks, sources = ROOT / "requirements", ("tests/vllm/cuda_stubs.py",)
     if newest:
         place, lock = HOME / "test-vllm-next", locks / "test-vllm-next.txt"
-        return Part(
-            "newest vLLM on CPU", place, lock, newest_vllm_on_cpu, (stubs, "tests/vllm/without_amx.py")
-        )
-    return Part("vLLM on CPU", HOME / "test-vllm", locks / "test-vllm.txt", vllm_on_cpu, (stubs,))
+        return Part("newest vLLM on CPU", place, lock, newest_vllm_on_cpu, sources)
+    return Part("vLLM on CPU", HOME / "test-vllm", locks / "test-vllm.txt", vllm_on_cpu, sources)
 
 
 def parts(*, dev: bool) -> list[Part]:

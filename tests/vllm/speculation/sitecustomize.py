@@ -6,35 +6,12 @@ that requests of different sampling in one step end the engine. The kernel itsel
 
 from __future__ import annotations
 
-import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from tests.vllm.after_import import after_import
+
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
-
-_MODULE = "vllm.utils.cpu_triton_utils"
-
-
-class _Mended:
-    """Finds the module, and changes it after its execution."""
-
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        assert spec is not None
-        assert spec.loader is not None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            module.expand_kernel = _Kernel()  # type: ignore[attr-defined]  # a name of vLLM
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this module alone
-        return spec
 
 
 class _Kernel:
@@ -52,4 +29,8 @@ class _Kernel:
             start = end
 
 
-sys.meta_path.insert(0, _Mended())
+def _change(module: ModuleType) -> None:
+    module.expand_kernel = _Kernel()  # type: ignore[attr-defined]  # a name of vLLM
+
+
+after_import("vllm.utils.cpu_triton_utils", _change)
