@@ -14,7 +14,7 @@ from shared.errors import EngineKindMismatch, WeightsUnreachable
 from shared.http import Unreachable
 from shared.logs import get_logger, register_secret
 from shared.secrets import public_address
-from shared.source import NotThere, found, scheme
+from shared.source import ARCHIVES, NotThere, found, scheme
 from shared.unreadable import reason_of
 
 # The builder is imported late: an engine.tar starts without it.
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _CONFIGS = (".yaml", ".yml")
 # On the hub: owner/name, and after an @ a revision.
 _OF_THE_HUB = re.compile(r"(?!\.{1,2}/)[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 log = get_logger()
 
@@ -47,7 +46,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
     try:
         is_folder = stat.S_ISDIR(found(path).st_mode)
     except NotThere:
-        if not _OF_THE_HUB.fullmatch(source) or source.endswith((*_ARCHIVES, *_CONFIGS)):
+        if not _OF_THE_HUB.fullmatch(source) or source.endswith((*ARCHIVES, *_CONFIGS)):
             return source
         model, _, revision = source.partition("@")
         with _needed_for(f"{model}, which is not a file or folder here, and is taken for a model on the hub"):

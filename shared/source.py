@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from shared.http import Progress
 
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+"""How the names of archives end, of engines and of models."""
 _SCHEME = re.compile(r"(file|data|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
 _CHUNK = 1 << 20
 

@@ -18,12 +18,12 @@ from huggingface_hub.utils._validators import validate_repo_id
 from shared.config import CogTRTLLMConfig, CTranslate2Config, MockConfig, VLLMConfig
 from shared.errors import ModelFolderUnusable, ModelNotFound
 from shared.secrets import public_address
+from shared.source import ARCHIVES
 
 if TYPE_CHECKING:
     from shared.config import BuildConfig
 
 _PAGE = re.compile(r"/([\w.-]+/[\w.-]+)(/tree/[^/]+)?/?", re.ASCII)
-_ARCHIVES = (".tar", ".gz", ".tgz", ".zst")
 _SAFETENSORS_FIRST = ("safetensors", "bin")
 PUBLISHED = ("safetensors", "gptq", "bin")
 """What vLLM reads."""
@@ -70,7 +70,7 @@ def name_of_page(url: str) -> str | None:
     except ValueError:
         return None
     page = _PAGE.fullmatch(parts.path)
-    if page is None or parts.netloc not in ("huggingface.co", hub.netloc) or parts.path.endswith(_ARCHIVES):
+    if page is None or parts.netloc not in ("huggingface.co", hub.netloc) or parts.path.endswith(ARCHIVES):
         return None
     return page[1]
 
