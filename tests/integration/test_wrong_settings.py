@@ -118,7 +118,9 @@ def settings():
     for name, (values, every) in kinds.items():
         turn = turns[len(values)]
         turns[len(values)] += 1
-        yield pytest.param(name, values[turn % every :: every], id=name)
+        # For root, "/" is a right one, and its engine would stay there.
+        wrong = [value for value in values[turn % every :: every] if (name, value) != ("WEIGHTS_CACHE", "/")]
+        yield pytest.param(name, wrong, id=name)
     assert all(turns[len(values)] >= every for values, every in kinds.values())  # each value has its turn
 
 
