@@ -65,6 +65,73 @@ def test_additions_of_transformers():
 
 
 @pytest.mark.parametrize(
+    ("filter_", "rendered"),
+    [
+        ("tojson(ensure_ascii=False)", '{"b": "é", "a": 1}'),
+        ("tojson(ensure_ascii=True)", '{"b": "\\u00e9", "a": 1}'),
+        ("tojson(sort_keys=true)", '{"a": 1, "b": "é"}'),
+        ("tojson(separators=(',', ':'))", '{"b":"é","a":1}'),
+        ("tojson(indent=1)", '{\n "b": "é",\n "a": 1\n}'),
+    ],
+)
+def test_json_in_the_forms_that_templates_ask_for(filter_, rendered):
+    assert ChatTemplate("{{ {'b': 'é', 'a': 1} | " + filter_ + " }}", {}).render(HELLO) == rendered
+
+
+def test_what_is_marked_for_training_is_ordinary_text():
+    """Templates of models that were fine-tuned with TRL, and of Phi-4 and LFM2.5."""
+    template = (
+        "{% set said = 'none' %}{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{% generation %}{% set said = m.content %}{{ said }}<|end|>{% endgeneration %}[{{ said }}]"
+        "{% else %}{{ m.content }} {% endif %}{% endfor %}"
+    )
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert ChatTemplate(template, {}).render(messages) == "a b<|end|>[none]"
+
+
+IN_PARTS = (
+    "{% for m in messages %}{{ m.role }}:{% for part in m['content'] %}"
+    "{% if part.type == 'text' %} {{ part.text }}{% endif %}{% endfor %};{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [IN_PARTS, "{% for m in messages %}{{ m.role }}: {{ m['content'][0]['text'] }};{% endfor %}"],
+)
+def test_a_template_that_takes_content_in_parts_alone_gets_it_so(template):
+    """Those of Idefics3 and LLaVA: a text they left out, without an error, or refused."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi", "name": "Ann"}]
+    assert ChatTemplate(template, {}).render(messages) == "system: Be brief.;user: Hi;"
+
+
+def test_a_template_that_takes_either_gets_text():
+    either = (
+        "{% for m in messages %}{% if m.content is string %}text {{ m.content }}{% else %}"
+        "{% for part in m.content %}parts {{ part.text }}{% endfor %}{% endif %}{% endfor %}"
+    )
+    assert ChatTemplate(either, {}).render(HELLO) == "text Hello {{ 7 * 7 }}"
+
+
+@pytest.mark.parametrize(
+    ("config", "older", "rendered"),
+    [
+        ({"bos_token": "<s>"}, {"eos_token": {"content": "</s>", "lstrip": False}}, "<s></s>"),
+        ({"bos_token": "<s>"}, {"bos_token": "<b>"}, "<b>"),
+        ({"bos_token": "<s>", "added_tokens_decoder": {}}, {"bos_token": "<b>"}, "<s>"),
+        ({"cls_token": "<c>", "sep_token": "<p>", "mask_token": "<m>"}, {}, "<c><p><m>"),
+    ],
+)
+def test_where_the_special_tokens_stand(tmp_path, config, older, rendered):
+    """As transformers reads them (`_from_pretrained` in tokenization_utils_base.py)."""
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(older))
+    template = "{{ bos_token }}{{ eos_token }}{{ cls_token }}{{ sep_token }}{{ mask_token }}"
+    (tmp_path / "chat_template.jinja").write_text(template)
+    assert ChatTemplate.load(tmp_path).render(HELLO) == rendered
+
+
+@pytest.mark.parametrize(
     ("config", "file", "rendered"),
     [
         ({"chat_template": "config"}, None, "config"),
@@ -129,6 +196,7 @@ def test_a_template_that_is_nested_too_deeply_is_not_valid():
         ("chat_template.jinja", b"\xff", "it is not UTF-8"),
         ("tokenizer_config.json", b"{", "tokenizer_config.json is not JSON: Expecting property name"),
         ("tokenizer_config.json", b"[" * 100_000, "tokenizer_config.json is nested too deeply"),
+        ("special_tokens_map.json", b"{", "special_tokens_map.json is not JSON: Expecting property name"),
         ("tokenizer_config.json", b"9" * 5000, "tokenizer_config.json has a number with too many digits"),
         (
             "tokenizer_config.json",
