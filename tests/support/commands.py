@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import multiprocessing
 import os
 import pkgutil
 import resource
@@ -19,13 +18,12 @@ import tenacity
 
 import cli
 from shared.http import limits
+from tests.support.forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])
 _LOCK = threading.Lock()  # starting a process collects those that have ended
 _MAX_BYTES = 2 << 30
 
@@ -41,7 +39,7 @@ def run(
     arguments: Sequence[str], folder: Path, output: Path, environment: Mapping[str, str], seconds: float
 ) -> Done:
     """Run `cog-triton ARGUMENTS` in `folder`; what it prints goes to the file `output`."""
-    process = _PROCESSES.Process(target=_main, args=(arguments, folder, output, environment))
+    process = FORKS.Process(target=_main, args=(arguments, folder, output, environment))
     with _LOCK:
         process.start()
     ended = wait([process.sentinel], seconds)

@@ -12,7 +12,6 @@ import gc
 import http.client
 import importlib
 import json
-import multiprocessing
 import os
 import resource
 import runpy
@@ -30,14 +29,13 @@ import tenacity
 
 from runner.lifecycle import processes
 from shared.http import limits
+from tests.support.forks import FORKS
 from tests.support.processes import descendants, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])
 _LOCK = threading.Lock()  # starting a process collects those that have ended
 _MAX_BYTES = 4 << 30
 _FORKED = ("cli.preparation", "runner.front", "runner.lifecycle")
@@ -77,8 +75,8 @@ class Start(NamedTuple):
 
 def serve(start: Start, seconds: float) -> Served:
     """Start it, wait for an answer for `seconds`, and end it by SIGTERM."""
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    process = _PROCESSES.Process(target=_watch, args=(theirs, start, seconds))
+    ours, theirs = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=_watch, args=(theirs, start, seconds))
     with _LOCK:
         process.start()
     theirs.close()
