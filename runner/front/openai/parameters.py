@@ -25,6 +25,20 @@ _MAX_BIASES = 1 << 16
 _MAX_DIGITS = 20
 _REASONING = "a model's reasoning is not separated from its text"
 _NO_TEXT = ("image_url", "input_audio", "file")
+# What clients of vLLM may send besides, with values that ask for nothing.
+_OF_VLLM: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "allowed_token_ids": ("any token may be written", (None,)),
+    "bad_words": ("no words are forbidden", (None, [])),
+    "include_stop_str_in_output": ("a stop sequence is not part of the text", (None, False)),
+    "prompt_logprobs": ("prompts have no log probabilities", (None,)),
+    "return_token_ids": ("answers have no token ids", (None, False)),
+    "return_tokens_as_token_ids": ("answers have no token ids", (None, False)),
+    "skip_special_tokens": ("special tokens are not part of the text", (None, True)),
+    "spaces_between_special_tokens": ("special tokens are not part of the text", (None, True)),
+    "stop_token_ids": ("a text ends at the model's own end ids", (None, [])),
+    "truncate_prompt_tokens": ("prompts are not cut", (None,)),
+    "use_beam_search": ("there is no beam search", (None, False)),
+}
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of either"
 
@@ -219,7 +233,8 @@ class Parameters(Named):
 class CompletionParameters(Parameters):
     """The body of `/v1/completions`."""
 
-    not_done = {
+    not_done = _OF_VLLM | {
+        "add_special_tokens": ("a prompt begins as the model expects", (None, True)),
         "echo": ("the prompt is not repeated", (None, False)),
         "suffix": ("text is only added at the end", (None, "")),
     }
@@ -232,7 +247,13 @@ class CompletionParameters(Parameters):
 class ChatParameters(Parameters):
     """The body of `/v1/chat/completions`."""
 
-    not_done = {
+    not_done = _OF_VLLM | {
+        "add_generation_prompt": ("chat_template_kwargs has it", (None, True)),
+        "add_special_tokens": ("the chat template adds them", (None, False)),
+        "chat_template": ("the model has its own", (None,)),
+        "continue_final_message": ("an answer is a turn of its own", (None, False)),
+        "documents": ("chat_template_kwargs has them", (None, [])),
+        "echo": ("the last message is not repeated", (None, False)),
         "tools": ("tools are not called", (None, [])),
         "tool_choice": ("tools are not called", (None, "none", "auto")),
         "parallel_tool_calls": ("tools are not called", (None, True, False)),

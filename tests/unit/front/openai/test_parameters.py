@@ -291,6 +291,41 @@ def test_what_openai_does_and_we_do_not_is_refused_by_name(asked):
     assert [error.details["parameter"]] == list(asked)
 
 
+# Each with vLLM's own default.
+OF_VLLM = {
+    "allowed_token_ids": None, "bad_words": [], "include_stop_str_in_output": False, "prompt_logprobs": None,
+    "return_token_ids": None, "return_tokens_as_token_ids": None, "skip_special_tokens": True,
+    "spaces_between_special_tokens": True, "stop_token_ids": [], "truncate_prompt_tokens": None,
+    "use_beam_search": False, "echo": False,
+}  # fmt: skip
+
+
+def test_what_asks_vllm_for_nothing_asks_for_nothing_here():
+    assert read(
+        CompletionParameters, json.dumps({"prompt": "Hi", **OF_VLLM, "add_special_tokens": True}).encode()
+    )
+    in_chats = {
+        "add_special_tokens": False, "add_generation_prompt": True, "continue_final_message": False,
+        "chat_template": None, "documents": None,
+    }  # fmt: skip
+    assert read(ChatParameters, json.dumps({"messages": HI, **OF_VLLM, **in_chats}).encode())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"allowed_token_ids": [1]}, {"bad_words": ["x"]}, {"include_stop_str_in_output": True}, {"prompt_logprobs": 0},
+        {"return_token_ids": True}, {"skip_special_tokens": False}, {"stop_token_ids": [1]}, {"use_beam_search": True},
+        {"truncate_prompt_tokens": 1}, {"echo": True},
+    ],
+)  # fmt: skip
+def test_what_vllm_does_and_we_do_not_is_refused_by_name(asked):
+    for kind, body in ((ChatParameters, {"messages": HI}), (CompletionParameters, {"prompt": "Hi"})):
+        error = refused(kind, body | asked)
+        assert isinstance(error, ParameterNotSupported)
+        assert [error.details["parameter"]] == list(asked)
+
+
 @pytest.mark.parametrize("asked", [{"echo": True}, {"suffix": "x"}, {"best_of": 2}])
 def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
     error = refused(CompletionParameters, {"prompt": "Hi", **asked})
