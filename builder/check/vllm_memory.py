@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from builder.engines.vllm_checkpoint import check_quantization, longest_context, text_config
+from builder.check.kv_cache import cache_needs, number
+from builder.engines.vllm_checkpoint import check_quantization, default_context, longest_context, text_config
 from builder.sources.parameters import bytes_held
 from shared.config.vllm import GPUS
 from shared.errors import (
@@ -31,7 +32,6 @@ _OF_CUDA = 3 << 29  # the context, communication, graphs: 1.5 GiB; assumed, not 
 _BLOCK = 16  # tokens
 # The arguments that decide what is left for weights and cache, and how each leaves more.
 _MAKE_ROOM = {"gpu_memory_utilization": "raise", "max_num_seqs": "lower", "max_num_batched_tokens": "lower"}
-_MAX_NUMBER = 1e18
 _CLEARLY = 1.15  # an estimate is not more exact than that
 _TO_EIGHT_BITS = {
     "experts_int8",
@@ -80,21 +80,21 @@ class Memory:
 def memory_of(config: VLLMConfig, parameters: Mapping[str, int], model: Mapping[str, Any]) -> Memory:
     """What the checkpoint with these parameters, by type, needs; `model` is its config.json."""
     text = text_config(model)
-    shared = config.tensor_parallel_size * config.pipeline_parallel_size
-    weights = _loaded(config, parameters) // shared
-    per_token, bounded = _cache(config, text)
+    tensor, pipeline = config.tensor_parallel_size, config.pipeline_parallel_size
+    weights = _loaded(config, parameters) // (tensor * pipeline)
+    per_token, bounded = cache_needs(text, _kv_bits(config), tensor, pipeline)
     usable = feasible = None
     if config.gpu is not None:
         usable = _usable(config, text, config.engine_args)
-        room = int(_number(config.engine_args.get("kv_cache_memory_bytes"), usable - weights))
+        room = int(number(config.engine_args.get("kv_cache_memory_bytes"), usable - weights))
         if per_token:
             feasible = max(0, int((room - bounded) / per_token)) // _BLOCK * _BLOCK
-    wanted = config.max_model_len or text.get("max_position_embeddings")
+    wanted = config.max_model_len or default_context(model)
     return Memory(
         sum(parameters.values()),
         weights,
         int(per_token),
-        int(_number(wanted, 0)) or None,
+        int(number(wanted, 0)) or None,
         config.gpu,
         usable,
         feasible,
@@ -182,26 +182,6 @@ def check_division(config: VLLMConfig, model: Mapping[str, Any], findings: Findi
         findings.error(("pipeline_parallel_size",), error)
 
 
-def _cache(config: VLLMConfig, text: Mapping[str, Any]) -> tuple[float, float]:
-    """Bytes of each GPU for each token, and for layers that only keep a window of them."""
-    heads = _number(text.get("num_attention_heads"), 0)
-    layers = int(_number(text.get("num_hidden_layers"), 0))
-    bits = _kv_bits(config)
-    if latent := text.get("kv_lora_rank"):  # one vector for all heads, on every GPU
-        per_layer = (_number(latent, 0) + _number(text.get("qk_rope_head_dim"), 0)) * bits / 8
-    else:
-        kv_heads = _number(text.get("num_key_value_heads"), heads)
-        dimension = _number(text.get("head_dim"), _number(text.get("hidden_size"), 0) / max(heads, 1))
-        per_layer = 2 * max(1.0, kv_heads / config.tensor_parallel_size) * dimension * bits / 8
-    kinds = text.get("layer_types")
-    full, windowed = layers, 0
-    if isinstance(kinds, list) and kinds:
-        full, windowed = kinds.count("full_attention"), kinds.count("sliding_attention")
-    window = _number(text.get("sliding_window"), 0)
-    pipeline = config.pipeline_parallel_size
-    return per_layer * full / pipeline, per_layer * windowed * window / pipeline
-
-
 def _kv_bits(config: VLLMConfig) -> float:
     kind = str(config.engine_args.get("kv_cache_dtype") or "auto")
     if kind == "auto":
@@ -214,7 +194,7 @@ def _usable(config: VLLMConfig, text: Mapping[str, Any], arguments: Mapping[str,
     """What vLLM with these arguments leaves of the config's GPU for weights and cache."""
     assert config.gpu is not None
     total = GPUS[config.gpu].memory
-    share = _number(arguments.get("gpu_memory_utilization"), _UTILIZATION)
+    share = number(arguments.get("gpu_memory_utilization"), _UTILIZATION)
     return int(total * share) - _beside(config, text, arguments, large=total >= _LARGE_GPU)
 
 
@@ -231,16 +211,9 @@ def _in_the_way(config: VLLMConfig, text: Mapping[str, Any], memory: Memory) -> 
 
 def _beside(config: VLLMConfig, text: Mapping[str, Any], arguments: Mapping[str, Any], *, large: bool) -> int:
     """What the largest step needs: activations of its tokens, logits of its sequences."""
-    tokens = _number(arguments.get("max_num_batched_tokens"), _BATCHED_TOKENS if large else 2048)
-    sequences = _number(arguments.get("max_num_seqs"), _SEQUENCES if large else 256)
-    hidden = _number(text.get("hidden_size"), 0)
-    inner = _number(text.get("intermediate_size"), 4 * hidden) / config.tensor_parallel_size
-    logits = 2 * 4 * sequences * _number(text.get("vocab_size"), 0)
+    tokens = number(arguments.get("max_num_batched_tokens"), _BATCHED_TOKENS if large else 2048)
+    sequences = number(arguments.get("max_num_seqs"), _SEQUENCES if large else 256)
+    hidden = number(text.get("hidden_size"), 0)
+    inner = number(text.get("intermediate_size"), 4 * hidden) / config.tensor_parallel_size
+    logits = 2 * 4 * sequences * number(text.get("vocab_size"), 0)
     return int(2 * tokens * (2 * inner + 4 * hidden) + logits) + _OF_CUDA
-
-
-def _number(value: object, otherwise: float) -> float:
-    """`value` if it can be a size of something: a config.json may hold anything, even NaN."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return otherwise
-    return float(value) if 0 <= value < _MAX_NUMBER else otherwise

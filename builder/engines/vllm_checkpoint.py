@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 # Methods of quantization for which vLLM needs a package that the images lack.
 PACKAGES = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
-_UNSCALED = ("default", "llama3", "longrope", "su")
+_LONG = ("longrope", "su")
+_UNSCALED = ("default", "llama3", *_LONG)
 
 
 def check_quantization(model: Mapping[str, Any]) -> None:
@@ -32,6 +33,13 @@ def longest_context(model: Mapping[str, Any]) -> int | None:
     return longest if isinstance(longest, int) and longest > 0 and not derived else None
 
 
+def default_context(model: Mapping[str, Any]) -> object:
+    """The max_model_len that vLLM takes by itself, or less: what config.json has, of whatever type."""
+    text = text_config(model)
+    longest = text.get("max_position_embeddings")
+    return model.get("original_max_position_embeddings", longest) if _is_long(text) else longest
+
+
 def text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a multimodal model that writes."""
     nested = model.get("text_config")
@@ -39,7 +47,15 @@ def text_config(model: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_scaled(config: Mapping[str, Any]) -> bool:
-    for rope in (config.get("rope_scaling"), config.get("rope_parameters")):
-        if rope and not (isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) in _UNSCALED):
-            return True
-    return False
+    return any(kind not in _UNSCALED for kind in _ropes(config))
+
+
+def _is_long(config: Mapping[str, Any]) -> bool:
+    """LongRoPE hurts shorter texts: vLLM does not use it unless it is asked for longer ones."""
+    return any(kind in _LONG for kind in _ropes(config))
+
+
+def _ropes(config: Mapping[str, Any]) -> list[object]:
+    """The types of what is said of rotary embeddings; "" where that is of another shape."""
+    ropes = filter(None, (config.get("rope_scaling"), config.get("rope_parameters")))
+    return [rope.get("rope_type", rope.get("type")) if isinstance(rope, dict) else "" for rope in ropes]
