@@ -96,8 +96,8 @@ def weights_bytes(sizes: Mapping[str, int]) -> int:
     form = weights_form(sorted(sizes), PUBLISHED)
     patterns = WEIGHT_FILES[form] if form else ()
     ours = {name: size for name, size in sizes.items() if any(fnmatch(name, one) for one in patterns)}
-    parts = sum(size for name, size in ours.items() if "-of-" in name)
-    return max(parts, *ours.values(), 0)
+    whole = max((ours.pop(name, 0) for name in patterns), default=0)
+    return max(whole, sum(size for name, size in ours.items() if not name.endswith(".json")))
 
 
 def loaded_bytes(sizes: Mapping[str, int], dtype: str, read: Callable[[], Mapping[str, int]]) -> int | None:

@@ -53,9 +53,10 @@ _TOOL_FILES = (
     "hf_quant_config.json",
     "quantize_config.json",
 )
-# The names that `transformers` uses: other files beside them hold the same weights again.
+# The names that `transformers` uses: other files beside them hold the same weights again. Publishers have names of
+# their own for what an index lists: model-00001-of-00002.safetensors, model.safetensors-00001-of-00002.safetensors.
 WEIGHT_FILES = {
-    "safetensors": ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors"),
+    "safetensors": ("model.safetensors", "model.safetensors.index.json", "model[-._]*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),
     # Of AutoGPTQ: gptq_model-4bit-128g.safetensors
     "gptq": ("gptq_model-*.safetensors", "gptq_model-*.safetensors.index.json"),

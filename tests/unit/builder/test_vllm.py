@@ -86,6 +86,39 @@ def test_weights_in_parts_are_counted_once(made, published):
     assert manifest.gpu_bytes == 2 * (published / "model.safetensors").stat().st_size
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+INDEX = "model.safetensors.index.json"
+GPTQ = "gptq_model-4bit.safetensors"
+PART = "model-00001-of-00002.safetensors"
+
+
+def index(*names):
+    return json.dumps({"weight_map": dict(enumerate(names))}).encode()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["model.safetensors-00001-of-00001.safetensors"],  # Qwen3.5
+        ["model.safetensors-00001-of-00002.safetensors", "model.safetensors-00002-of-00002.safetensors"],
+        ["model_00001-of-00002.safetensors", "model_00002-of-00002.safetensors"],
+        ["model-1-of-2.safetensors", "model-2-of-2.safetensors"],
+        ["model-00001.safetensors", "model-00002.safetensors"],
+    ],
+)
+def test_weights_have_the_names_that_their_index_lists(made, published, names, tmp_path):
+    whole = (published / "model.safetensors").read_bytes()
+    (published / "model.safetensors").unlink()
+    for name in names:
+        (published / name).write_bytes(whole)
+    (published / INDEX).write_bytes(index(*names))
+    manifest, archive = made("{engine: vllm, model: someone/tiny}")
+    assert manifest.gpu_bytes == len(names) * len(whole)
+    with archive.open("rb") as stream:
+        extract_archive(stream, tmp_path / "unpacked", check=lambda _: None, max_bytes=1 << 30)
+    assert {path.name for path in (tmp_path / "unpacked/engine").glob("*.safetensors")} == {*names}
+
+
 def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):
     _, archive = made(
         "{engine: vllm, model: someone/tiny, max_model_len: 512, engine_args: {max_num_seqs: 8}}"
@@ -190,23 +223,13 @@ def test_a_model_without_weights_is_refused(made, published):
         made("{engine: vllm, model: someone/tiny}")
 
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
-INDEX = "model.safetensors.index.json"
-GPTQ = "gptq_model-4bit.safetensors"
-PART = "model-00001-of-00002.safetensors"
-
-
-def index(*names):
-    return json.dumps({"weight_map": dict(enumerate(names))}).encode()
-
-
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
         ({INDEX: index(PART, "model-00002-of-00002.safetensors"), PART: safetensors()}, "has no model-00002"),
         (
             {INDEX: index("weights.safetensors"), "weights.safetensors": safetensors()},
-            r"but such files are named model-\*\.safetensors",
+            r"but such files are named model\[-\._\]\*\.safetensors",
         ),
         (
             {f"{GPTQ}.index.json": index("weights.safetensors"), GPTQ: safetensors()},
