@@ -49,6 +49,8 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     if (speculative := config.get(SPECULATIVE)) is not None:
         arguments[SPECULATIVE] = _speculative(speculative, engine_dir)
     return {
+        # Else vLLM would load what encodes images, and start only with what prepares them.
+        "language_model_only": True,
         **arguments,
         "model": str(model),
         # Token ids go in and out; text is the runner's concern.

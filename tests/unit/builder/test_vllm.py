@@ -133,6 +133,7 @@ def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):
         "pipeline_parallel_size": 1,
         "model": str(tmp_path / "unpacked/engine"),
         "skip_tokenizer_init": True,
+        "language_model_only": True,
     }
 
 

@@ -35,6 +35,7 @@ def test_our_keys_become_vllms(directory):
     assert engine_arguments(directory) == {
         "model": str(directory / "engine"),
         "skip_tokenizer_init": True,
+        "language_model_only": True,
         "max_model_len": 512,
         "tensor_parallel_size": 2,
         "dtype": "float16",
@@ -85,6 +86,7 @@ def test_what_earlier_versions_took_is_left_out_with_a_warning(directory, capsys
     assert engine_arguments(directory) == {
         "model": str(directory / "engine"),
         "skip_tokenizer_init": True,
+        "language_model_only": True,
         "seed": 1,
     }
     told = capsys.readouterr().err.splitlines()

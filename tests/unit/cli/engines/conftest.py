@@ -41,5 +41,6 @@ def arguments(weights: str):
     return {
         name: value
         for name, value in made.items()
-        if name not in ("model", "skip_tokenizer_init", "dtype", "pipeline_parallel_size")
+        if name
+        not in ("model", "skip_tokenizer_init", "language_model_only", "dtype", "pipeline_parallel_size")
     }
