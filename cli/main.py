@@ -358,8 +358,15 @@ def instantiate(
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not (equals and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) or "\0" in value:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="-e")
+    problem = None  # without the value, which may be a secret
+    if not equals:
+        problem = "a variable is given as NAME=VALUE"
+    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        problem = f"{name!r} cannot be the name of a variable: letters, digits and _ can"
+    elif "\0" in value:
+        problem = f"the value of {name} holds a null character"
+    if problem is not None:
+        raise typer.BadParameter(problem, param_hint="-e")
     return name, value
 
 

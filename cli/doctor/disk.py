@@ -40,6 +40,9 @@ def _look() -> Iterator[Finding]:
                 f"Set {variable} to another directory.",
             )
             continue
+        if existing != place and os.path.lexists(place):
+            yield error(f"{place} ({what}) is not a directory.", f"Set {variable} to another directory.")
+            continue
         if not os.access(existing, os.W_OK | os.X_OK):
             yield error(f"{place} ({what}) cannot be written to.", f"Set {variable} to another directory.")
             continue

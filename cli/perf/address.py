@@ -29,6 +29,9 @@ def parsed(url: str) -> SplitResult:
         raise ServerNotMeasured(
             url=public_address(whole), reason="its port is not a number from 0 to 65535"
         ) from None
+    if not whole.isprintable():
+        reason = "it has a character that cannot be seen, such as the end of a line"
+        raise ServerNotMeasured(url=public_address(whole), reason=reason)
     if parts.scheme not in _SCHEMES:
         raise ServerNotMeasured(
             url=public_address(whole), reason="an address begins with http://, https:// or grpc://"

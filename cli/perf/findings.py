@@ -192,6 +192,7 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
 def sentence(steps: Sequence[dict[str, Any]]) -> str:
     """What is slow, in a sentence or two: the heaviest load compared with the lightest."""
     answered = [step for step in steps if step["request_latency"]]
+    answered.sort(key=lambda step: step["concurrency"] or step["rate"])
     if not answered:
         return "Nothing was answered."
     last = answered[-1]

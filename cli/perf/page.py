@@ -51,7 +51,7 @@ def write_page(result: dict[str, Any], path: Path) -> None:
         f"<h1>{escape(result['url'])}, asked through {escape(result['api'])}",
         f"for {counted(asked['output_tokens'], 'token')}, {escape(result['date'])}</h1>",
         f'<p class="sentence">{escape(result["sentence"])}</p>',
-        _findings(result["findings"]),
+        _findings(result),
         '<div class="charts">',
         *(f"<figure>{chart}</figure>" for chart in all_charts(result)),
         "</div>",
@@ -64,9 +64,11 @@ def write_page(result: dict[str, Any], path: Path) -> None:
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")  # as it says itself
 
 
-def _findings(found: Sequence[dict[str, str]]) -> str:
-    items = [f"<li><b>{escape(one['kind'])}</b>: {escape(one['text'])}</li>" for one in found]
-    good = '<li class="good">No failures, no stalls, no lost tokens, no late first tokens.</li>'
+def _findings(result: dict[str, Any]) -> str:
+    items = [f"<li><b>{escape(one['kind'])}</b>: {escape(one['text'])}</li>" for one in result["findings"]]
+    counted_all = all(step["tokens"]["lost"] is not None for step in result["steps"])
+    tokens = " no lost tokens," if counted_all else ""
+    good = f'<li class="good">No failures, no stalls,{tokens} no late first tokens.</li>'
     return f'<ul class="findings">{"".join(items) or good}</ul>'
 
 

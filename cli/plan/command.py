@@ -46,6 +46,7 @@ def plan(asked: Asked, *, as_json: bool) -> int:
     found = [_rate(asked, sizing.size(rate)) for rate in asked.rates] if possible else []
     result = {
         "runner": {
+            "least_streams": curve.points[0].streams,
             "most_streams": curve.most_streams,
             "output_tokens": curve.output_tokens,
             "requests_per_second": curve.requests_per_second,
@@ -114,7 +115,9 @@ def _tell(result: dict[str, Any], asked: Asked) -> None:
         f" {runner['requests_per_second']:.3g} requests/s of {counted(runner['output_tokens'], 'token')}."
     )
     if not result["possible"]:
-        say("A single request on an idle runner misses the objectives: no number of runners meets them.")
+        least = runner["least_streams"]
+        way = "no number of runners meets them" if least == 1 else "measure lighter loads, from 1 stream on"
+        say(f"Already at {counted(least, 'stream')}, too many requests miss the objectives: {way}.")
         return
     start = asked.start
     for found in result["rates"]:

@@ -276,6 +276,7 @@ class TestServersThatCannotBeMeasured:
             ("grpc://127.0.0.1", "needs a port"),
             (f"http://{'x' * 64}", "no host has such a name"),
             ("http://a..b", "no host has such a name"),
+            ("http://localhost:5000\r", "it has a character that cannot be seen"),
             ("http://127.0.0.1:{free}", "refused"),
             ("http://127.0.0.1:{free}/predictions", "not connected"),
             ("grpc://127.0.0.1:{free}", "not connected"),

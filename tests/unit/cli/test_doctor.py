@@ -360,6 +360,14 @@ def test_a_log_of_tls_keys_that_cannot_be_written_is_not_taken_for_certificates(
     assert "SSLKEYLOGFILE is /none/keys, which cannot be written (No such file or directory)." in text
 
 
+def test_a_file_is_no_place_for_engines(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WEIGHTS_CACHE", str(tmp_path / "file"))
+    severities, text = found(disk)
+    assert Severity.ERROR in severities
+    assert f"{tmp_path / 'file'} (engines that are served) is not a directory." in text
+
+
 @pytest.mark.parametrize("variable", ["WEIGHTS_CACHE", "SSL_CERT_FILE"])
 def test_a_name_that_is_too_long_is_no_bug(variable, monkeypatch):
     monkeypatch.setenv(variable, f"/{'a' * 256}")

@@ -197,11 +197,20 @@ def test_without_weights_nothing_is_pushed(pushed):
     assert pushed == []
 
 
-@pytest.mark.parametrize("variable", ["COG_WEIGHTS", "=x", "A B=x"])
-def test_what_is_no_variable_is_refused(variable):
-    done = CliRunner().invoke(app, ["instantiate", "-e", variable])
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("hf_secret", "a variable is given as NAME=VALUE"),
+        ("=hf_secret", "'' cannot be the name"),
+        ("HF-TOKEN=hf_secret", "'HF-TOKEN' cannot be the name"),
+        ("HF_TOKEN=hf_secret\0", "the value of HF_TOKEN holds a null character"),
+    ],
+)
+def test_what_is_no_variable_is_refused_without_its_value(variable, told):
+    done = CliRunner().invoke(app, ["instantiate", "-e", variable], env={"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert "is not NAME=VALUE" in done.output
+    assert told in done.output
+    assert "secret" not in done.output
 
 
 def test_a_key_of_the_section_that_there_is_not_is_named_with_its_line(tmp_path):

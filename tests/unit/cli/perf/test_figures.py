@@ -189,6 +189,9 @@ def test_the_sentence_names_what_gets_slow():
     assert sentence_of(light, load_of(several(8, first=1.5), concurrency=8)).startswith(
         "First tokens get slow: at 8 streams half of them take longer than 1.50 s (20 ms at 1 stream)."
     )
+    assert sentence_of(load_of(several(8, first=1.5), concurrency=8), light).startswith(
+        "First tokens get slow: at 8 streams"
+    )
     slow = several(8)
     for request in slow:
         request.events = array("d", [when * 4 for when in request.events])

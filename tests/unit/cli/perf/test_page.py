@@ -56,6 +56,14 @@ def page_of(tmp_path, *loads, **limits):
     return html, reader
 
 
+def test_tokens_that_nobody_could_count_are_not_called_there(tmp_path):
+    report = result_of(load_of(several(1)))
+    for lost, told in ((0, "no stalls, no lost tokens, no late"), (None, "no stalls, no late")):
+        report["steps"][0]["tokens"]["lost"] = lost
+        write_page(report, tmp_path / "report.html")
+        assert told in (tmp_path / "report.html").read_text()
+
+
 def test_an_address_in_brackets_is_printed_as_it_is(capsys):
     print_report(result_of(load_of(several(1))) | {"url": "http://[fd00::1]:5000"})
     assert capsys.readouterr().out.startswith("http://[fd00::1]:5000, asked through Cog's API for 100 tokens")

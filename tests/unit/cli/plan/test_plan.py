@@ -219,6 +219,16 @@ def test_objectives_that_no_runner_keeps_are_told(measurement, capsys):
     assert "no number of runners meets them" in capsys.readouterr().out
 
 
+def test_whether_an_idle_runner_meets_them_is_not_told_by_a_load(tmp_path, capsys):
+    path = tmp_path / "loaded.json"
+    path.write_text(json.dumps(measured(step(16, 40, 6))))
+    assert plan(asked(str(path), slo="itl=4ms"), as_json=False) == 1
+    assert (
+        "Already at 16 streams, too many requests miss the objectives: measure lighter"
+        in capsys.readouterr().out
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
