@@ -134,6 +134,7 @@ def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):
         "model": str(tmp_path / "unpacked/engine"),
         "skip_tokenizer_init": True,
         "language_model_only": True,
+        "gdn_prefill_backend": "triton",
     }
 
 

@@ -36,6 +36,7 @@ def test_our_keys_become_vllms(directory):
         "model": str(directory / "engine"),
         "skip_tokenizer_init": True,
         "language_model_only": True,
+        "gdn_prefill_backend": "triton",
         "max_model_len": 512,
         "tensor_parallel_size": 2,
         "dtype": "float16",
@@ -87,6 +88,7 @@ def test_what_earlier_versions_took_is_left_out_with_a_warning(directory, capsys
         "model": str(directory / "engine"),
         "skip_tokenizer_init": True,
         "language_model_only": True,
+        "gdn_prefill_backend": "triton",
         "seed": 1,
     }
     told = capsys.readouterr().err.splitlines()

@@ -42,5 +42,12 @@ def arguments(weights: str):
         name: value
         for name, value in made.items()
         if name
-        not in ("model", "skip_tokenizer_init", "language_model_only", "dtype", "pipeline_parallel_size")
+        not in (
+            "model",
+            "skip_tokenizer_init",
+            "language_model_only",
+            "gdn_prefill_backend",
+            "dtype",
+            "pipeline_parallel_size",
+        )
     }
