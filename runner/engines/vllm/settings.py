@@ -51,7 +51,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     return {
         # Else vLLM would load what encodes images, and start only with what prepares them.
         "language_model_only": True,
-        # On an H100 vLLM would take FlashInfer's kernel for the linear attention of Qwen3.5 and Qwen3-Next, which
+        # On an H100 vLLM would take FlashInfer's kernel for linear attention (Qwen3.5, Qwen3-Next), which
         # has to be compiled there, without looking whether it can be.
         "gdn_prefill_backend": "triton",
         **arguments,
