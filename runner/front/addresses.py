@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from shared.errors import AddressRefused, SettingInvalid
+from shared.logs import register_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,10 +106,23 @@ def _is_public(text: str) -> bool:
 def allowed_addresses(settings: Settings) -> Addresses:
     """The addresses that the settings name. Raises SettingInvalid."""
     named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
-    token = settings.webhook_auth_token
+    token = _token(settings)
     try:
-        return Addresses(named, None if token is None else token.get_secret_value(), "WEBHOOK_ALLOW")
+        return Addresses(named, token, "WEBHOOK_ALLOW")
     except ValueError as error:
         raise SettingInvalid(
             setting="WEBHOOK_ALLOW", value=settings.webhook_allow, reason=str(error)
         ) from None
+
+
+def _token(settings: Settings) -> str | None:
+    """WEBHOOK_AUTH_TOKEN without the end of a line, which a mounted file may have. Raises SettingInvalid."""
+    if settings.webhook_auth_token is None:
+        return None
+    token = settings.webhook_auth_token.get_secret_value().strip()
+    if not (token.isascii() and token.isprintable()):
+        reason = "it must be printable ASCII, as it is sent in a header"
+        raise SettingInvalid(setting="WEBHOOK_AUTH_TOKEN", value="***", reason=reason)
+    if token:
+        register_secret(token)
+    return token

@@ -16,10 +16,11 @@ import httpx2
 import pytest
 
 from runner.front import front as front_module
-from runner.front.addresses import Addresses
+from runner.front.addresses import Addresses, allowed_addresses
 from runner.front.cog import webhooks
 from runner.front.outbound import why_failed
-from shared.errors import AddressRefused
+from runner.settings import Settings
+from shared.errors import AddressRefused, SettingInvalid
 from tests.support.front import running, words
 from tests.support.hostile import CERTIFICATE
 from tests.support.loopback import LoopbackServer, QuietHandler
@@ -417,3 +418,20 @@ def test_a_redirect_to_no_address_is_told_in_the_log(engine_directory, location,
         predict(front, webhook=address, webhook_events_filter=["start"])
         wait_told(told_in_log, bool)
     assert told_in_log == ["webhook not delivered"]
+
+
+@pytest.mark.parametrize(
+    "token", ["s3cret-tok\N{LATIN SMALL LETTER E WITH ACUTE}n", "s3cret\ntoken", "s3cret\ttoken"]
+)
+def test_a_token_that_no_header_can_have_is_refused_at_the_start_without_being_shown(token):
+    settings = Settings.from_environment({"WEBHOOK_AUTH_TOKEN": token})
+    with pytest.raises(SettingInvalid, match="WEBHOOK_AUTH_TOKEN") as refused:
+        allowed_addresses(settings)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_mounted_token_may_end_its_line():
+    settings = Settings.from_environment(
+        {"WEBHOOK_AUTH_TOKEN": f"{TOKEN}\n", "WEBHOOK_ALLOW": "http://127.0.0.1:1"}
+    )
+    assert allowed_addresses(settings).headers("http://127.0.0.1:1/x") == {"authorization": f"Bearer {TOKEN}"}
