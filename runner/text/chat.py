@@ -73,14 +73,14 @@ class ChatTemplate:
         try:
             config = _read(directory / _TOKENIZER_CONFIG)
             older = {} if "added_tokens_decoder" in config else _read(directory / _SPECIAL_TOKENS_MAP)
-            tokens = {name: older.get(name) or config.get(name) for name in _SPECIAL_TOKENS}
+            tokens = _special_tokens(config, older)
             own = directory / TEMPLATE_FILE
             source = own.read_text(encoding="utf-8") if own.is_file() else config.get("chat_template")
             if isinstance(source, list):  # several, by name
                 source = {one["name"]: one["template"] for one in source}.get("default")
             if source is None:
                 return None
-            return cls(source, {name: _text(token) for name, token in tokens.items() if token})
+            return cls(source, tokens)
         except (OSError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as problem:
             raise TritonTokenizerError(reason=f"its chat template cannot be read: {_why(problem)}") from None
 
@@ -123,9 +123,8 @@ class ChatTemplate:
         except (MessagesInvalid, MemoryError):
             raise
         except Exception as refused:  # a template is a program: it may raise anything
-            raise MessagesInvalid(
-                reason=f"the model's chat template refuses them: {str(refused).rstrip('.! ')}"
-            ) from None
+            why = str(refused).rstrip(".! ") or "it does not say why"
+            raise MessagesInvalid(reason=f"the model's chat template refuses them: {why}") from None
         return "".join(parts)
 
 
@@ -159,9 +158,18 @@ def _read(path: Path) -> Any:
         raise TritonTokenizerError(reason=why) from None
 
 
-def _text(token: Any) -> str:
-    """A special token: a string, or an object whose `content` is that string."""
-    return str(token["content"] if isinstance(token, dict) else token)
+def _special_tokens(config: Any, older: Any) -> dict[str, str]:
+    """Those that the model has, by name: each a string, or an object whose `content` is that string."""
+    try:
+        found = {name: older.get(name) or config.get(name) for name in _SPECIAL_TOKENS}
+        return {
+            name: str(token["content"] if isinstance(token, dict) else token)
+            for name, token in found.items()
+            if token
+        }
+    except (AttributeError, KeyError):
+        files = f"{_TOKENIZER_CONFIG} or {_SPECIAL_TOKENS_MAP}"
+        raise TritonTokenizerError(reason=f"{files} does not have its special tokens as text") from None
 
 
 def _why(problem: Exception) -> str:

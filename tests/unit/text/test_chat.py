@@ -132,6 +132,22 @@ def test_where_the_special_tokens_stand(tmp_path, config, older, rendered):
 
 
 @pytest.mark.parametrize(
+    ("config", "older"), [("{}", "[]"), ("{}", '{"bos_token": {"x": 1}}'), ('{"pad_token": {"id": 3}}', "{}")]
+)
+def test_special_tokens_that_are_none_are_not_told_as_a_template_that_is_none(tmp_path, config, older):
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    (tmp_path / "special_tokens_map.json").write_text(older)
+    (tmp_path / "chat_template.jinja").write_text("x")
+    with pytest.raises(TritonTokenizerError, match="does not have its special tokens as text"):
+        ChatTemplate.load(tmp_path)
+
+
+def test_a_template_that_refuses_without_a_word():
+    with pytest.raises(MessagesInvalid, match="refuses them: it does not say why"):
+        ChatTemplate("{{ raise_exception('') }}", {}).render(HELLO)
+
+
+@pytest.mark.parametrize(
     ("config", "file", "rendered"),
     [
         ({"chat_template": "config"}, None, "config"),
