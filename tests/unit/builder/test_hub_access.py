@@ -5,8 +5,10 @@ import ssl
 import threading
 from contextlib import suppress
 
+import httpx2
 import pytest
 from huggingface_hub import close_session, constants
+from huggingface_hub.errors import HfHubHTTPError
 
 from builder.sources.download import Download
 from builder.sources.hub import HubModel
@@ -150,3 +152,23 @@ def test_a_token_with_the_newline_of_its_file(hub, token):
     """It was refused as one that no token can be; with a space, the model was said to be restricted."""
     HubModel("someone/tiny", None, token).files()
     assert hub.tokens == {"hf_secret"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "reason"),
+    [
+        ("hf_x", {"authorization": "Bearer hf_x"}, "the hub does not accept this hf_token"),
+        (
+            None,
+            {"authorization": "Bearer hf_y"},
+            "the hub does not accept the token that is stored in HF_HOME",
+        ),
+        (None, {}, "the hub wants a token"),
+    ],
+)
+def test_whose_token_is_not_accepted(hub, given, sent, reason):
+    """A mirror whose addresses the library does not know: it would call the model unknown."""
+    request = httpx2.Request("GET", hub.url, headers=sent)
+    answer = HfHubHTTPError("no", response=httpx2.Response(401, request=request))
+    with pytest.raises(ModelNotFound, match=f"cannot be found: {reason}[.]"):
+        raise HubModel("a/b", None, given)._translated(answer)
