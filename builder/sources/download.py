@@ -53,8 +53,8 @@ _TOOL_FILES = (
     "hf_quant_config.json",
     "quantize_config.json",
 )
-# The names that `transformers` uses: other files beside them hold the same weights again. What
-# an index lists may be model-00001-of-00002.safetensors or model.safetensors-00001-of-00002.safetensors.
+# The names that `transformers` uses: other files beside them hold the same weights again. The parts of a model
+# are named model-00001-of-00002.safetensors or model.safetensors-00001-of-00002.safetensors.
 WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model[-._]*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),

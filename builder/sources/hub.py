@@ -253,10 +253,12 @@ class HubModel:
             case LocalEntryNotFoundError() if isinstance(error.__cause__, Exception):
                 return self._translated(error.__cause__)
             case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:
-                sent = "authorization" in error.response.request.headers
-                stored = "the token that is stored in HF_HOME" if sent else ""
-                whose = "this hf_token" if self.token else stored
-                reason = f"the hub does not accept {whose}" if whose else "the hub wants a token"
+                if self.token:
+                    reason = "the hub does not accept this hf_token"
+                elif "authorization" in error.response.request.headers:
+                    reason = "the hub does not accept the token that is stored in HF_HOME"
+                else:
+                    reason = "the hub wants a token"
                 return ModelNotFound(model=self.name, reason=reason)
             case UnicodeEncodeError() | httpx2.LocalProtocolError() if self.token:
                 reason = "this hf_token has characters that no token has"

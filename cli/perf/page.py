@@ -66,8 +66,8 @@ def write_page(result: dict[str, Any], path: Path) -> None:
 
 def _findings(result: dict[str, Any]) -> str:
     items = [f"<li><b>{escape(one['kind'])}</b>: {escape(one['text'])}</li>" for one in result["findings"]]
-    counted_all = all(step["tokens"]["lost"] is not None for step in result["steps"])
-    tokens = " no lost tokens," if counted_all else ""
+    are_counted = all(step["tokens"]["lost"] is not None for step in result["steps"])
+    tokens = " no lost tokens," if are_counted else ""
     good = f'<li class="good">No failures, no stalls,{tokens} no late first tokens.</li>'
     return f'<ul class="findings">{"".join(items) or good}</ul>'
 
