@@ -53,7 +53,7 @@ _TOOL_FILES = (
     "hf_quant_config.json",
     "quantize_config.json",
 )
-# The names that `transformers` uses: other files beside them hold the same weights again. The parts of a model
+# The names that `transformers` uses: other files beside them hold the same weights again. Parts of a model
 # are named model-00001-of-00002.safetensors or model.safetensors-00001-of-00002.safetensors.
 WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model[-._]*.safetensors"),
