@@ -6,6 +6,7 @@ Standard library only. Little-endian machines only, like the bridge.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from functools import lru_cache
@@ -190,9 +191,11 @@ def decode(kind: int, body: bytes) -> Frame:
 def receive(connection: socket) -> Iterator[Frame]:
     """Yield the frames that arrive, until the other side closes. Raises ValueError as `decode` does."""
     reader = FrameReader()
-    while data := connection.recv(_READ_BYTES):
-        for kind, body in reader.frames(data):
-            yield decode(kind, body)
+    # One that ends before it has read all that we sent is said to reset the connection.
+    with suppress(ConnectionResetError):
+        while data := connection.recv(_READ_BYTES):
+            for kind, body in reader.frames(data):
+                yield decode(kind, body)
 
 
 def _encode_request(frame: RequestFrame) -> bytes:

@@ -103,6 +103,16 @@ def test_any_bytes_are_a_frame_or_a_value_error(kind, body):
         pass
 
 
+def test_a_side_that_ends_with_frames_unread_has_ended_like_any_other():
+    """Linux calls it a reset; what it had sent before arrives."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(encode(ShutdownFrame()))
+        theirs.sendall(encode(CancelFrame(7)))
+        theirs.close()
+        assert list(receive(ours)) == [CancelFrame(7)]
+
+
 def test_an_error_travels_as_its_text():
     error = EngineInternalError(reason="no luck")
     (frame,) = read(encode(StepFrame((Output(7, error=error),))))

@@ -8,6 +8,7 @@ import signal
 import socket
 from contextlib import contextmanager
 from pathlib import Path
+from select import select
 
 import pytest
 
@@ -96,6 +97,14 @@ def test_it_ends_when_told_and_when_nobody_is_there(mock, goodbye):
     else:
         driver.connection.close()
     assert process.wait(10) == 0
+
+
+def test_a_bridge_that_dies_with_answers_unread_leaves_no_traceback(mock):
+    process, driver = mock
+    driver.submit(Request(1, [1], 5))
+    assert select([driver.connection], [], [], 20)[0]
+    driver.connection.close()
+    assert (process.wait(10), process.stderr.read()) == (0, "")
 
 
 def test_a_crash_is_seen_after_its_first_token(mock):
