@@ -19,13 +19,14 @@ _ZSTANDARD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 _MAX_RATIO = 100  # weights hardly ever shrink to half
 _ANY_RATIO = 64 << 20  # bytes that may come out of any input, however small
 _MAX_WINDOW_LOG = 27  # 128 MiB of memory: what `zstd --long` and `--ultra` need
+_WINDOW_TOO_LARGE = "requires too much memory"  # its errors have no codes
 
 
 def decompressed(stream: Readable) -> Readable:
     """What is in `stream` when that is gzip or Zstandard data, else the same bytes.
 
-    Reading raises EngineArchiveMalformed for damaged data, and EngineArchiveTooLarge when far more comes out
-    than went in.
+    Reading raises EngineArchiveMalformed for damaged data and for those that take too much memory, and
+    EngineArchiveTooLarge when far more comes out than went in.
     """
     head = b""
     while len(head) < len(_ZSTANDARD) and (more := stream.read(len(_ZSTANDARD) - len(head))):
@@ -84,7 +85,13 @@ class _Decompressed:
         except EOFError:
             raise EngineArchiveMalformed(reason=f"its {self._form} data are cut short") from None
         except (BadGzipFile, zlib.error, ZstdError) as error:
-            raise EngineArchiveMalformed(reason=f"its {self._form} data are damaged ({error})") from None
+            reason = f"its {self._form} data are damaged ({error})"
+            if _WINDOW_TOO_LARGE in str(error):
+                reason = (
+                    f"its {self._form} data need a window of more than {(1 << _MAX_WINDOW_LOG) >> 20} MiB:"
+                    f" compress it again with `zstd --long={_MAX_WINDOW_LOG}`, or without `--long`"
+                )
+            raise EngineArchiveMalformed(reason=reason) from None
         self._count += len(some)
         if self._count > _ANY_RATIO + _MAX_RATIO * self._compressed.count:
             raise EngineArchiveTooLarge(limit=f"{_MAX_RATIO} times its compressed size")

@@ -151,7 +151,7 @@ class EngineArchiveMalformed(CogTritonError):
     code = "E4100"
     fixed_by = FixedBy.OPERATOR
     message = "The engine archive cannot be read: {reason}."
-    remedy = "Build or download it again."
+    remedy = "Build or download it again; if the reason is how it was packed, pack it again."
 
 
 class EngineArchiveUnsafe(CogTritonError):

@@ -52,6 +52,15 @@ def test_other_forms_are_named(tmp_path, compress, said):
         extract(compress(ARCHIVE), tmp_path / "engine")
 
 
+def test_a_window_that_takes_too_much_memory_is_not_damage(tmp_path):
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 28})
+    with pytest.raises(EngineArchiveMalformed, match="window of more than 128 MiB") as error:
+        extract(compressor.compress(ARCHIVE) + compressor.flush(), tmp_path / "engine")
+    assert "damaged" not in str(error.value)
+    assert "compress it again" in str(error.value)
+    assert not any(tmp_path.iterdir())
+
+
 COMPRESSED = st.sampled_from([FORMS["gzip"], FORMS["Zstandard"]])
 
 
