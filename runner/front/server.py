@@ -15,6 +15,7 @@ from runner.front.protocol import REFUSED_POLITELY, BoundedProtocol, Bounds, bou
 from runner.setting_files import content_of
 from shared.cog.server import BACKLOG
 from shared.errors import SettingInvalid
+from shared.tls import why_unusable
 
 if TYPE_CHECKING:
     import socket
@@ -41,9 +42,10 @@ def tls_files(settings: Settings) -> tuple[Path, Path] | None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or problem
         if isinstance(problem, ssl.SSLError):
-            why = "they are not a certificate and its private key in PEM"
+            why: object = why_unusable(problem)
+        else:
+            why = getattr(problem, "strerror", None) or problem
         reason = f"it cannot be used with TLS_KEY={key}: {why}"
         raise SettingInvalid(setting="TLS_CERTIFICATE", value=str(certificate), reason=reason) from None
     return certificate, key

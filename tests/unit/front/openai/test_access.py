@@ -11,6 +11,9 @@ from tests.support.files import CERTIFICATE
 from tests.support.waiting import until
 from tests.unit.front.openai.conftest import error_of
 
+SMALL_KEY = CERTIFICATE.with_name("small_key.pem")
+WEAK_HASH = CERTIFICATE.with_name("weak_hash.pem")
+
 
 def test_a_key_is_needed_where_keys_are_set(run):
     async def test(front, http):
@@ -145,6 +148,18 @@ def test_https(run, monkeypatch):
         (
             {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": __file__},
             f"but it cannot be used with TLS_KEY={__file__}: they are not a certificate and its private key in PEM.",
+        ),
+        (
+            {"TLS_CERTIFICATE": str(SMALL_KEY), "TLS_KEY": str(SMALL_KEY)},
+            f"but it cannot be used with TLS_KEY={SMALL_KEY}: the certificate's key is too small.",
+        ),
+        (
+            {"TLS_CERTIFICATE": str(WEAK_HASH), "TLS_KEY": str(CERTIFICATE)},
+            f"but it cannot be used with TLS_KEY={CERTIFICATE}: the hash of a signature in the certificate's chain is too weak.",
+        ),
+        (
+            {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": str(SMALL_KEY)},
+            f"but it cannot be used with TLS_KEY={SMALL_KEY}: the key is not that of the certificate.",
         ),
     ],
 )
