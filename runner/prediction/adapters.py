@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.errors import AdapterUnknown, RequestInvalid
+from shared.errors import AdapterUnknown, RequestInvalid, VllmAdapterInvalid
 from shared.lora import is_adapter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from shared.errors import CogTritonError
+
 _MAX_SHOWN = 100
+
+
+def by_name(error: CogTritonError, name: str | None) -> CogTritonError:
+    """What an engine says of the adapter of a request, which has `name`: engines only know its folder."""
+    if name is not None and isinstance(error, AdapterUnknown | VllmAdapterInvalid) and error.details:
+        return type(error)(**(error.details | {"name": name}))
+    return error
 
 
 class Adapters:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from runner.prediction.adapters import by_name
 from runner.protocol.engine import FinishReason
 from runner.text.stream import TextStream
 from shared.errors import CogTritonError, GenericError, ShuttingDown
@@ -60,6 +61,7 @@ class TextGeneration:
         self.cached_tokens: int | None = None
         self.cancelled = False
         self._generation = generation
+        self._adapter = prepared.adapter
         self._text = TextStream(tokenizer, prepared.stop_sequences, request.sampling.min_tokens or 0)
         self._ticket = ticket
         self._metrics = metrics
@@ -124,10 +126,11 @@ class TextGeneration:
             self.cancel()
             self.close()
             raise
-        except CogTritonError as error:
+        except CogTritonError as told:
+            error = by_name(told, self._adapter)
             log.info("prediction failed", error=error.for_log(), prediction_id=self._prediction_id)
             self._end("failed", error)
-            raise
+            raise error from None
         except Exception:
             log.exception("prediction failed", prediction_id=self._prediction_id)
             failure = GenericError()

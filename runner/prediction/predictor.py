@@ -7,7 +7,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from runner.prediction.adapters import Adapters
+from runner.prediction.adapters import Adapters, by_name
 from runner.prediction.generation import TextGeneration
 from runner.prediction.tokenising import Tokenising
 from runner.protocol.engine import Request, SamplingParameters
@@ -96,7 +96,7 @@ class Predictor:
         """Release what it holds."""
         self._tokenising.close()
 
-    async def try_adapter(self, place: str) -> None:
+    async def try_adapter(self, name: str, place: str) -> None:
         """Have the engine load it. Raises what the engine says."""
         request = Request(
             0, self.preparation.tokenizer.some(), 1, sampling=SamplingParameters(top_k=1), lora=place
@@ -105,6 +105,8 @@ class Predictor:
         try:
             async for _ in generation:
                 pass
+        except CogTritonError as error:
+            raise by_name(error, name) from None
         finally:
             generation.cancel()
 

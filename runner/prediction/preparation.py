@@ -25,10 +25,11 @@ _MAX_STOP_CHARACTERS = 1 << 14  # each is a node of the automaton that searches 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request, and the sequences at which its text is cut."""
+    """A request, the sequences at which its text is cut, and the name of its adapter."""
 
     request: Request
     stop_sequences: Sequence[str]
+    adapter: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Preparation:
             priority=ask.priority,
             sampling=settle(ask.sampling, max_tokens, random_seed=self.defaults.random_seed),
         )
-        return Prepared(request, stops)
+        return Prepared(request, stops, ask.lora)
 
     def _salt(self, key: str, sent: str | None) -> str | None:
         """One key cannot tell from timing what prompts another has sent."""

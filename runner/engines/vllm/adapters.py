@@ -88,7 +88,7 @@ class Adapters:
 
         old = self._held.get(name)
         if old is not None and old.users:
-            raise VllmAdaptersInUse(reason=f"an earlier version of {name} is still in use")
+            raise VllmAdaptersInUse(reason="an earlier version of it is still in use")
         if old is not None:
             self._drop(name)
         if len(self._held) >= self._most:

@@ -51,7 +51,7 @@ class OperatorApi:
         predictor = self._engine().predictor
         place = predictor.adapters.found(asked.lora_path)
         predictor.adapters.check_name(asked.lora_name, place, self._served())
-        await predictor.try_adapter(place)
+        await predictor.try_adapter(asked.lora_name, place)
         predictor.adapters.add(asked.lora_name, place)
         await request.respond_json(200, {"lora_name": asked.lora_name, "lora_path": place})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -10,6 +11,7 @@ import pytest
 
 from runner.prediction.adapters import Adapters
 from runner.protocol.engine import MAX_TOKENS, Declaration, Limits
+from runner.protocol.feed import EngineState
 from shared.errors import (
     AdapterUnknown,
     ApiKeyInvalid,
@@ -19,6 +21,7 @@ from shared.errors import (
     SettingInvalid,
     VllmAdapterInvalid,
     VllmAdaptersInUse,
+    from_text,
 )
 from tests.support.front import serving
 from tests.support.mock_engine import HANG
@@ -134,6 +137,31 @@ def test_the_operator_loads_and_removes_adapters(run, folder):
         assert (await post(http, "unload", {"lora_name": "law"})).status_code == 200
         await complete(http, 404, model="law")
         assert (await post(http, "unload", {"lora_name": "law"})).status_code == 404
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", [AdapterUnknown, partial(VllmAdapterInvalid, reason="it is empty")])
+def test_what_the_engine_says_of_a_folder_is_told_of_the_name(run, answered, kind):
+    law = {"lora_name": "law", "lora_path": "team/law"}
+
+    async def test(front, http):
+        def fail(request, generate=front.client.generate):
+            generation = generate(request)
+            front.client.die(from_text(str(kind(name=request.lora))))
+            front.client.state = EngineState.READY
+            return generation
+
+        await http.post("/v1/load_lora_adapter", json=law, headers=OPERATOR)
+        front.client.generate = fail
+        told = [
+            await http.post("/v1/load_lora_adapter", json=law, headers=OPERATOR),
+            await http.post("/v1/completions", json={"model": "law", "prompt": [1]}),
+            await http.post("/predictions", json={"input": {"prompt": "1", "lora": "law"}}),
+        ]
+        errors = [answer.json()["error"] for answer in told]
+        for error in errors:
+            answered(error if isinstance(error, str) else error["message"], kind(name="law"))
 
     run(test)
 

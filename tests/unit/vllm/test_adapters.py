@@ -83,7 +83,7 @@ def test_the_one_that_was_used_longest_ago_goes_first(adapters, core):
 def test_files_that_change_are_another_adapter_with_another_name(adapters, core, tmp_path):
     old = adapters.use("a", "1")
     (tmp_path / "a/adapter_model.safetensors").write_bytes(b"longer")
-    with pytest.raises(VllmAdaptersInUse):
+    with pytest.raises(VllmAdaptersInUse, match="an earlier version of it is still in use"):
         adapters.use("a", "2")
     adapters.left("1")
     new = adapters.use("a", "2")
