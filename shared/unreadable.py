@@ -13,16 +13,16 @@ def reason_of(error: OSError) -> str:
 
 
 def why_no_json(error: ValueError | RecursionError) -> str:
-    """What is wrong with a text that `json.loads` refuses, to follow its name or "it".
+    """What is wrong with a text that `json.loads` or `orjson.loads` refuses, to follow its name or "it".
 
     For what is more than it takes, Python would name its own limits and functions.
     """
     match error:
+        case RecursionError() | JSONDecodeError(msg="depth limit exceeded"):  # orjson's
+            return "is nested too deeply"
         case JSONDecodeError():
             return f"is not JSON: {error}"
         case UnicodeDecodeError():
             return "is not UTF-8"
-        case RecursionError():
-            return "is nested too deeply"
         case _:
             return "has a number with too many digits"

@@ -41,6 +41,8 @@ def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
             return _WANTED["int_parsing_size"]
         case "value_error":
             return str(detail["ctx"]["error"])
+        case "json_invalid" if detail["ctx"]["error"].startswith("recursion limit exceeded"):
+            return "is nested too deeply"
         case "json_invalid":
             return f"is not JSON: {detail['ctx']['error']}"
         case known:

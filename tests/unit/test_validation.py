@@ -51,6 +51,7 @@ def test_a_setting(name, value, told):
     [
         ("{}", "messages must be a list"),
         ("x", "messages is not JSON: expected value at line 1 column 1"),
+        ("[" * 300 + "]" * 300, "messages is nested too deeply"),
         ("[1]", "messages[0] must be an object"),
         ("[{}]", "messages[0].role is missing"),
         ('[{"role": "", "content": "x"}]', "messages[0].role must not be empty"),

@@ -15,6 +15,7 @@ from runner.front.http import JSON, refusal
 from runner.front.keys import needs_key
 from runner.front.statuses import is_busy
 from shared.errors import BodyNotRead, CogTritonError, PredictionIdTaken, PredictionNotFound
+from shared.unreadable import why_no_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -130,7 +131,7 @@ class CogApi:
         try:
             return self._schema.read(orjson.loads(body), path_id)
         except orjson.JSONDecodeError as problem:
-            raise BodyNotRead(reason=f"it is not JSON: {problem}") from None
+            raise BodyNotRead(reason=f"it {why_no_json(problem)}") from None
         except Refused as refused:
             content = refusal(refused.error) | {"detail": refused.detail()}
             await request.respond_error(refused.error, 422, content)

@@ -16,6 +16,7 @@ from runner.front.openai.parameters import (
     TokenizeParameters,
 )
 from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
+from shared.unreadable import why_no_json
 from shared.validation import wanted
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def read(kind: type[_Body], body: bytes) -> _Body:
     try:
         content = orjson.loads(body)
     except ValueError as problem:
-        raise RequestInvalid(parameter=None, reason=f"the body is not JSON: {problem}") from None
+        raise RequestInvalid(parameter=None, reason=f"the body {why_no_json(problem)}") from None
     if not isinstance(content, dict):
         raise RequestInvalid(parameter=None, reason="the body is not a JSON object")
     try:

@@ -338,7 +338,7 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
     [
         (b"{", None, "the body is not JSON"),
         (b"[]", None, "the body is not a JSON object"),
-        (b'{"messages": ' + b"[" * 5000, None, "the body is not JSON"),
+        (b'{"messages": ' + b"[" * 5000 + b"]" * 5000 + b"}", None, "the body is nested too deeply"),
         ({}, "messages", "messages is missing"),
         ({"messages": []}, "messages", "messages must not be empty"),
         ({"messages": "Hi"}, "messages", "messages must be a list"),
