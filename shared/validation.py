@@ -27,6 +27,11 @@ _WANTED = {
 _LEAST_FLOAT = 2**63  # from here on, a reader of JSON gives a whole number as a float
 
 
+def visible(name: str) -> str:
+    """A name that somebody sent; in quotes if it cannot be seen without."""
+    return name if name and name.isprintable() and name == name.strip() else ascii(name)
+
+
 def wanted(detail: ErrorDetails, *, mapping: str = "an object") -> str:
     """What the value must be, to follow its name: `must be a whole number`, `is missing`.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from shared.errors import InputInvalid, PredictionIdInvalid
+from shared.validation import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,7 +168,7 @@ class _Faults:
         self.found: list[tuple[tuple[str, ...], InputInvalid | PredictionIdInvalid]] = []
 
     def add(self, place: tuple[str, ...], reason: str) -> None:
-        where = ".".join(place) or "the body"
+        where = ".".join(map(visible, place)) or "the body"
         self.found.append((place, InputInvalid(where=where, reason=reason)))
 
 

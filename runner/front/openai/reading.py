@@ -17,7 +17,7 @@ from runner.front.openai.parameters import (
 )
 from shared.errors import ParameterNotSupported, ParameterUnknown, RequestInvalid
 from shared.unreadable import why_no_json
-from shared.validation import wanted
+from shared.validation import visible, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +110,8 @@ def _dotted(place: Sequence[str | int]) -> str:
     for part in place:
         if part == "[key]":  # the key before it is what is wrong
             continue
-        shown = str(part)[:_MAX_SHOWN]
-        text += f"[{part}]" if isinstance(part, int) else f".{shown}" if text else shown
-    return text if text.isprintable() else ascii(text)
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f"{'.' if text else ''}{visible(part[:_MAX_SHOWN])}"
+    return text

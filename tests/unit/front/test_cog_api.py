@@ -145,6 +145,12 @@ def test_a_body_that_breaks_the_schema_names_the_place(client, answered, body, p
     answered(answer.json()["error"], InputInvalid(where=place or "the body", reason=reason))
 
 
+@pytest.mark.parametrize("name", ["", " ", "\x1b", " top_p"])
+def test_a_name_that_cannot_be_seen_is_quoted(client, name):
+    error = predict(client, **{name: 1}).json()["error"]
+    assert f"input.{name!r}: there is no such input" in error
+
+
 def test_every_fault_is_told(client):
     answer = predict(client, max_tokens=0, temperature=9, nonsense=1)
     assert len(answer.json()["detail"]) == 3

@@ -411,6 +411,8 @@ def test_of_two_that_are_as_near_the_one_that_begins_alike_is_meant():
             "Write include_usage, or omit it.",
         ),
         ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Omit it."),
+        ({"messages": HI, "": 1}, "''", "Omit it."),
+        ({"messages": [HI[0] | {" ": "x"}]}, "messages[0].' '", "Omit it."),
     ],
 )
 def test_an_unknown_parameter_is_named_with_the_nearest_known_one(body, parameter, instead):
