@@ -1,9 +1,14 @@
-"""From a host's name to a socket's address; standard library only."""
+"""Hosts and ports: how they are written, and the addresses of their sockets; standard library only."""
 
 from __future__ import annotations
 
 import socket
 from typing import Any
+
+
+def written(host: str, port: int) -> str:
+    """`host:port`, with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def resolved(host: str, port: int) -> tuple[int, Any]:

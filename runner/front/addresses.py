@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from shared.errors import AddressRefused, SettingInvalid
 from shared.logs import register_secret
+from shared.resolving import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,7 @@ class Addresses:
             origin = scheme, host, port = origin_of(address)
         except ValueError as error:
             raise self._refused(address, str(error)) from None
-        shown = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        shown = f"{scheme}://{written(host, port)}"
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as problem:

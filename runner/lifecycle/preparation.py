@@ -36,6 +36,7 @@ from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
 from shared.logs import configure_logging, get_logger
 from shared.progress import stderr_progress
+from shared.resolving import written
 from shared.server_arguments import is_decoupled
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _hosts(settings: Settings, kind: str) -> dict[str, str]:
         return {}
     if reached_at(address.host) != address.host:
         reason = "the others need one of this host's own addresses"
-        raise SettingInvalid(setting="HOSTS_ADDRESS", value=f"{address.host}:{address.port}", reason=reason)
+        raise SettingInvalid(setting="HOSTS_ADDRESS", value=written(*address), reason=reason)
     told = HostsSettings(
         address=address.here,
         gpus=gpus_here(),

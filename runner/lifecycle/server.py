@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from runner.lifecycle.liveness import wait_until_hung
 from runner.triton.address import reached_at
 from shared.cog.server import listen
+from shared.resolving import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,9 +45,7 @@ class Server(ABC):
     @property
     def url(self) -> str:
         """Its address from this machine."""
-        host = reached_at(self.host)
-        address = f"[{host}]" if ":" in host else host
-        return f"http{'s' if self.tls else ''}://{address}:{self.port}"
+        return f"http{'s' if self.tls else ''}://{written(reached_at(self.host), self.port)}"
 
     @abstractmethod
     def close(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Self
 
+from shared.resolving import written
+
 LOOPBACK = "127.0.0.1"
 _PORT = re.compile(r"[0-9]{1,5}")
 # What listens on all addresses also listens on this one.
@@ -28,8 +30,7 @@ class Address(NamedTuple):
     @property
     def here(self) -> str:
         """`host:port` at which this machine reaches it."""
-        host = reached_at(self.host)
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return written(reached_at(self.host), self.port)
 
 
 def reached_at(host: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shared.errors import PortInUse, SettingInvalid
 from shared.layout import PROJECT_ROOT
-from shared.resolving import resolved
+from shared.resolving import resolved, written
 
 BACKLOG = 4096
 """How many connections may wait to be accepted."""
@@ -128,5 +128,5 @@ def _bound(host: str, port: int, setting: str | None) -> socket.socket:
         is_host = isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL
         if setting is None and is_host:
             raise SettingInvalid(setting="--host", value=host, reason=reason) from None
-        raise SettingInvalid(setting=setting or "PORT", value=f"{host}:{port}", reason=reason) from None
+        raise SettingInvalid(setting=setting or "PORT", value=written(host, port), reason=reason) from None
     return listener

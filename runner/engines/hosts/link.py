@@ -26,7 +26,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shared.resolving import resolved
+from shared.resolving import resolved, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ class Listener:
             family, target = _resolved(address)
             listener = socket.create_server(target[:2], family=family)
             number = listener.getsockname()[1]
-            address = f"[{target[0]}]:{number}" if family == socket.AF_INET6 else f"{target[0]}:{number}"
+            address = written(target[0], number)
         self._sockets.append(listener)
         threading.Thread(target=self._accept, args=(listener,), name="links", daemon=True).start()
         return address

@@ -33,11 +33,12 @@ def test_a_host_that_is_not_here_is_not_blamed_on_the_port(host):
         listen(host, free_port())
 
 
-def test_the_setting_that_has_the_host_is_blamed():
-    with pytest.raises(
-        SettingInvalid, match=r"The setting TRITON_HTTP_ADDRESS is '192\.0\.2\.1:8000', but nothing"
-    ):
-        refuse_used_port(8000, "192.0.2.1", "TRITON_HTTP_ADDRESS")
+@pytest.mark.parametrize(
+    ("host", "told"), [("192.0.2.1", r"192\.0\.2\.1:8000"), ("2001:db8::1", r"\[2001:db8::1\]:8000")]
+)
+def test_the_setting_that_has_the_host_is_blamed(host, told):
+    with pytest.raises(SettingInvalid, match=f"The setting TRITON_HTTP_ADDRESS is '{told}', but nothing"):
+        refuse_used_port(8000, host, "TRITON_HTTP_ADDRESS")
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "65536", "\u00b2", "9" * 5000])

@@ -68,3 +68,10 @@ def test_a_network_without_ipv4_is_told_before_the_engine_is_fetched(tmp_path, a
     ):
         prepare(named, tmp_path, engine_of)
     assert not list((tmp_path / "cache").glob("*"))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:5700", "[::]:5700"])
+def test_an_address_that_other_hosts_cannot_reach_is_told_as_it_was_set(tmp_path, address):
+    with pytest.raises(SettingInvalid) as refused:
+        preparation._hosts(settings(tmp_path, HOSTS_ADDRESS=address), "vllm")
+    assert f"The setting HOSTS_ADDRESS is '{address}', but the others need" in str(refused.value)
