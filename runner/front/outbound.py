@@ -27,6 +27,7 @@ _MAX_REDIRECTS = 5
 _CONNECTIONS = 1000
 _IDLE = 20
 _PIECE = 1 << 20
+_CLOSED_EARLY = ("Server disconnected", "peer closed connection")  # the same class has what is not HTTP
 
 
 class _Guarded(httpx2.AsyncHTTPTransport):
@@ -83,6 +84,8 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL | TimeoutError) -> 
             return "it redirects to what is not an http or https address"
         case httpx2.NetworkError():
             return "the connection broke"
+        case httpx2.RemoteProtocolError() if str(problem).startswith(_CLOSED_EARLY):
+            return "it closed the connection before it had answered"
         case _:
             return "its answer cannot be read"
 

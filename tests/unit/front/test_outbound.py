@@ -1,6 +1,8 @@
 """Files that are sent to an address that a client gave."""
 
 import asyncio
+import socket
+import threading
 
 import pytest
 
@@ -15,3 +17,42 @@ def test_a_log_of_tls_keys_that_cannot_be_written_is_told(tmp_path, monkeypatch)
     addresses = Addresses(["https://127.0.0.1"], None, "UPLOAD_ALLOW")
     with pytest.raises(UploadFailed, match="SSLKEYLOGFILE is /none/keys, which cannot be written"):
         asyncio.run(put_file(addresses, "https://127.0.0.1/x", tmp_path / "engine.tar", lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"", "it closed the connection before it had answered"),
+        (b"HTTP/1.1 201 Created\r\nContent-", "it closed the connection before it had answered"),
+        (
+            b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\n",
+            "it closed the connection before it had answered",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "its answer cannot be read"),
+    ],
+)
+def test_a_server_that_hangs_up_is_not_said_to_answer(tmp_path, answer, told):
+    def hang_up():
+        connection, _ = listener.accept()
+        with connection:
+            connection.makefile("rb").readline()
+            connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1024):
+                pass
+
+    (tmp_path / "engine.tar").write_bytes(b"x")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=hang_up)
+        server.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(UploadFailed, match=told):
+            asyncio.run(
+                put_file(
+                    Addresses([address], None, "UPLOAD_ALLOW"),
+                    f"{address}/x",
+                    tmp_path / "engine.tar",
+                    lambda _: None,
+                )
+            )
+        server.join()
