@@ -38,5 +38,5 @@
 #define E2402_ENGINE_GAVE_UP "E2402 EngineGaveUp: The engine process has died and will not be restarted. Check the log for why it died, then restart the runner."
 #define E2403_MALFORMED_REQUEST "E2403 MalformedRequest: The request violates the tensor contract: %s. Send what Triton lists at `GET /v2/models/MODEL` over HTTP; docs/triton.md says more."
 #define E2406_BRIDGE_MISCONFIGURED "E2406 BridgeMisconfigured: The engine bridge cannot start: %s. Make the directory of its socket (below TMPDIR) writable, write the model repository again with this version of cog-triton, or use the version of Triton that its images have."
-#define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process cannot serve: %s. Check the log of the engine process."
+#define E2407_ENGINE_START_FAILED "E2407 EngineStartFailed: The engine process cannot serve: %s. If a file of the engine is at fault, build or download it again; if it was not ready in time, raise ENGINE_START_TIMEOUT; otherwise, the log of the engine process says more."
 #define E2408_HOSTS_MISSING "E2408 HostsMissing: The engine does not have all of the hosts that it needs: %s. Run `cog-triton join` on more hosts, and check HOSTS_ADDRESS: this host listens there, and they must reach it."

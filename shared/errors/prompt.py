@@ -110,6 +110,6 @@ class AdapterUnknown(CogTritonError):
     fixed_by = FixedBy.USER
     message = 'There is no adapter "{name}" here.'
     remedy = (
-        "Send the name of an adapter that /v1/models lists, if it lists any. If this adapter is among them, "
-        "check that its files are still there, and that the runner may read them."
+        "Send the name of an adapter that there is; where OpenAI's API is served, /v1/models lists them. If "
+        "this adapter is among them, check that its files are still there, and that the runner may read them."
     )

@@ -144,7 +144,10 @@ class EngineStartFailed(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The engine process cannot serve: {reason}."
-    remedy = "Check the log of the engine process."
+    remedy = (
+        "If a file of the engine is at fault, build or download it again; if it was not ready in time, raise"
+        " ENGINE_START_TIMEOUT; otherwise, the log of the engine process says more."
+    )
 
 
 class HostsMissing(CogTritonError):

@@ -90,15 +90,17 @@ class VllmCacheTooSmall(CogTritonError):
     at_start = True
     fixed_by = FixedBy.OPERATOR
     message = "The GPU memory left for the KV cache is too small: {reason}."
-    remedy = "Lower `max_model_len`, raise `gpu_memory_utilization`, or use more or larger GPUs."
+    remedy = (
+        "Lower `max_model_len`, raise `gpu_memory_utilization` if it is below 1, or use more or larger GPUs."
+    )
 
 
 class VllmGpuMemoryInUse(CogTritonError):
     code = "E2211"
     at_start = True
     fixed_by = FixedBy.OPERATOR
-    message = "Other processes hold GPU memory that this engine needs: {reason}."
-    remedy = "End them, or lower `gpu_memory_utilization`."
+    message = "Less GPU memory is free than `gpu_memory_utilization` asks for: {reason}."
+    remedy = "End other processes that hold some, or lower `gpu_memory_utilization`."
 
 
 class VllmStartTimedOut(CogTritonError):
