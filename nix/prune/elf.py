@@ -221,8 +221,10 @@ def _check(elf: Elf, source: Source) -> None:
     if not loads or loads[0].offset or loads[0].file_size < HEADER.size:
         raise Refused("no segment holds the ELF header")
     for load, following in zip(loads, [*loads[1:], None], strict=True):
-        if load.end > source.size or load.file_size > load.memory_size:
-            raise Refused("a segment reaches past its end")
+        if load.end > source.size:
+            raise Refused("a segment reaches past the end of the file")
+        if load.file_size > load.memory_size:
+            raise Refused("a segment has more bytes in the file than in memory")
         is_power_of_two = load.alignment & (load.alignment - 1) == 0
         if not is_power_of_two or (load.offset - load.address) % max(load.alignment, PAGE):
             raise Refused("a segment that no loader can map")

@@ -126,7 +126,7 @@ def container(source: Source, at: int, end: int) -> Container:
     if (version, header) != (_VERSION, CONTAINER.size):
         raise Refused(f"a container of version {version} with a header of {header} bytes")
     if size > end - at - CONTAINER.size:
-        raise Refused("a container reaches past its section")
+        raise Refused("a container reaches past the end of its section")
     body = at + CONTAINER.size
     return Container(at, body + size, tuple(_entries(source, body, body + size)))
 
@@ -140,6 +140,6 @@ def _entries(source: Source, at: int, end: int) -> Iterator[Entry]:
         if version != _ENTRY_VERSION or not ENTRY.size <= header <= _MAX_ENTRY_HEADER:
             raise Refused(f"an entry of version {version:#x} with a header of {header} bytes")
         if payload > end - at - header:
-            raise Refused("an entry reaches past its container")
+            raise Refused("an entry reaches past the end of its container")
         yield Entry(kind, architecture, flags, at, at + header, at + header + payload)
         at += header + payload

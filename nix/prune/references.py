@@ -40,7 +40,7 @@ class References:
                     where, info = words[3 * number], words[3 * number + 1]
                     inside = wrappers and wrappers.address <= where < wrappers.address + wrappers.size
                     if info != RELATIVE or not inside or address in self.places:
-                        raise Refused("device code is referred to in unknown ways")
+                        raise Refused("what points at device code is not understood")
                     slot = wrappers.offset + where - wrappers.address if wrappers else 0
                     self.places[address] = (table.offset + RELOCATION * number + _ADDEND_AT, slot)
 
@@ -49,7 +49,7 @@ class References:
             self._source.read(table.offset, table.size // SYMBOL.size * SYMBOL.size)
         ):
             if section.address <= fields[4] < section.address + section.size:
-                raise Refused("a symbol of other libraries is in device code")
+                raise Refused("a symbol that other libraries can use is in device code")
 
     def patches(self, address: int, moved: int) -> list[tuple[int, bytes]]:
         """What to write, and where in the file, when the container at `address` moves."""

@@ -122,7 +122,7 @@ def test_two_references_to_one_container_are_not_understood(tmp_path):
     path.write_bytes(data)
     report = prune_library(path, 86, cut=True)
     assert (report.outcome, report.cut) == (Outcome.PRUNED, 0)
-    assert report.reason == "not cut: device code is referred to in unknown ways"
+    assert report.reason == "not cut: what points at device code is not understood"
 
 
 def test_command(tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 
 import pytest
 
@@ -151,6 +152,15 @@ def broken(at: int, with_: bytes) -> bytes:
     return bytes(data)
 
 
+def resized(*, file: int, memory: int) -> bytes:
+    """With other sizes of the last segment that is loaded."""
+    data = bytearray(LIBRARY.build())
+    headers = range(64, 64 + 56 * 4, 56)
+    last = max(at for at in headers if data[at] == 1)
+    data[last + 32 : last + 48] = struct.pack("<QQ", file, memory)
+    return bytes(data)
+
+
 FATBIN_ADDRESS = sections_of(LIBRARY.build())[".nv_fatbin"][0]
 
 
@@ -161,9 +171,11 @@ FATBIN_ADDRESS = sections_of(LIBRARY.build())[".nv_fatbin"][0]
         (b"\x7fELF", "not an ELF file for x86-64"),
         (broken(0, b"\1"), "device code outside of a container"),
         (broken(4, b"\2"), "a container of version 2 with a header of 16 bytes"),
-        (broken(8, b"\xff" * 8), "a container reaches past its section"),
+        (broken(8, b"\xff" * 8), "a container reaches past the end of its section"),
         (broken(16 + 2, b"\2"), "an entry of version 0x102 with a header of 64 bytes"),
-        (broken(16 + 8, b"\xff" * 8), "an entry reaches past its container"),
+        (broken(16 + 8, b"\xff" * 8), "an entry reaches past the end of its container"),
+        (resized(file=1 << 30, memory=1 << 30), "a segment reaches past the end of the file"),
+        (resized(file=8, memory=4), "a segment has more bytes in the file than in memory"),
         (LIBRARY.build() + b"more", "bytes after the end of the last section"),
         (Library([code(80)], relocated=[FATBIN_ADDRESS + 24]).build(), "relocations inside device code"),
     ],
