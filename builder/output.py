@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from stat import S_ISVTX
 from typing import TYPE_CHECKING
 
 from shared.artifact import partial_of, read_manifest
 from shared.errors import CogTritonError, OutputRefused
-from shared.file_system import is_read_only
+from shared.file_system import is_read_only, may_be_replaced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +69,7 @@ def _check(output: Path) -> None:
         )
     partial_of(output).exists()  # raises for a name too long, as it is the longest
     for path in (output, log_of(output)):
-        if path.exists() and not _may_be_replaced(path):
+        if path.exists() and not may_be_replaced(path):
             raise OutputRefused(
                 path=path,
                 reason="it is another user's, in a folder where only its owner may replace it",
@@ -83,12 +82,6 @@ def _check(output: Path) -> None:
                 reason="what is there was not written by a build, and would be lost",
                 fix=f"Remove that file, or choose another one {_IN_THE_API}",
             )
-
-
-def _may_be_replaced(path: Path) -> bool:
-    """Whether this user may, in a folder such as /tmp."""
-    folder, user = path.parent.stat(), os.geteuid()
-    return not folder.st_mode & S_ISVTX or user in (0, folder.st_uid, path.stat().st_uid)
 
 
 def _is_archive(path: Path) -> bool:

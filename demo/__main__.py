@@ -28,9 +28,10 @@ from rich.table import Table
 from rich.text import Text
 
 from builder.sources.model import local_folder
+from cli.report_file import check_report, write_report
 from demo.cog_client import PredictionClient
 from demo.cog_server import CogServer
-from shared.errors import CogTritonError, OutputRefused
+from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,6 +169,8 @@ def demo(model: str, prompt: str, known_text: str | None, picture: Path | None) 
 
     Raises CogTritonError for what goes wrong on the way.
     """
+    if picture is not None:
+        check_report(picture)
     steps = Steps()
     with tempfile.TemporaryDirectory(prefix="cog-triton-demo-") as temporary, ExitStack() as stack:
         directory = Path(temporary)
@@ -205,10 +208,7 @@ def draw(path: Path, steps: Steps, prompt: str, text: str, table: Table) -> None
     page.print(Text.assemble("\n", (prompt, "bold"), text, "\n"))
     page.print(table)
     svg = page.export_svg(title="cog-triton")
-    try:
-        path.write_text(re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL), encoding="utf-8")
-    except OSError as error:
-        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
+    write_report(path, re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.DOTALL))
 
 
 def _pass_by_proxies() -> None:

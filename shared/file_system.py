@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from stat import S_ISVTX
 from typing import TYPE_CHECKING
 
 from shared.sizes import readable
@@ -25,3 +26,9 @@ def filled(place: Path, free: int) -> str:
 def is_read_only(folder: Path) -> bool:
     """Whether nobody may write there, whatever the permissions."""
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def may_be_replaced(path: Path) -> bool:
+    """Whether this user may, in a folder such as /tmp."""
+    folder, user = path.parent.stat(), os.geteuid()
+    return not folder.st_mode & S_ISVTX or user in (0, folder.st_uid, path.stat().st_uid)

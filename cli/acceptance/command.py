@@ -15,6 +15,7 @@ from builder.pipeline import work_folder
 from builder.sources.download import Download
 from builder.step import Build
 from cli.engines import vllm_config
+from cli.report_file import check_report
 from shared.config import VLLMConfig
 from shared.errors import OutputRefused, PartNotInstalled
 from shared.layout import PROJECT_ROOT, Layout
@@ -79,7 +80,7 @@ def run(
             work_dir = stack.enter_context(work_folder(what="acceptance"))
         _make_folder(work_dir)
         if report is not None:
-            _make_file(report)
+            check_report(report)
         work_dir = work_dir.resolve()
         # A relative path starts here. Path raises for too long a name.
         if os.path.isdir(model):  # noqa: PTH112
@@ -104,15 +105,6 @@ def _make_folder(folder: Path) -> None:
         raise OutputRefused(
             path=folder, reason=reason, fix="Choose another folder, or change its permissions"
         )
-
-
-def _make_file(path: Path) -> None:
-    """Raise OutputRefused unless this user may write to `path`: it is written after the first check."""
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise OutputRefused(path=path, reason=error.strerror, fix="Choose another file") from None
 
 
 def _config(model: str) -> tuple[VLLMConfig | None, Path | None]:

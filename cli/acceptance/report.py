@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.output import say, say_json
+from cli.report_file import write_report
 from shared import VERSION
 from shared.errors import OutputRefused
 
@@ -29,8 +30,12 @@ _LINE = 400
 
 
 def acceptance(checks: Sequence[Check], bench: Bench, *, as_json: bool, report: Path | None) -> int:
-    """Run the checks one after another; return the exit status: 1 when one failed."""
+    """Run the checks one after another; return the exit status: 1 when one failed.
+
+    Raises OutputRefused at the end if the report could not be written then.
+    """
     results = []
+    unwritten: OutputRefused | None = None
     try:
         for check in checks:
             if not as_json:
@@ -41,24 +46,27 @@ def acceptance(checks: Sequence[Check], bench: Bench, *, as_json: bool, report: 
             if not as_json:
                 _say(result)
             if report is not None:
-                _keep(report, results, bench)
+                unwritten = _keep(report, results, bench)
     finally:
         bench.end_server()
     if as_json:
         say_json(document(results, bench))
     else:
         say(_summary(results))
+    if unwritten is not None:
+        raise unwritten
     return 1 if any(result.status is Status.FAILED for result in results) else 0
 
 
-def _keep(report: Path, results: Sequence[Result], bench: Bench) -> None:
-    """The results so far: a run that is broken off leaves them. Raises OutputRefused."""
+def _keep(report: Path, results: Sequence[Result], bench: Bench) -> OutputRefused | None:
+    """The results so far: a run that is broken off leaves them. Returns why they could not be written."""
     is_json = report.suffix == ".json"
     text = json.dumps(document(results, bench), indent=2) if is_json else page(results, bench)
     try:
-        report.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputRefused(path=report, reason=error.strerror, fix="Choose another file") from None
+        write_report(report, text)
+    except OutputRefused as refused:
+        return refused
+    return None
 
 
 def _say(result: Result) -> None:

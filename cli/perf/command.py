@@ -24,6 +24,7 @@ from cli.perf.reach import kind_of, metrics_address, model_of, reach
 from cli.perf.server_view import ServerView
 from cli.perf.targets import server_key, triton_model
 from cli.perf.terminal import Live, print_report
+from cli.report_file import check_report
 from shared import VERSION
 from shared.errors import OutputRefused, ServerNotMeasured
 from shared.secrets import public_address, public_text
@@ -60,10 +61,13 @@ def perf(plan: Plan, *, as_json: bool) -> int:
     """Run it and report; the exit status: 1 when no request was answered or the page cannot
     be written, 130 after Ctrl-C.
 
-    Raises ServerNotMeasured, and KeyboardInterrupt when Ctrl-C comes before the first load or twice.
+    Raises OutputRefused for a page that could not be written, ServerNotMeasured, and KeyboardInterrupt when
+    Ctrl-C comes before the first load or twice.
     """
     import uvloop
 
+    if plan.report is not None:
+        check_report(plan.report)
     with open_files():
         result = uvloop.run(measured(plan))
     if as_json:
@@ -82,10 +86,8 @@ def _write(result: dict[str, Any], report: Path, *, quiet: bool) -> bool:
 
     try:
         write_page(result, report)
-    except OSError as error:  # the figures have been printed: they are not lost
-        say(
-            str(OutputRefused(path=report, reason=error.strerror, fix="Choose another file")), "red", err=True
-        )
+    except OutputRefused as error:  # the figures have been printed: they are not lost
+        say(str(error), "red", err=True)
         return False
     if not quiet:
         say(f"{report}: the same report, for a browser")

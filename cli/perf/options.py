@@ -45,8 +45,6 @@ def plan_of(
         raise typer.BadParameter("a load has a rate or a concurrency, not both", param_hint="--rate")
     if rate is None and unit == "batch":
         raise typer.BadParameter("a batch needs --rate: how many at the same time", param_hint="--unit")
-    if report is not None and not _can_be_file(report):
-        raise typer.BadParameter(f"{report} is not a file in an existing folder", param_hint="--report")
     if rate is not None and unit == "rps":
         steps = [Step(duration, rate=rate, arrivals=arrivals, most=requests)]
     elif rate is not None:
@@ -103,10 +101,3 @@ def _objectives(text: str | None) -> Objectives:
         return Objectives.of(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--slo") from None
-
-
-def _can_be_file(path: Path) -> bool:
-    try:
-        return not path.is_dir() and path.absolute().parent.is_dir()
-    except OSError:  # its name is too long, or nobody may look there
-        return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli.output import counted
 from cli.perf.charts import all_charts
 from cli.perf.findings import milliseconds, words
+from cli.report_file import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ _GROWN = 2.0  # times the best of its row: marked
 
 
 def write_page(result: dict[str, Any], path: Path) -> None:
-    """Write the page of a result, as --json has it. Raises OSError."""
+    """Write the page of a result, as --json has it. Raises OutputRefused."""
     asked = result["asked"]
     parts = [
         "<!doctype html>",
@@ -61,7 +62,7 @@ def write_page(result: dict[str, Any], path: Path) -> None:
         f"<footer>cog-triton {escape(result['cog_triton'])}, on {escape(result['machine']['system'])} with",
         f"{counted(result['machine']['cores'], 'core')}: <code>{escape(result['command'])}</code></footer>",
     ]
-    path.write_text("\n".join(parts) + "\n", encoding="utf-8")  # as it says itself
+    write_report(path, "\n".join(parts) + "\n")
 
 
 def _findings(result: dict[str, Any]) -> str:

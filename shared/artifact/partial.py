@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 # What is written at once is a MiB, for which the slowest download (shared/http/limits.py) takes 1,050,
@@ -22,6 +24,20 @@ def partial_of(destination: Path) -> Path:
     partial = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
     _made.append(partial)
     return partial
+
+
+@contextmanager
+def appearing_file(destination: Path) -> Iterator[BinaryIO]:
+    """A file that becomes `destination` when the block succeeds, and is removed when it fails."""
+    partial = partial_of(destination)
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(destination)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def remove_partials() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import shutil
 import tarfile
 from collections import Counter
@@ -20,7 +19,7 @@ from shared.file_system import filled
 from shared.sizes import readable
 
 from .manifest import CONFIG, MANIFEST, EngineFacts, FileEntry, Manifest, name_problem
-from .partial import partial_of, sweep
+from .partial import appearing_file, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +83,7 @@ def write_archive(
         sizes = [file.size() for file in ordered]
         sweep(output.parent, escape(output.name))
         free = _room(output, sum(sizes))
-        with _appearing(output) as archive:
+        with appearing_file(output) as archive:
             # The manifest needs the digests, which are known last: zeros hold its place.
             place = _manifest(facts, ordered, sizes, [_UNKNOWN] * len(ordered)).to_bytes()
             archive.write(header(MANIFEST, len(place)))
@@ -178,17 +177,3 @@ def _naming(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(f"{name}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _appearing(output: Path) -> Iterator[BinaryIO]:
-    """A file that becomes `output` when the block succeeds, and is removed when it fails."""
-    partial = partial_of(output)
-    try:
-        with partial.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -140,14 +140,17 @@ class TestFaults:
                 "--json",
             ]
             written = subprocess.run([PROGRAM, *arguments, "--report", page], capture_output=True, check=True)
-            lost = subprocess.run(
-                [PROGRAM, *arguments, "--report", "/proc/x"], capture_output=True, check=False
+            lost, refused = (
+                subprocess.run([PROGRAM, *arguments, "--report", place], capture_output=True, check=False)
+                for place in ("/dev/full", "/proc/x")
             )
         assert json.loads(written.stdout)["steps"][0]["requests"]["succeeded"] == 2
         assert json.loads(written.stdout)["sentence"].split()[0] in page.read_text()
         assert lost.returncode == 1
         assert json.loads(lost.stdout)["steps"][0]["requests"]["succeeded"] == 2
-        assert lost.stderr.startswith(b"E3302 OutputRefused: The output cannot be written to /proc/x: ")
+        assert lost.stderr.startswith(b"E3302 OutputRefused: The output cannot be written to /dev/full: ")
+        assert refused.returncode == 1
+        assert json.loads(refused.stdout)["error"]["code"] == "E3302"
 
     @pytest.mark.parametrize("form", ["json", "text"])
     def test_after_ctrl_c_the_figures_until_then_are_reported(self, tmp_path, form):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections import Counter
 
@@ -76,6 +78,27 @@ def test_a_run_that_is_broken_off_leaves_its_report(bench, tmp_path):
         acceptance((*MADE[:2], broken_off), bench, as_json=False, report=report)
     ended = {check["name"]: check["status"] for check in json.loads(report.read_text())["checks"]}
     assert ended == {"same": Status.PASSED, "other": Status.FAILED}
+
+
+def test_a_report_that_cannot_be_written_ends_no_run(bench, tmp_path, monkeypatch, capsys):
+    def refuse(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OutputRefused, match="No space left"):
+        acceptance(MADE, bench, as_json=False, report=tmp_path / "report.md")
+    assert capsys.readouterr().out.endswith("1 passed, 3 failed, 1 skipped\n")
+
+
+def test_a_run_that_does_not_begin_leaves_no_report(monkeypatch, tmp_path):
+    python = tmp_path / "engines/tensorrt_llm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("COG_TRITON_HOME", str(tmp_path))
+    report = tmp_path / "report.md"
+    asked = ["acceptance", "./nowhere", "--engine", "tensorrt_llm", "--report", str(report)]
+    assert isinstance(CliRunner().invoke(app, asked).exception, ModelFolderUnusable)
+    assert not report.exists()
 
 
 @pytest.mark.parametrize("engine", CHECKS)

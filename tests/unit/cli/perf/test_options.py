@@ -21,7 +21,6 @@ PROGRAM = Path(sys.executable).with_name("cog-triton")
         (["--slo", "speed=5ms"], "is not NAME=500ms"),
         (["--prompts", "none.txt"], "none.txt: No such file or directory"),
         (["--prompts", "/bin/sh"], "/bin/sh: it is not UTF-8"),
-        (["--report", "none/report.html"], "is not a file in an existing folder"),
         (["--target", "vllm"], "is not one of"),
     ],
 )
