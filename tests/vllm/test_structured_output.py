@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from runner.protocol.engine import STRUCTURES, FinishReason, Request, SamplingParameters, StructuredOutput
 from runner.protocol.frames import CancelFrame
 from runner.text.tokenizer import Tokenizer
-from tests.vllm.conftest import run_script
+from tests.vllm.conftest import run_script, serving, write_engine
+from tests.vllm.model import VOCABULARY
 from tests.vllm.structures import other_case, schema_case
 from tests.vllm.test_engine import IDS, gathered
 
@@ -143,6 +145,38 @@ def test_a_text_that_cannot_be_held_to_its_structure_any_longer_is_an_error(engi
     assert {error and error.code for error in errors} == {"E1105"}
     assert "becomes too complex" in str(errors[0])
     assert pattern not in log.read_text()
+
+
+def write_one_that_reasons(directory):
+    """A gpt-oss with weights of chance, and the demo's tokenizer with the tokens that part its answers."""
+    tokens = ["<|end|>", "<|channel|>", "<|message|>"]
+    config = {
+        "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16",
+        "vocab_size": VOCABULARY + len(tokens), "hidden_size": 256, "intermediate_size": 256, "head_dim": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "num_local_experts": 4, "num_experts_per_tok": 2,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 128,
+        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+    }  # fmt: skip
+    arguments = {"enforce_eager": True, "kv_cache_memory_bytes": 64 << 20, "load_format": "dummy"}
+    write_engine(directory, engine_args=arguments)
+    (directory / "engine/model.safetensors").unlink()
+    (directory / "engine/config.json").write_text(json.dumps(config))
+    place = directory / "tokenizer/tokenizer.json"
+    tokenizer = json.loads(place.read_bytes())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+    tokenizer["added_tokens"] += [
+        {"id": number, "content": token} | flags for number, token in enumerate(tokens, VOCABULARY)
+    ]
+    place.write_text(json.dumps(tokenizer))
+    return directory
+
+
+def test_what_a_model_writes_before_its_answer_is_held_to_the_structure_too(tmp_path, tokenizer):
+    directory = write_one_that_reasons(tmp_path / "engine")
+    with serving(directory, tmp_path / "log") as (_, driver):
+        (text,) = texts_of(driver, tokenizer, [held_to(StructuredOutput("regex", "(yes|no){1,9}!"))])
+    assert re.fullmatch("(yes|no){1,9}!", text)
 
 
 def test_what_would_leave_nothing_to_choose_from_is_refused(engine):

@@ -48,6 +48,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
     arguments |= _further(config.get("engine_args") or {})
     if (speculative := config.get(SPECULATIVE)) is not None:
         arguments[SPECULATIVE] = _speculative(speculative, engine_dir)
+    structures = arguments.get("structured_outputs_config") or {}
     return {
         # Else vLLM would load what encodes images, and start only with what prepares them.
         "language_model_only": True,
@@ -55,6 +56,8 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
         # has to be compiled there, without looking whether it can be.
         "gdn_prefill_backend": "triton",
         **arguments,
+        # Else what a model that reasons (gpt-oss) writes before its answer would not be held to the structure.
+        "structured_outputs_config": {"enable_in_reasoning": True, **structures},
         "model": str(model),
         # Token ids go in and out; text is the runner's concern.
         "skip_tokenizer_init": True,

@@ -135,6 +135,7 @@ def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):
         "skip_tokenizer_init": True,
         "language_model_only": True,
         "gdn_prefill_backend": "triton",
+        "structured_outputs_config": {"enable_in_reasoning": True},
     }
 
 

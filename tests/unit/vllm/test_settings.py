@@ -37,11 +37,22 @@ def test_our_keys_become_vllms(directory):
         "skip_tokenizer_init": True,
         "language_model_only": True,
         "gdn_prefill_backend": "triton",
+        "structured_outputs_config": {"enable_in_reasoning": True},
         "max_model_len": 512,
         "tensor_parallel_size": 2,
         "dtype": "float16",
         "max_num_seqs": 64,
     }
+
+
+def test_reasoning_is_held_to_a_structure_unless_the_config_says_otherwise(directory):
+    for given, enabled in (
+        ({"disable_any_whitespace": True}, True),
+        ({"enable_in_reasoning": False}, False),
+    ):
+        write(directory, engine_args={"structured_outputs_config": given})
+        structures = engine_arguments(directory)["structured_outputs_config"]
+        assert structures == given | {"enable_in_reasoning": enabled}
 
 
 def test_what_a_newer_vllm_has_dropped_is_left_out(capsys):
@@ -89,6 +100,7 @@ def test_what_earlier_versions_took_is_left_out_with_a_warning(directory, capsys
         "skip_tokenizer_init": True,
         "language_model_only": True,
         "gdn_prefill_backend": "triton",
+        "structured_outputs_config": {"enable_in_reasoning": True},
         "seed": 1,
     }
     told = capsys.readouterr().err.splitlines()
