@@ -18,17 +18,16 @@ _FULL = 1 << 20  # bytes left when nothing useful can be written any more
 
 
 @contextmanager
-def watched_disk(step: str, directory: Path) -> Iterator[None]:
-    """Raise NotEnoughSpace with everything its reader needs when `step`, which writes to `directory`, fills
-    the disk.
+def watched_disk(step: str, place: Path) -> Iterator[None]:
+    """Raise NotEnoughSpace with everything its reader needs when `step`, which writes to the folder `place`,
+    fills the disk.
 
     A child reports it, or it is inferred from the space left: a child that writes through a mapping is killed
     instead. A NotEnoughSpace that has a `place` is complete.
     """
-    free = shutil.disk_usage(directory).free
+    free = shutil.disk_usage(place).free
 
     def complete() -> NotEnoughSpace:
-        place = directory.parent  # the last part is the build's own, and gone when this is read
         return NotEnoughSpace(reason=f'the step "{step}" {filled(place, free)}', place=place)
 
     try:
@@ -38,7 +37,7 @@ def watched_disk(step: str, directory: Path) -> Iterator[None]:
             raise
         raise complete() from None
     except (ConversionFailed, HostMemoryExhausted) as error:
-        if shutil.disk_usage(directory).free < _FULL:
+        if shutil.disk_usage(place).free < _FULL:
             raise complete() from error
         raise
     except OSError as error:

@@ -103,7 +103,8 @@ def _check_engine(engine: str) -> None:
 def _run(step: Step, state: Build, show: StepProgress) -> None:
     """Run one step; an unexpected error becomes ConversionFailed, without the paths in its text."""
     try:
-        with watched_disk(step.name, state.work_dir):
+        # Named is the folder above: the build's own is gone when this is read.
+        with watched_disk(step.name, state.work_dir.parent):
             step.run(state, show)
     except CogTritonError:
         raise

@@ -24,6 +24,7 @@ from builder.package import Package
 from builder.pipeline import build
 from builder.plan import Plan
 from builder.sources.download import Download
+from builder.step import Build, Model
 from shared.errors import (
     CheckpointInvalid,
     ConversionFailed,
@@ -39,6 +40,7 @@ from shared.errors import (
     UnsupportedArchitecture,
 )
 from shared.layout import PROJECT_ROOT
+from shared.progress import SilentProgress
 from tests.support.hub import Hub, Repository
 from tests.support.processes import MARK, descendants, is_alive, marked
 from tests.support.tensorrt_llm.environments import fail, install
@@ -197,6 +199,16 @@ def test_failures_are_coded_and_leave_nothing_but_the_log(builder, failure, erro
     assert "/opt/" not in str(caught.value)
     how = "signal SIG" if failure in {"killed", "crashes"} else "status "
     assert f"== build: ended with {how}" in builder.log.read_text()
+
+
+def test_the_disk_that_the_log_fills_is_named_and_not_that_of_the_work_folder(builder, monkeypatch):
+    monkeypatch.chdir(builder.output.parent)
+    state = Build(builder.work_dir / "own", Path("engine.tar"), hf_token=None)
+    state.work_dir.mkdir()
+    state.model = Model("demo", None, DEMO)
+    state.log.symlink_to("/dev/full")
+    with pytest.raises(NotEnoughSpace, match=f'the step "build" filled {builder.output.parent}, which had '):
+        pipeline.run_steps([ToolStep(compiling())], state, SilentProgress())
 
 
 @pytest.mark.parametrize(

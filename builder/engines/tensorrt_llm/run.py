@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.child import PASSED_ON, environment, follow_child
+from builder.disk import watched_disk
 from builder.engines.tensorrt_llm.commands import MODEL_DIR, RunTool
 from builder.engines.tensorrt_llm.failures import coded
 from builder.engines.tensorrt_llm.model_folder import lay_out
@@ -58,8 +59,18 @@ class ToolStep:
         if not (place := build.work_dir / MODEL_DIR).exists():
             lay_out(build.model.path, place)
         output = build.work_dir / self.tool.output_dir
+        variables = environment(_PASSED_ON) | {
+            "HOME": writable_home(build.work_dir),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONNOUSERSITE": "1",
+        }
         lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        with build.log.open("a", encoding="utf-8", buffering=1) as log:
+        # Beside the output, and thus often on another disk than the work folder. Watched from outside of the
+        # `open`, as what could not be written is tried once more when the log is closed.
+        with (
+            watched_disk(self.name, build.log.parent.absolute()),
+            build.log.open("a", encoding="utf-8", buffering=1) as log,
+        ):
             log.write(f"{LOG_MARK}{self.name}: {self.tool.tool} {shlex.join(self.tool.arguments)}\n")
 
             def on_line(line: str) -> None:
@@ -70,8 +81,7 @@ class ToolStep:
             ended = follow_child(
                 _command(self.tool),
                 cwd=build.work_dir,
-                env=environment(_PASSED_ON)
-                | {"HOME": writable_home(build.work_dir), "PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"},
+                env=variables,
                 on_line=on_line,
                 on_poll=lambda: progress(_size(output)),
             )
