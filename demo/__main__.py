@@ -11,9 +11,11 @@ import json
 import os
 import re
 import signal
+import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -40,25 +42,27 @@ HERE = Path(__file__).parent
 OWN_MODEL = HERE / "model"
 PROMPTS = HERE / "prompts.json"
 _READY_SECONDS = 600
+_SHOWN_LINES = 20
+_END_SECONDS = 1
 _HOST = "127.0.0.1"
 
 console = Console(highlight=False)
 
 
 class ServerOutput:
-    """What a Cog server prints: kept in a file for when something fails, and its progress shown."""
+    """What a Cog server prints: its end is kept for when something fails, and its progress shown."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.last_progress = ""
+        self._last_lines: deque[str] = deque(maxlen=_SHOWN_LINES)
         self._read, self.descriptor = os.pipe()
-        threading.Thread(target=self._copy, daemon=True).start()
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
 
-    def _copy(self) -> None:
-        with os.fdopen(self._read, encoding="utf-8", errors="replace") as lines, self.path.open("w") as log:
+    def _follow(self) -> None:
+        with os.fdopen(self._read, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                log.write(line)
-                log.flush()
+                self._last_lines.append(line)
                 try:
                     message = json.loads(line)["fields"]["message"]
                 except (ValueError, KeyError, TypeError):
@@ -66,9 +70,17 @@ class ServerOutput:
                 if "% of " in message:
                     self.last_progress = message
 
+    def show_end(self) -> None:
+        """Print the last lines on stderr; those of a server that has just ended are waited for."""
+        self._reader.join(_END_SECONDS)
+        sys.stderr.write("".join(["The last lines of the server's log:\n", *self._last_lines]))
+
 
 class Steps:
-    """Names each step, shows a bar while it runs, and remembers how long it took."""
+    """Names each step, shows a bar while it runs, and remembers how long it took.
+
+    The log of a server goes when the demo ends, and is shown if an error refers to it.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -84,21 +96,26 @@ class Steps:
             TimeElapsedColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task(name, total=None, note="")
-            finished = threading.Event()
+        try:
+            with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+                task = bar.add_task(name, total=None, note="")
+                finished = threading.Event()
 
-            def refresh() -> None:
-                while not finished.wait(0.2):
-                    bar.update(task, note=output.last_progress if output else "")
+                def refresh() -> None:
+                    while not finished.wait(0.2):
+                        bar.update(task, note=output.last_progress if output else "")
 
-            watcher = threading.Thread(target=refresh, daemon=True)
-            watcher.start()
-            try:
-                yield
-            finally:
-                finished.set()
-                watcher.join()
+                watcher = threading.Thread(target=refresh, daemon=True)
+                watcher.start()
+                try:
+                    yield
+                finally:
+                    finished.set()
+                    watcher.join()
+        except CogTritonError as error:
+            if output and re.search(r"\blog\b", error.text):
+                output.show_end()
+            raise
         self.seconds[name] = time.monotonic() - started
         console.print(f"{name}: {self.seconds[name]:.1f} s")
 
@@ -123,7 +140,7 @@ def file_server(directory: Path) -> Iterator[str]:
 
 def build_engine(config_url: str, directory: Path, steps: Steps) -> None:
     """Have the builder make `directory`/engine.tar."""
-    output = ServerOutput(directory / "builder.log")
+    output = ServerOutput()
     with ExitStack() as stack:
         with steps.step("start the builder", output):
             environment = {"BUILDER_OUTPUT_DIR": str(directory)}
@@ -178,7 +195,7 @@ def demo(model: str, prompt: str, known_text: str | None, picture: Path | None) 
         (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         files = stack.enter_context(file_server(directory))
         build_engine(f"{files}/config.yaml", directory, steps)
-        output = ServerOutput(directory / "runner.log")
+        output = ServerOutput()
         with steps.step("start the runner", output):
             environment = {
                 "COG_WEIGHTS": f"{files}/engine.tar",

@@ -65,6 +65,15 @@ def test_what_is_wrong_with_the_options_is_no_traceback(tmp_path):
     assert done.stderr == f"{refused} Choose another file.\n"
 
 
+def test_the_log_that_an_error_refers_to_is_shown():
+    done = run_demo(MAX_PREDICTIONS="x")
+    assert done.returncode == 1
+    *log, error = done.stderr.splitlines()
+    assert error.startswith("E4004 ServerNotReady: ")
+    assert log[0] == "The last lines of the server's log:"
+    assert "E4002 SettingInvalid: The setting MAX_PREDICTIONS is 'x'" in done.stderr
+
+
 def test_ctrl_c_ends_the_demo_quietly():
     mark = os.urandom(8).hex()
     process = subprocess.Popen(
