@@ -113,7 +113,10 @@ class ModelFolderUnusable(CogTritonError):
     code = "E3107"
     fixed_by = FixedBy.OPERATOR
     message = "The model folder {path!r} cannot be used: {reason}."
-    remedy = "Check the path (a relative one starts at the folder of the config) and the permissions there."
+    remedy = (
+        "Check the path (in a config, a relative one starts at the config's folder), and the permissions"
+        " there."
+    )
 
 
 class ModelTarUnusable(CogTritonError):

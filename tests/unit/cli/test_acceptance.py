@@ -178,7 +178,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_checks(option, 
     assert f"The output cannot be written to {place}: Not a directory. Choose another f" in str(refused)
 
 
-def test_a_relative_path_starts_here_and_no_config_is_spoken_of(monkeypatch, tmp_path):
+def test_a_relative_path_starts_here_and_its_error_supposes_no_config(monkeypatch, tmp_path):
     python = tmp_path / "engines/tensorrt_llm/bin/python"
     python.parent.mkdir(parents=True)
     python.touch()
@@ -186,6 +186,7 @@ def test_a_relative_path_starts_here_and_no_config_is_spoken_of(monkeypatch, tmp
     refused = CliRunner().invoke(app, ["acceptance", "./nowhere", "--engine", "tensorrt_llm"]).exception
     assert isinstance(refused, ModelFolderUnusable)
     assert "'./nowhere' cannot be used: it does not exist. " in str(refused)
+    assert "Check the path (in a config, a relative one starts at the config's folder), and" in str(refused)
 
 
 # Starts another process, which has its output too; the first argument is the file that is told which.
