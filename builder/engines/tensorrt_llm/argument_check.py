@@ -31,7 +31,9 @@ def check_arguments(call: Call, findings: Findings) -> None:
         if known is None:
             close = nearest(name.replace("-", "_"), call.table.names())
             hint = f": --{close} is the nearest known one" if close else ""
-            findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=name, nearest=hint))
+            written = given.place[-1]
+            both = name if written == name else f"{name}, which --{written} has become"
+            findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=both, nearest=hint))
             continue
         if known.deprecated and (given.value is not False or _is_switch(known)):
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)

@@ -142,7 +142,8 @@ def _convert_first(
     for name in [name for name in one.of_checkpoint if call.table.find(name) is None]:
         given = one.of_checkpoint.pop(name)
         reason = f"{call.script} does not accept it"
-        findings.warn(given.place, ArgumentDropped(tool=one.old_script, argument=name, reason=reason))
+        dropped = ArgumentDropped(tool=one.old_script, argument=given.place[-1], reason=reason)
+        findings.warn(given.place, dropped)
     if other := clash(output_dir, [*RESERVED, one.call.output_dir]):
         findings.error(("build",), OutputTaken(step=call.step, path=output_dir, other=other))
     call.arguments = {

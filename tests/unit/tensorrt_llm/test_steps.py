@@ -4,6 +4,7 @@ from builder.check.report import check
 from tests.unit.tensorrt_llm.commands import errors, lines, warnings
 
 HEAD = "model_id: a/b\nexample_name: llama\n"
+GPT = HEAD.replace("llama", "gpt")
 BUILD = "build:\n  executable: trtllm-build\n  output_dir: engine\n  args:\n    dry_run:\n"
 CONVERT = "convert_to_ft:\n  script: convert_checkpoint.py\n  output_dir: c\n  args:\n"
 QUANTIZE = "quantize:\n  script: ../quantization/quantize.py\n  output_dir: q\n"
@@ -139,6 +140,20 @@ def test_an_example_without_a_table_warns_only():
     text = HEAD.replace("llama", "falcon") + CONVERT + "    new_decoder_architecture: true\n" + BUILD
     assert errors(text) == []
     assert warnings(text) == [("E3011", "convert_to_ft.args.new_decoder_architecture")]
+
+
+def test_an_argument_that_is_left_out_is_told_by_its_name_in_the_config():
+    build = "build:\n  script: build.py\n  output_dir: e\n  args: {enable_fp8: }\n"
+    (told,) = [one.what for one in check(GPT + build, "test.yaml").diagnostics if one.code == "E3015"]
+    assert "--enable_fp8 of build.py is from an older release" in told
+
+
+def test_an_argument_that_is_unknown_by_its_new_name_is_told_by_that_in_the_config_too():
+    build = "build:\n  script: build.py\n  output_dir: e\n  args: {enable_fp8: }\n"
+    report = check(GPT + CONVERT + "    dtype: float16\n" + build, "test.yaml")
+    (told,) = [one.what for one in report.diagnostics if one.code == "E3011"]
+    assert "convert_checkpoint.py is not known to have an argument --use_fp8, which" in told
+    assert " --enable_fp8 has become" in told
 
 
 def test_a_conversion_that_cannot_be_added():
