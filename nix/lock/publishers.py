@@ -41,8 +41,9 @@ _KEPT = "Its entry in nix/locks/publishers.json stays as it was."
 def check(document: Document) -> Document:
     """The same document with every hash known, and those known before compared with the publishers' pages.
 
-    Raises LockProblem when a publisher cannot be reached, no longer has a file, does not state its sha256, or
-    states a different one from the lock's.
+    One that was entered by hand, as its page has none, stays. Raises LockProblem when a publisher cannot be
+    reached, no longer has a file, does not state a hash that is unknown, or states a different one from the
+    lock's.
     """
     with _client() as client:
         pages: dict[str, dict[str, str]] = {}
@@ -146,6 +147,8 @@ def _named(row: Row, page: str, stated: dict[str, str]) -> Row:
     if file not in stated:
         raise LockProblem(f"{page} no longer lists {file}; pin another version. {_KEPT}")
     if not stated[file]:
+        if row["sha256"]:
+            return row
         raise LockProblem(f"{page} has no sha256 for {file}; enter it by hand from a download. {_KEPT}")
     if row["sha256"] not in {None, stated[file]}:
         raise LockProblem(

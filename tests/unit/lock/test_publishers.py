@@ -66,6 +66,15 @@ def test_what_is_known_is_trusted_as_before(mirror):
     assert publishers.trusted(document, publishers.check(document)) == []
 
 
+def test_a_hash_that_was_entered_by_hand_is_kept_where_the_index_states_none(mirror, tmp_path):
+    (tmp_path / "mirror/tensorrt-llm/index.html").write_text(f'<a href="{WHEEL}">{WHEEL}</a>')
+    row = unknown("tensorrt-llm")
+    with pytest.raises(LockProblem, match=f"has no sha256 for {WHEEL}; enter it by hand from a download"):
+        publishers.check({"artifacts": [row]})
+    document = {"artifacts": [{**row, "sha256": HASH}]}
+    assert publishers.check(document) == document
+
+
 def test_one_hash_is_unknown():
     """The wheel of TensorRT-LLM, which NVIDIA's index names."""
     rows = read(LOCKS / "publishers.json")["artifacts"]
