@@ -195,6 +195,8 @@ def _usable(config: VLLMConfig, text: Mapping[str, Any], arguments: Mapping[str,
     assert config.gpu is not None
     total = GPUS[config.gpu].memory
     share = number(arguments.get("gpu_memory_utilization"), _UTILIZATION)
+    if arguments.get("kv_cache_memory_bytes") is not None:
+        share = 1  # vLLM ignores the argument then
     return int(total * share) - _beside(config, text, arguments, large=total >= _LARGE_GPU)
 
 

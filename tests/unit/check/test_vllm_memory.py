@@ -191,6 +191,16 @@ def test_arguments_that_leave_no_room_for_the_weights_are_named(arguments, param
     assert text.endswith(f" for them and the cache. {fix}, or use a larger GPU or a quantized checkpoint.")
 
 
+def test_a_share_of_the_gpu_means_nothing_where_the_size_of_the_cache_is_set():
+    """vLLM ignores gpu_memory_utilization then; to raise it made no difference."""
+    text = "gpu: H100\nmax_model_len: 1024\n"
+    text += "engine_args: {gpu_memory_utilization: 0.01, kv_cache_memory_bytes: 1000000000}"
+    assert found(text, {"BF16": 8_030_261_248}, LLAMA_8B) == []
+    ((_, code, told),) = found(text, {"BF16": 42 * 10**9}, LLAMA_8B)
+    assert code == "E3035"
+    assert "gpu_memory_utilization" not in told
+
+
 def test_the_feasible_length_is_told():
     ((severity, code, text),) = found("gpu: A10", {"BF16": 8_030_261_248}, LLAMA_8B)
     assert (severity, code) == ("error", "E3036")
