@@ -16,13 +16,16 @@ from builder.sources.model import PUBLISHED, is_url, local_folder, name_of_page
 from builder.sources.tar import fetch_model_tar
 from builder.sources.weights import check_weights
 from builder.step import Build, Model
+from shared.chat_template import check_template
 from shared.errors import (
+    CheckpointInvalid,
     CogTritonError,
     ModelFilesMissing,
     ModelFolderUnusable,
     ModelNotFound,
     ModelTarUnusable,
     RevisionNotFound,
+    TritonTokenizerError,
 )
 from shared.logs import get_logger
 from shared.secrets import public_address
@@ -170,6 +173,11 @@ class Download:
             raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
         wanted = self.wanted(files)
         check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
+        if self.needs_tokenizer:
+            try:
+                check_template(path)  # a runner of the engine would refuse it, hours later
+            except TritonTokenizerError as problem:
+                raise CheckpointInvalid(reason=problem.details["reason"]) from None
         form = weights_form(files, self.weights)
         if self.weights == PUBLISHED and form:  # an engine that converts them reads them all
             check_weights(path, WEIGHT_FILES[form])

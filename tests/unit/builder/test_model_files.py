@@ -118,6 +118,29 @@ def test_json_that_cannot_be_read(model_dir, state, name, text):
         load(model_dir, state)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ " + "(" * 10_000 + ")" * 10_000 + " }}", "nested too deeply"),
+        ("{{ x }}" * 200_000, "more than 1048576 characters"),
+        ("{% raise %}", "not valid"),
+    ],
+)
+def test_a_chat_template_that_no_runner_would_take(model_dir, state, template, told):
+    (model_dir / "chat_template.jinja").write_text(template)
+    with pytest.raises(CheckpointInvalid, match=told):
+        load(model_dir, state)
+
+
+@pytest.mark.timeout(20)
+def test_a_chat_template_is_not_run(model_dir, state):
+    """Jinja computes constants when it compiles one."""
+    (model_dir / "chat_template.jinja").write_text("{{ 9 ** 9 ** 9 }}")
+    load(model_dir, state)
+    assert state.model is not None
+
+
 @pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "num_attention_heads"])
 @pytest.mark.parametrize("section", [None, "text_config"])
 def test_sizes_that_no_model_has(model_dir, state, key, section):

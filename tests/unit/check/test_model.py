@@ -1,5 +1,7 @@
 """A model that is a folder, as the check of a config in a file sees it."""
 
+import json
+
 import pytest
 
 from builder.check.source import check_source
@@ -52,6 +54,18 @@ def test_a_tokenizer_that_has_to_be_made(config, files):
 def test_a_file_that_the_build_needs_is_missing(config, missing):
     (config.parent / "models/tiny" / missing).unlink()
     assert found(config) == [("E3104", 2, "model")]
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_chat_template_that_is_not_valid(config, name):
+    """Only a runner said so, when it started with the finished engine."""
+    text = "{% for m in messages %}{{ m.content }}"
+    (config.parent / "models/tiny" / name).write_text(
+        text if name.endswith("jinja") else json.dumps({"chat_template": text})
+    )
+    assert found(config) == [("E3201", 2, "model")]
+    [told] = check_source(str(config)).diagnostics
+    assert "its chat template is not valid: Unexpected end of template" in told.what
 
 
 def test_a_draft_model_is_looked_at_too(config):
