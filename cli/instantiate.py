@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from builder.sources.config import read_config, shown
@@ -87,6 +88,21 @@ def instantiate(
         reason = "instantiate.weights, or -e COG_WEIGHTS=..., must be the URL of an engine.tar"
         raise ConfigInvalid(source=named, reason=reason)
     return push_model(base, dest, variables)
+
+
+def variable(text: str) -> tuple[str, str]:
+    """Name and value of what `-e` gives. Raises typer.BadParameter."""
+    name, equals, value = text.partition("=")
+    problem = None  # without the value, which may be a secret
+    if not equals:
+        problem = "a variable is given as NAME=VALUE"
+    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        problem = f"{name!r} cannot be the name of a variable: letters, digits and _ can"
+    elif "\0" in value:
+        problem = f"the value of {name} holds a null character"
+    if problem is not None:
+        raise typer.BadParameter(problem, param_hint="-e")
+    return name, value
 
 
 def model_environment(section: Instantiate) -> dict[str, str]:

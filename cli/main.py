@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import sys
@@ -351,23 +350,10 @@ def instantiate(
     environment. Without a config: `... --base HOST/RUNNER --dest HOST/MODEL -e COG_WEIGHTS=https://...`.
     """
     from cli.instantiate import instantiate as push_image
+    from cli.instantiate import variable
 
     _end_by_signals()
-    typer.echo(push_image(config, base, dest, dict(map(_variable, environment or []))))
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    problem = None  # without the value, which may be a secret
-    if not equals:
-        problem = "a variable is given as NAME=VALUE"
-    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        problem = f"{name!r} cannot be the name of a variable: letters, digits and _ can"
-    elif "\0" in value:
-        problem = f"the value of {name} holds a null character"
-    if problem is not None:
-        raise typer.BadParameter(problem, param_hint="-e")
-    return name, value
+    typer.echo(push_image(config, base, dest, dict(map(variable, environment or []))))
 
 
 @app.command()
