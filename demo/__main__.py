@@ -113,7 +113,7 @@ class Steps:
                     finished.set()
                     watcher.join()
         except CogTritonError as error:
-            if output and re.search(r"\blog\b", error.text):
+            if output and " log" in error.remedy:
                 output.show_end()
             raise
         self.seconds[name] = time.monotonic() - started

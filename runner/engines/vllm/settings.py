@@ -56,7 +56,7 @@ def engine_arguments(engine_dir: Path) -> dict[str, Any]:
         # has to be compiled there, without looking whether it can be.
         "gdn_prefill_backend": "triton",
         **arguments,
-        # Else what a model that reasons (gpt-oss) writes before its answer would not be held to the structure.
+        # Else what gpt-oss writes before its answer would not be held to the structure.
         "structured_outputs_config": {"enable_in_reasoning": True, **structures},
         "model": str(model),
         # Token ids go in and out; text is the runner's concern.
