@@ -95,6 +95,8 @@ def _kinds(text: Mapping[str, Any]) -> list[str] | None:
     layers = int(number(text.get("num_hidden_layers"), 0))
     if layers > _MAX_LAYERS or any(text.get(name) for name in _NOT_UNDERSTOOD):
         return None
+    if not text.get("num_attention_heads"):  # Mamba, which keeps a state
+        return None
     for name in _LISTS:
         if isinstance(listed := text.get(name), list) and listed:
             return _shared(text, _known(listed))
@@ -103,9 +105,11 @@ def _kinds(text: Mapping[str, Any]) -> list[str] | None:
             return [_ALL if letter == "*" else _NONE for letter in pattern]
         case {"attn_layer_period": int(period), "attn_layer_offset": int(offset)} if period > 0:
             return [_ALL if layer % period == offset else _NONE for layer in range(layers)]
-        case {"attn_layer_indices": list(indices)} | {
-            "linear_attn_config": {"full_attn_layers": list(indices)}
-        }:
+        case (
+            {"attn_layer_indices": list(indices)}
+            | {"full_attn_idxs": list(indices)}
+            | {"linear_attn_config": {"full_attn_layers": list(indices)}}
+        ):
             return [_ALL] * len(indices)
         case {"attn_type_list": list(listed)}:
             return [_ALL if one == 1 else _NONE for one in listed]

@@ -30,6 +30,7 @@ KEEP_ALL = {
     "Nemotron-H": (layers(8, 8, 128, hybrid_override_pattern="M-M*-M-*"), 2),
     "MiniMax-Text-01": (layers(4, 8, 128, attn_type_list=[0, 0, 0, 1]), 1),
     "granite-4": (layers(3, 8, 128, layer_types=["mamba", "mamba", "attention"], mamba_d_state=128), 1),
+    "LFM2-1.2B": (layers(16, 8, 64, full_attn_idxs=[2, 5, 8, 10, 12, 14]), 6),
     "Zamba2": (layers(3, 8, 128, layers_block_type=["mamba", "hybrid", "mamba"]), 1),
     "Mistral-7B-v0.1": (layers(32, 8, 128, sliding_window=4096), 0),
     "Qwen2.5": (layers(28, 4, 128, sliding_window=131072, use_sliding_window=False), 28),
@@ -51,6 +52,12 @@ def test_only_layers_that_keep_all_tokens_need_room_for_each(name):
     kept = model["num_key_value_heads"]
     each = 2 * kept * model["head_dim"] * 2 if count else 0
     assert cache_needs(model, 16, 1, 1).per_token == count * each
+
+
+@pytest.mark.parametrize("heads", [{"state_size": 16}, {"num_heads": 128, "head_dim": 64, "n_groups": 8}])
+def test_a_model_without_attention_keeps_a_state_only(heads):
+    model = {"num_hidden_layers": 64, "hidden_size": 4096} | heads  # falcon-mamba-7b, Mamba-Codestral-7B
+    assert cache_needs(model, 16, 1, 1) == (0, 0)
 
 
 def test_the_full_layers_of_gemma_4_have_heads_of_their_own():
