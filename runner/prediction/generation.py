@@ -127,10 +127,8 @@ class TextGeneration:
             self.close()
             raise
         except CogTritonError as told:
-            error = by_name(told, self._adapter)
-            log.info("prediction failed", error=error.for_log(), prediction_id=self._prediction_id)
-            self._end("failed", error)
-            raise error from None
+            # In a variable here, it and this frame would hold each other.
+            raise self._failed(told) from None
         except Exception:
             log.exception("prediction failed", prediction_id=self._prediction_id)
             failure = GenericError()
@@ -140,6 +138,12 @@ class TextGeneration:
             self._end("cancelled" if self.finish_reason == "cancelled" else "succeeded")
             raise StopAsyncIteration
         return piece
+
+    def _failed(self, told: CogTritonError) -> CogTritonError:
+        error = by_name(told, self._adapter)
+        log.info("prediction failed", error=error.for_log(), prediction_id=self._prediction_id)
+        self._end("failed", error)
+        return error
 
     async def _next(self) -> Piece | None:
         text = self._text
