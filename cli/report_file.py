@@ -42,10 +42,13 @@ def write_report(path: Path, text: str) -> None:
 
 
 def _place(path: Path) -> Path | None:
-    """The file to replace, behind all links; None for a pipe or a device, which is written to."""
-    if path.exists() and not path.is_file():
+    """The file to replace, behind all links; None for a pipe, a device, or a file that is mounted by itself,
+    which are written to.
+    """
+    place = Path(os.path.realpath(path))
+    if path.exists() and (not path.is_file() or place.stat().st_dev != place.parent.stat().st_dev):
         return None
-    return Path(os.path.realpath(path))
+    return place
 
 
 def _refused(path: Path, error: OSError) -> OutputRefused:

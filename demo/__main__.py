@@ -33,7 +33,7 @@ from builder.sources.model import local_folder
 from cli.report_file import check_report, write_report
 from demo.cog_client import PredictionClient
 from demo.cog_server import CogServer
-from shared.errors import CogTritonError
+from shared.errors import CogTritonError, PredictionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ class Steps:
                     finished.set()
                     watcher.join()
         except CogTritonError as error:
-            if output and " log" in error.remedy:
+            if output and (isinstance(error, PredictionFailed) or " log" in error.remedy):
                 output.show_end()
             raise
         self.seconds[name] = time.monotonic() - started
@@ -236,11 +236,17 @@ def _pass_by_proxies() -> None:
         os.environ |= {"no_proxy": both, "NO_PROXY": both}
 
 
+def utf8(text: str) -> str:
+    """The text. Raises ValueError for bytes of the command line that are not UTF-8."""
+    text.encode()
+    return text
+
+
 def main() -> None:
     """Read the command line and run the demo."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Build, serve and ask a model.")
     parser.add_argument("--model", help="a folder, or a model on the hub, instead of the project's own")
-    parser.add_argument("--prompt", help="what to ask it")
+    parser.add_argument("--prompt", type=utf8, help="what to ask it")
     parser.add_argument("--picture", type=Path, help="an SVG to write, of what is printed")
     arguments = parser.parse_args()
     own = json.loads(PROMPTS.read_text())[0]

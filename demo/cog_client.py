@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
@@ -36,7 +37,10 @@ class PredictionClient:
 
         Raises the coded error that the prediction failed with, else PredictionFailed.
         """
-        answer = httpx2.post(self._url, json={"input": inputs}, timeout=self._timeout, verify=TRUSTS_NOBODY)
+        with _connected():
+            answer = httpx2.post(
+                self._url, json={"input": inputs}, timeout=self._timeout, verify=TRUSTS_NOBODY
+            )
         return _succeeded(answer.json())
 
     def events(self, inputs: Mapping[str, object]) -> Iterator[Event]:
@@ -46,6 +50,7 @@ class PredictionClient:
         """
         body = {"input": inputs}
         with (
+            _connected(),
             httpx2.Client(timeout=self._timeout, verify=TRUSTS_NOBODY) as http,
             http.sse(self._url, method="POST", json=body) as source,
         ):
@@ -63,6 +68,14 @@ class PredictionClient:
                 yield event.data["chunk"]
             elif event.kind == "completed":
                 _succeeded(event.data)
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    try:
+        yield
+    except httpx2.TransportError:
+        raise PredictionFailed(reason="the server ended, or the connection broke") from None
 
 
 def _succeeded(answer: dict[str, Any]) -> dict[str, Any]:

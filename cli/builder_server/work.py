@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from builder.convert import failure
 from runner.front.cog.prediction import Log
 from runner.front.outbound import put_file
 from shared.errors import GenericError, from_text
@@ -127,7 +128,8 @@ class BuildWork:
             await _end(process)
             raise
         if status != 0:
-            raise from_text(last.get("error", "")) or GenericError()
+            killed = failure("build", status, ()) if status < 0 else GenericError()
+            raise from_text(last.get("error", "")) or killed
         self._on_built(last["sha256"])
         output = self._address
         if self._upload is not None:

@@ -31,6 +31,11 @@ def mirrors(archive: str) -> list[str]:
     return list(dict.fromkeys(url for url in found if url.endswith(f"/{archive}")))
 
 
+def without_password(text: str) -> str:
+    """As it may be shown: addresses of apt's mirrors may hold a user and a password."""
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
 def addresses(url: str) -> list[str]:
     if not url.startswith("mirror://"):
         return [url]
@@ -69,7 +74,7 @@ def main() -> int:
             return 0
         problems.append(problem)
     output.unlink(missing_ok=True)
-    sys.stderr.write("\n".join(problems) or "apt has no mirror of Debian's archive.")
+    sys.stderr.write(without_password("\n".join(problems)) or "apt has no mirror of Debian's archive.")
     sys.stderr.write("\n")
     return 1
 

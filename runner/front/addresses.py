@@ -107,13 +107,12 @@ def _is_public(text: str) -> bool:
 def allowed_addresses(settings: Settings) -> Addresses:
     """The addresses that the settings name. Raises SettingInvalid."""
     named = [origin.strip() for origin in settings.webhook_allow.split(",") if origin.strip()]
-    token = _token(settings)
-    try:
-        return Addresses(named, token, "WEBHOOK_ALLOW")
-    except ValueError as error:
-        raise SettingInvalid(
-            setting="WEBHOOK_ALLOW", value=settings.webhook_allow, reason=str(error)
-        ) from None
+    for one in named:
+        try:
+            origin_of(one)
+        except ValueError as error:
+            raise SettingInvalid(setting="WEBHOOK_ALLOW", value=one, reason=str(error)) from None
+    return Addresses(named, _token(settings), "WEBHOOK_ALLOW")
 
 
 def _token(settings: Settings) -> str | None:

@@ -81,7 +81,7 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL | TimeoutError) -> 
         case httpx2.TooManyRedirects():
             return "it redirects too often"
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return "it redirects to what is not an http or https address"
+            return "it is, or redirects to, what is not a valid http or https address"
         case httpx2.NetworkError():
             return "the connection broke"
         case httpx2.RemoteProtocolError() if str(problem).startswith(_CLOSED_EARLY):

@@ -173,9 +173,7 @@ def _texts(tensor: Tensor, count: int) -> tuple[str, ...]:
     except (struct.error, UnicodeDecodeError):
         raise MalformedRequest(reason=f"{tensor.name} holds a string that cannot be read") from None
     if at != len(tensor.data) or len(texts) != count:
-        raise MalformedRequest(
-            reason=f"{tensor.name} holds {len(texts)} of the {count} strings that its shape says"
-        )
+        raise MalformedRequest(reason=f"{tensor.name} does not hold the {count} strings that its shape says")
     return tuple(texts)
 
 

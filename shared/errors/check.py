@@ -29,7 +29,7 @@ class ConfigValueInvalid(CogTritonError):
 class ConfigHoldsSecret(CogTritonError):
     code = "E3009"
     fixed_by = FixedBy.OPERATOR
-    message = "The key {key!r} holds a secret, and a config is copied into engine.tar."
+    message = "The key {key!r} holds a secret, which a config must not: it is passed on, in engine.tar too."
     remedy = "Remove it. A token is sent in HF_TOKEN (command line) or the input hf_token (API)."
 
 

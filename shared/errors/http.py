@@ -82,7 +82,7 @@ class UploadFailed(CogTritonError):
     code = "E1330"
     fixed_by = FixedBy.USER
     message = "The output cannot be sent to {address}: {reason}."
-    remedy = "Use an address that accepts PUT."
+    remedy = "Use an address that accepts PUT, and that this server can reach."
 
 
 class RequestMalformed(CogTritonError):

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -19,10 +20,18 @@ from builder.pipeline import build
 from demo.cog_server import CogServer
 from runner.weights.fetch import fetch_weights
 from shared.artifact import extract_archive
-from shared.errors import CheckpointInvalid, OutputNotFound, Overloaded, UnsupportedArchitecture, UploadFailed
+from shared.errors import (
+    CheckpointInvalid,
+    HostMemoryExhausted,
+    OutputNotFound,
+    Overloaded,
+    UnsupportedArchitecture,
+    UploadFailed,
+)
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.conformance.transcript import event_of
 from tests.support.hub import Hub, Repository
+from tests.support.processes import MARK, pid_of
 from tests.support.uploads import Uploads
 from tests.support.waiting import wait_for
 
@@ -89,6 +98,7 @@ class Served:
         self.output = directory / "output"
         self.scratch = directory / "scratch"
         self.log = directory / "log"
+        self.mark = os.urandom(8).hex()
 
     def predict(self, beside=None, **inputs):
         body = {"input": inputs, **(beside or {})}
@@ -109,6 +119,7 @@ def served(tmp_path_factory):
             "HF_HOME": str(directory / "huggingface"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_TOKEN": OWN_TOKEN,
+            MARK: served.mark,
             "TMPDIR": str(served.scratch),
             "WEBHOOK_ALLOW": uploads.url,
         }
@@ -339,3 +350,16 @@ def test_cancel_ends_the_build_and_leaves_nothing(served):
     wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
     assert list(served.output.iterdir()) == []
     assert list(served.scratch.iterdir()) == []
+
+
+def test_a_build_that_is_killed_is_no_surprise(served):
+    """The kernel may take the build itself, and not one of its children, when memory runs out."""
+    wait_for(lambda: httpx2.get(f"{served.url}/health-check").json()["status"] == "READY")
+    served.hub.repositories["demo/large"] = Repository(DEMO)
+    with served.hub.holding():
+        asynchronous(served, "killed", config("demo/large"))
+        wait_for(lambda: any("/stored/demo--large" in request for request in served.hub.requests))
+        os.kill(pid_of(served.mark, "cli.builder_server.process"), signal.SIGKILL)
+        wait_for(lambda: "error" in httpx2.get(f"{served.url}/predictions/killed").json())
+    error = httpx2.get(f"{served.url}/predictions/killed").json()["error"]
+    assert error == str(HostMemoryExhausted(step="build"))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from demo.cog_client import PredictionClient
+from shared.errors import PredictionFailed
 from tests.support.hub import Hub, Repository
 from tests.support.processes import MARK, wait_gone
 
@@ -72,6 +76,28 @@ def test_the_log_that_an_error_refers_to_is_shown():
     assert error.startswith("E4004 ServerNotReady: ")
     assert log[0] == "The last lines of the server's log:"
     assert "E4002 SettingInvalid: The setting MAX_PREDICTIONS is 'x'" in done.stderr
+
+
+def test_a_prompt_that_is_not_text_is_refused_at_once():
+    done = run_demo("--prompt", "caf\udce9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--prompt: invalid utf8 value" in done.stderr
+
+
+def test_a_server_that_ends_is_no_traceback():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up():
+            for _ in range(2):
+                server.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        client = PredictionClient(f"http://127.0.0.1:{server.getsockname()[1]}")
+        for ask in (client.predict, lambda inputs: list(client.events(inputs))):
+            with pytest.raises(PredictionFailed, match="the server ended, or the connection broke"):
+                ask({})
+        thread.join()
 
 
 def test_ctrl_c_ends_the_demo_quietly():

@@ -248,11 +248,11 @@ class ChatParameters(Parameters):
     """The body of `/v1/chat/completions`."""
 
     not_done = _OF_VLLM | {
-        "add_generation_prompt": ("chat_template_kwargs has it", (None, True)),
+        "add_generation_prompt": ("it goes into chat_template_kwargs", (None, True)),
         "add_special_tokens": ("the chat template adds them", (None, False)),
         "chat_template": ("the model has its own", (None,)),
         "continue_final_message": ("an answer is a turn of its own", (None, False)),
-        "documents": ("chat_template_kwargs has them", (None, [])),
+        "documents": ("they go into chat_template_kwargs", (None, [])),
         "echo": ("the last message is not repeated", (None, False)),
         "tools": ("tools are not called", (None, [])),
         "tool_choice": ("tools are not called", (None, "none", "auto")),

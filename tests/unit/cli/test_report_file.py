@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from cli.perf.plan import Prompts
 from cli.perf.targets import Ask
 from cli.report_file import check_report, write_report
 from shared.errors import OutputRefused
+from tests.integration.test_full_disk import NAMESPACE
 
 
 @pytest.fixture
@@ -68,6 +71,21 @@ def test_a_link_stays_one_and_a_device_stays_a_device(tmp_path):
     assert (tmp_path / "link.md").readlink() == Path("real.md")
     assert (tmp_path / "real.md").read_text() == "new"
     assert Path(os.devnull).is_char_device()
+
+
+def test_one_that_is_mounted_by_itself_is_written_to(tmp_path):
+    """As `podman run --volume report.md:/report.md` does it: such a file cannot be replaced."""
+    (tmp_path / "report.md").touch()
+    mount = (
+        'mount -t tmpfs tmpfs "$1" && touch "$1/new" && mount --bind "$1/new" "$2" && shift 2 && exec "$@"'
+    )
+    write = "import sys; from pathlib import Path; from cli.report_file import check_report, write_report; "
+    write += "one = Path(sys.argv[1]); check_report(one); write_report(one, 'new'); print(one.read_text())"
+    (tmp_path / "elsewhere").mkdir()
+    places = [str(tmp_path / "elsewhere"), str(tmp_path / "report.md")]
+    command = [*NAMESPACE, "sh", "-c", mount, "sh", *places, sys.executable, "-c", write, places[1]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("new\n", "")
 
 
 def test_a_measurement_does_not_begin_without_a_place_for_its_report(tmp_path):

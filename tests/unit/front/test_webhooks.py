@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import threading
@@ -355,7 +356,7 @@ def test_an_answer_in_drops_is_too_late_for_all_that(engine_directory, monkeypat
         (httpx2.ReadError("x"), "the connection broke"),
         (httpx2.RemoteProtocolError("x"), "its answer cannot be read"),
         (httpx2.TooManyRedirects("x"), "it redirects too often"),
-        (httpx2.InvalidURL("x"), "it redirects to what is not an http or https address"),
+        (httpx2.InvalidURL("x"), "it is, or redirects to, what is not a valid http or https address"),
     ],
 )
 def test_a_failure_is_told_in_words(problem, told):
@@ -435,3 +436,9 @@ def test_a_mounted_token_may_end_its_line():
         {"WEBHOOK_AUTH_TOKEN": f"{TOKEN}\n", "WEBHOOK_ALLOW": "http://127.0.0.1:1"}
     )
     assert allowed_addresses(settings).headers("http://127.0.0.1:1/x") == {"authorization": f"Bearer {TOKEN}"}
+
+
+def test_the_one_of_several_addresses_that_is_none_is_named():
+    settings = Settings.from_environment({"WEBHOOK_ALLOW": "http://127.0.0.1:1, example.com"})
+    with pytest.raises(SettingInvalid, match=re.escape("WEBHOOK_ALLOW is 'example.com', but it is not")):
+        allowed_addresses(settings)

@@ -37,3 +37,10 @@ def test_when_all_differ_each_is_named_and_nothing_is_left(mirrors, tmp_path):
     assert refused.returncode == 1
     assert f"{mirrors[0]}: other bytes arrived" in refused.stderr
     assert not (tmp_path / "output").exists()
+
+
+def test_the_password_of_a_mirror_is_not_shown(tmp_path):
+    refused = fetch(tmp_path / "output", "http://someone:s3cret@127.0.0.1:9/file")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("http://127.0.0.1:9/file: ")
+    assert "s3cret" not in refused.stderr
