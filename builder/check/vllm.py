@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shared.vllm_arguments import Wrong
 
 _ARGUMENTS = "engine_args"
+_OUTSIDE = f"in a config, outside {_ARGUMENTS}"  # a model.json has no other place for it
 _NEEDS = "must name a method, such as ngram, or a draft model"
 _LENGTH = "num_speculative_tokens"
 _NEEDS_LENGTH = f"must have {_LENGTH}: no draft model says how many"
@@ -80,10 +81,12 @@ def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
             findings.error(place, EngineArgumentRefused(argument=place[-1], reason=wrong.told))
         case kind if kind == REMOVED:
             instead = f"Write {wrong.told} in its place" if wrong.told else "Remove it"
-            if wrong.told.partition(":")[0] in table()["own"]:  # a model.json has no other place for it
-                instead += f"; in a config, outside {_ARGUMENTS}"
+            if wrong.told.partition(":")[0] in table()["own"]:
+                instead += f"; {_OUTSIDE}"
             error = EngineArgumentRemoved(version=table()["version"], argument=place[-1], instead=instead)
             findings.warn(place, error)
         case _:
             instead = wrong.told or "one of those in docs/config.md"
+            if instead in table()["own"]:
+                instead += f" ({_OUTSIDE})"
             findings.error(place, ConfigKeyUnknown(key=key, instead=instead))

@@ -139,7 +139,7 @@ class CheckpointInvalid(CogTritonError):
     message = "The checkpoint cannot be used: {reason}."
     remedy = (
         "Download it again if it is damaged or incomplete, and check that config.json belongs to these"
-        " weights; if it is not supported, use another model or engine."
+        " weights; correct a file that is not valid; if it is not supported, use another model or engine."
     )
 
 

@@ -38,10 +38,19 @@ def check_arguments(call: Call, findings: Findings) -> None:
         if known.deprecated and (given.value is not False or _is_switch(known)):
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
             findings.warn(given.place, error)
-        if known.uncertain:
+        _check_value(call, known, given, findings)
+
+
+def check_uncertain(call: Call, findings: Findings) -> None:
+    """Warn of what only some versions of the tool are known to have, after all else was checked: it is the
+    build that finds out, and there is none if the argument is wrong anyway.
+    """
+    wrong = {one.place for one in findings.errors}
+    for name, given in call.arguments.items():
+        known = call.table.find(name)
+        if known is not None and known.uncertain and given.place not in wrong:
             uncertain = ArgumentUncertain(tool=call.tool, argument=f"--{name}", fix="remove it")
             findings.warn(given.place, uncertain)
-        _check_value(call, known, given, findings)
 
 
 def _check_value(call: Call, known: Argument, given: Given, findings: Findings) -> None:
@@ -56,8 +65,10 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
     if value is None or isinstance(value, bool) or value == ():
         if switch and value != ():
             meant = "disable" if value is False else "enable"
-            error = ArgumentReplaced(tool=call.tool, argument=known.name, instead=f"{known.name}: {meant}")
-            findings.warn(place, error)
+            if not known.deprecated:  # else its successor is to be written
+                instead = f"{known.name}: {meant}"
+                error = ArgumentReplaced(tool=call.tool, argument=known.name, instead=instead)
+                findings.warn(place, error)
             call.arguments[known.name] = given._replace(value=meant)
         else:
             _invalid(call, known, given, value, _wanted(known), findings)

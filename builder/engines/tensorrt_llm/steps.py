@@ -73,7 +73,8 @@ def _choose(
     config: CogTRTLLMConfig, step: ToolStep, section: ToolSection, findings: Findings
 ) -> _Chosen | None:
     executable, script = section.executable, section.script
-    wanted = "trtllm-build" if step == "build" else f"python, with a script such as {_CONVERT}"
+    example = "quantize.py" if step == "quantize" else _CONVERT
+    wanted = "trtllm-build" if step == "build" else f"python, with a script such as {example}"
     if executable == "trtllm-build" and step == "build":
         return _Chosen(executable, "trtllm-build", "")
     if executable is not None and (executable not in _PYTHONS or (step == "build" and script is None)):
@@ -81,7 +82,7 @@ def _choose(
         findings.error((step, "executable"), error)
         return None
     if script is None:
-        key, what = ("script", f"a script such as {_CONVERT}") if executable else ("executable", wanted)
+        key, what = ("script", f"a script such as {example}") if executable else ("executable", wanted)
         findings.error((step,), ConfigKeyMissing(key=f"{step}.{key}", instead=f"it is {what}"))
         return None
     return _choose_script(config, step, PurePosixPath(script), findings)

@@ -135,6 +135,11 @@ class TestVllm:
         assert found.fix.startswith("Write speculative_config: {")
         assert found.fix.endswith("in its place; in a config, outside engine_args.")
 
+    def test_a_name_that_is_near_a_key_of_the_config(self):
+        found = self.only("max_modl_len: 4")
+        assert found.code == "E3006"
+        assert found.fix == "Write max_model_len (in a config, outside engine_args), or remove it."
+
     def test_a_successor_that_is_an_engine_argument(self):
         assert self.only("swap_space: 4").fix == "Write kv_offloading_size in its place."
 
@@ -214,6 +219,12 @@ def test_what_limits_prompts_instead():
 def test_arguments_that_do_not_go_together():
     ((what, _),) = of_old("E3018", build="{model_cls_file: z}")
     assert what == "--model_cls_file z does not go with the other arguments: model_cls_name is missing."
+
+
+def test_what_cannot_be_built_is_not_said_to_be_tried():
+    text = OLD.replace("{CONVERT}", "{export_format: hf}").replace("{BUILD}", "{}")
+    found = check(text.replace("convert_to_ft", "quantize").replace("convert_checkpoint", "quantize"), "c")
+    assert [one.code for one in found.diagnostics] == ["E3018"]
 
 
 @pytest.mark.parametrize(
