@@ -101,8 +101,9 @@ def write_archive(
             return manifest
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            reason = f"the engine archive {filled(output.parent, free)}"
-            raise NotEnoughSpace(reason=reason, place=output.parent) from error
+            place = output.parent.absolute()
+            reason = f"the engine archive {filled(place, free)}"
+            raise NotEnoughSpace(reason=reason, place=place) from error
         raise PackageFailed(path=output, reason=error.strerror or error) from error
 
 

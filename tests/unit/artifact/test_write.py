@@ -118,8 +118,10 @@ def test_a_directory_is_no_source(tmp_path):
         write_archive(tmp_path / "engine.tar", FACTS, files)
 
 
-def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeypatch):
-    output = tmp_path / "engine.tar"
+@pytest.mark.parametrize("folder", ["", "."])
+def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    output = Path(folder or tmp_path) / "engine.tar"
     output.write_bytes(b"before")
 
     def full(_so_far: int) -> None:
@@ -130,7 +132,7 @@ def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeyp
         write_archive(output, FACTS, packed(CONTENTS), full)
     assert f"the engine archive filled {tmp_path}, which had 2.5 MB free. " in str(caught.value)
     assert output.read_bytes() == b"before"
-    assert list(tmp_path.iterdir()) == [output]
+    assert [one.name for one in tmp_path.iterdir()] == ["engine.tar"]
 
 
 def test_a_place_that_does_not_exist_is_named(tmp_path):
