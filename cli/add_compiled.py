@@ -42,7 +42,10 @@ def add_compiled(engine: str, output: Path, cache: Path | None = None) -> list[s
     if not found or directory.manifest is None:
         fix = "Serve this engine.tar once on the GPU, with COMPILE_CACHE set to that folder, and try again"
         if directory.manifest is None:
-            fix = "The archive has no manifest, so it is not for vLLM; only vLLM compiles at its start"
+            fix = (
+                "The archive does not begin with its manifest.json: it was packed anew, or is not for vLLM;"
+                " only vLLM compiles at its start"
+            )
         elif directory.manifest.engine != "vllm":
             fix = f'The engine is of the kind "{directory.manifest.engine}"; only vLLM compiles at its start'
         raise NothingCompiled(cache=cache, engine=public_address(engine), fix=fix)

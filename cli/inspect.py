@@ -43,7 +43,10 @@ def manifest_of(source: str) -> Manifest | None:
 def described(manifest: Manifest | None) -> str:
     """For people: one fact per line, without what is not known."""
     if manifest is None:
-        return "it has no manifest: it is an engine from an old builder, or not an engine"
+        return (
+            "it does not begin with a manifest.json: it was packed anew, is an engine from an old builder, or"
+            " not an engine"
+        )
     facts = {
         "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
         "model": manifest.model,

@@ -20,9 +20,9 @@ def why_no_json(error: ValueError | RecursionError) -> str:
     match error:
         case RecursionError() | JSONDecodeError(msg="depth limit exceeded"):  # orjson's
             return "is nested too deeply"
-        case JSONDecodeError():
+        case JSONDecodeError() if not error.msg.startswith("str is not valid UTF-8"):  # orjson's, too
             return f"is not JSON: {error}"
-        case UnicodeDecodeError():
+        case UnicodeDecodeError() | JSONDecodeError():
             return "is not UTF-8"
         case _:
             return "has a number with too many digits"

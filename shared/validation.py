@@ -18,7 +18,7 @@ _WANTED = {
     "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
-    "int_parsing_size": "has too many digits",
+    "int_parsing_size": "is too far from 0",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "list_type": "must be a list",

@@ -37,21 +37,23 @@ class Holder(NamedTuple):
     """Whose predictions, limits and part of the prefix cache are used; keys with the same name share them."""
 
 
-def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[bytes, Holder]:
+def parse_keys(
+    given: Sequence[str], setting: str, before: int = 0, *, shown: str = "***"
+) -> dict[bytes, Holder]:
     """The holder of each key, by its digest.
 
     One is `KEY` or `NAME KEY`, or empty. A key without a name is named by its place, behind the `before` keys
-    of other settings: `key 1`, `key 2`. Raises SettingInvalid, which shows no key.
+    of other settings: `key 1`, `key 2`. Raises SettingInvalid, which shows `shown` for the setting's value.
     """
     holders: dict[bytes, Holder] = {}
     for one in filter(None, map(str.strip, given)):
         if one.startswith("#"):  # meant as a comment, which a comma does not end
             reason = "no key or name may begin with #: only API_KEYS_FILE may have comments"
-            raise SettingInvalid(setting=setting, value="***", reason=reason)
+            raise SettingInvalid(setting=setting, value=shown, reason=reason)
         *name, key = one.split(maxsplit=1)
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise SettingInvalid(
-                setting=setting, value="***", reason="each key must be KEY or NAME KEY, in printable ASCII"
+                setting=setting, value=shown, reason="each key must be KEY or NAME KEY, in printable ASCII"
             )
         register_secret(key)
         digest = _digest(key)
@@ -61,7 +63,7 @@ def parse_keys(given: Sequence[str], setting: str, before: int = 0) -> dict[byte
             # Names have no spaces: no name is such an identity.
             holders[digest] = Holder(f"key {before + len(holders) + 1}", f"key {digest.hex()}")
     if not holders:
-        raise SettingInvalid(setting=setting, value="***", reason="it has no key")
+        raise SettingInvalid(setting=setting, value=shown, reason="it has no key")
     return holders
 
 
@@ -141,7 +143,7 @@ class Keys:
         version = _version(file)
         lines = text_of(file, "API_KEYS_FILE").split("\n")
         keys = [line for line in lines if not line.lstrip().startswith("#")]
-        holders = parse_keys(keys, "API_KEYS_FILE", len(self._fixed))
+        holders = parse_keys(keys, "API_KEYS_FILE", len(self._fixed), shown=str(file))
         self._version = version  # only now: what stands in the way may pass without a change of the file
         return holders
 

@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_WITHOUT_MANIFEST = " (what is given has no manifest: it is an engine from an old builder, or not an engine)"
+_WITHOUT_MANIFEST = (
+    " (what is given does not begin with a manifest.json: it was packed anew, is an engine from an old builder,"
+    " or not an engine)"
+)
 
 
 def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:

@@ -10,7 +10,7 @@ from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output_of_text
 from runner.protocol.engine import SamplingParameters
 from runner.text.messages import parse_messages
-from runner.text.stop import parse_stop_sequences
+from runner.text.stop import MAX_STOP_CHARACTERS, parse_stop_sequences
 from shared.errors import (
     InvalidArgumentMaxTokens,
     InvalidArgumentMinTokens,
@@ -128,7 +128,7 @@ class Defaults:
     ) -> Defaults:
         """Decide each default; `instantiate` is `Settings.instantiate`.
 
-        Raises SettingInvalid for an END_ID that the tokenizer does not have.
+        Raises SettingInvalid for an END_ID that the tokenizer does not have, and for too long STOP_SEQUENCES.
         """
 
         def settled(own: str | None, key: str) -> str | None:
@@ -143,10 +143,14 @@ class Defaults:
                 reason = f"the tokenizer only has ids below {tokenizer.vocab_size}"
                 raise SettingInvalid(setting="END_ID", value=settings.end_id, reason=reason)
             end_ids = frozenset({settings.end_id} if settings.end_id >= 0 else ())
+        stops = parse_stop_sequences(settled(settings.stop_sequences, "stop_sequences"))
+        if (length := sum(map(len, stops))) > MAX_STOP_CHARACTERS:
+            reason = f"it has {length} characters, and at most {MAX_STOP_CHARACTERS} are accepted"
+            raise SettingInvalid(setting="STOP_SEQUENCES", value=f"{stops[0][:20]}...", reason=reason)
         return cls(
             system_prompt=settled(settings.system_prompt, "system_prompt") or "",
             prompt_template=settled(settings.prompt_template, "prompt_template") or DEFAULT_TEMPLATE,
-            stop_sequences=parse_stop_sequences(settled(settings.stop_sequences, "stop_sequences")),
+            stop_sequences=stops,
             end_ids=end_ids,
             random_seed=random_seed,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runner.prediction.limits import UNLIMITED, room
 from runner.prediction.sampling import settle
 from runner.protocol.engine import Request
+from runner.text.stop import MAX_STOP_CHARACTERS
 from runner.text.template import fill_template
 from shared.errors import InvalidArgument, MessagesInvalid, PromptRequired
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from runner.prediction.inputs import Defaults
     from runner.protocol.engine import Limits
     from runner.text.tokenizer import Tokenizer
-
-_MAX_STOP_CHARACTERS = 1 << 14  # each is a node of the automaton that searches for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Preparation:
         `lora`: the place of the adapter in the ask; `key`: the identity of the API key's holder.
         """
         stops = self.defaults.stop_sequences if ask.stop_sequences is None else ask.stop_sequences
-        if (length := sum(map(len, stops))) > _MAX_STOP_CHARACTERS:
-            reason = f"at most {_MAX_STOP_CHARACTERS} characters are accepted"
+        if (length := sum(map(len, stops))) > MAX_STOP_CHARACTERS:
+            reason = f"at most {MAX_STOP_CHARACTERS} characters are accepted"
             raise InvalidArgument(argument="stop_sequences", value=f"{length} characters long", reason=reason)
         max_tokens = room(self.limits, len(tokens), ask.max_tokens)
         request = Request(

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+MAX_STOP_CHARACTERS = 1 << 14
+"""Of all stop sequences of a request: each is a node of the automaton that searches for them."""
+
+
 def parse_stop_sequences(value: str | None) -> tuple[str, ...]:
     """The stop sequences of one input: separated by commas (spaces count), or a JSON list of strings.
 

@@ -20,7 +20,7 @@ ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
     [
         ("MAX_PREDICTIONS", "x", "it must be a whole number"),
         ("MAX_PREDICTIONS", "1.5", "it must be a whole number"),
-        ("MAX_PREDICTIONS", "9" * 5000, "it has too many digits"),
+        ("MAX_PREDICTIONS", "9" * 5000, "it is too far from 0"),
         ("MAX_PREDICTIONS", "0", "it must be greater than or equal to 1"),
         ("PROBE_TIMEOUT", "x", "it must be a number"),
         ("ALLOW_SHUTDOWN", "maybe", "it must be true or false"),

@@ -185,6 +185,7 @@ def test_unknown_inputs_are_left_out_with_a_setting(engine_directory):
             "it is not JSON: invalid literal, expected 'null': line 1 column 1 (char 0)",
         ),
         (b"[" * 5000 + b"]" * 5000, "application/json", 400, "it is nested too deeply"),
+        (b'{"input":"\xff"}', "application/json", 400, "it is not UTF-8"),
         (b"{}", "text/plain", 415, "its Content-Type is not application/json"),
     ],
 )

@@ -219,7 +219,7 @@ def test_a_list_of_keys_has_no_comments(text):
 
 def test_a_file_of_comments_alone_has_no_key(tmp_path):
     (tmp_path / "keys").write_text("# sk-1\n")
-    with pytest.raises(SettingInvalid, match=r"^E4002 .*API_KEYS_FILE.* it has no key\."):
+    with pytest.raises(SettingInvalid, match=r"^E4002 .*API_KEYS_FILE is '/.*', but it has no key\."):
         keys(API_KEYS_FILE=str(tmp_path / "keys"))
 
 

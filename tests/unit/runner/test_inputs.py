@@ -240,6 +240,12 @@ def test_an_end_id_that_the_tokenizer_does_not_have():
         Defaults.of(Settings.from_environment({"END_ID": "99999"}), {}, TOKENIZER)
 
 
+def test_a_default_that_no_request_could_have_is_refused_at_the_start():
+    settings = Settings.from_environment({"STOP_SEQUENCES": "a" * 20_000})
+    with pytest.raises(SettingInvalid, match="it has 20000 characters, and at most 16384 are accepted"):
+        Defaults.of(settings, {}, TOKENIZER)
+
+
 def test_stop_sequences_that_are_sent_empty_are_none():
     defaults = Defaults.of(Settings.from_environment({}), {"stop_sequences": ["a,b", "c"]}, TOKENIZER)
     assert prepared(defaults).stop_sequences == ("a,b", "c")

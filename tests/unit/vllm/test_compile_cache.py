@@ -221,7 +221,8 @@ def test_nothing_was_compiled_for_it(tmp_path):
     with tarfile.open(tmp_path / "old.tar", "w") as old:
         old.addfile(tarfile.TarInfo("config.json"))
     with pytest.raises(
-        NothingCompiled, match="The archive has no manifest, so it is not for vLLM; only vLLM"
+        NothingCompiled,
+        match="The archive does not begin with its manifest.json: it was packed anew, or is not for vLLM; only vLLM",
     ):
         add_compiled(str(tmp_path / "old.tar"), tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()

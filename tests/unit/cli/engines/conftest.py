@@ -47,6 +47,7 @@ def arguments(weights: str):
             "skip_tokenizer_init",
             "language_model_only",
             "gdn_prefill_backend",
+            "structured_outputs_config",
             "dtype",
             "pipeline_parallel_size",
         )

@@ -371,7 +371,7 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
         ({"messages": HI, "top_p": -0.1}, "top_p", "greater than or equal to 0"),
         ({"messages": HI, "n": True}, "n", "n must be a whole number"),
         ({"messages": HI, "n": 129}, "n", "less than or equal to 128"),
-        ({"messages": HI, "seed": 2**64}, "seed", "seed has too many digits"),
+        ({"messages": HI, "seed": 2**64}, "seed", "seed is too far from 0"),
         ({"messages": HI, "max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
         ({"messages": HI, "stop": [1]}, "stop", "stop must be text or a list of texts"),
         ({"messages": HI, "logit_bias": {"a": 1}}, "logit_bias", "from token ids to numbers"),
