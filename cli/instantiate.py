@@ -97,7 +97,9 @@ def variable(text: str) -> tuple[str, str]:
     if not equals:
         problem = "a variable is given as NAME=VALUE"
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        problem = f"{name!r} cannot be the name of a variable: letters, digits and _ can"
+        problem = (
+            f"{name!r} cannot be the name of a variable: it has ASCII letters, digits and _, no digit first"
+        )
     elif "\0" in value:
         problem = f"the value of {name} holds a null character"
     if problem is not None:

@@ -331,8 +331,11 @@ def key_headers(url: SplitResult, variable: str = "OPENAI_API_KEY") -> dict[str,
     key = os.environ.get(variable)
     if not key:
         return _user_headers(url)
-    if not (key.isascii() and key.isprintable()):  # a header cannot hold it, and who sends it would quote it
-        reason = f"the key in {variable} has characters that no key has, such as a line end"
+    # A header cannot hold it otherwise, and who sends it would quote it.
+    if not (key.isascii() and key.isprintable()) or key != key.strip():
+        reason = (
+            f"the key in {variable} has characters that no key has, such as a space or line end behind it"
+        )
         raise ServerNotMeasured(url=public_address(urlunsplit(url)), reason=reason)
     return {"Authorization": f"Bearer {key}"}
 

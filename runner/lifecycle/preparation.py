@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _WITHOUT_MANIFEST = (
-    " (what is given does not begin with a manifest.json: it was packed anew, is an engine from an old builder,"
-    " or not an engine)"
+    " (what is given does not begin with a manifest.json: it was packed anew, is an engine from an old"
+    " builder, or not an engine)"
 )
 
 

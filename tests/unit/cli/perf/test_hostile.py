@@ -174,6 +174,15 @@ def test_the_user_of_the_address_is_sent_with_every_request_unless_there_is_a_ke
     assert not any(secret in done.output for secret in ("pass", wanted))
 
 
+@pytest.mark.parametrize("key", ["s3cret ", "s3cret\t", "s3cret\n"])
+def test_a_key_that_no_header_can_have_is_not_shown(monkeypatch, recorder, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    done = CliRunner().invoke(app, ["perf", recorder.url, *ONE])
+    told = str(done.exception)
+    assert "the key in OPENAI_API_KEY has characters that no key has" in told
+    assert "s3cret" not in told
+
+
 def test_the_user_of_the_address_is_not_sent_to_where_other_metrics_are(recorder):
     asked = ["perf", "http://me:word@127.0.0.1:1", "--target", "mock", "--metrics", f"{recorder.url}/metrics"]
     CliRunner().invoke(app, asked)

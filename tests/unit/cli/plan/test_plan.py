@@ -23,7 +23,7 @@ def step(streams, first_ms, between_ms):
     first = [first_ms * (0.5 + share / 100) for share in range(101)]
     return {
         "concurrency": streams,
-        "requests": {"succeeded": 9},
+        "requests": {"sent": 9, "succeeded": 9, "failed": 0},
         "time_to_first_token": {"percentiles": first},
         "inter_token_latency": {"avg": between_ms},
     }
@@ -51,6 +51,14 @@ def measurement(tmp_path):
 
 def asked(measurement, rates=(10,), slo="ttft=200ms,itl=12ms", **start):
     return Asked(measurement, rates, Wanted(Objectives.of(slo)), Start(**start), Pace())
+
+
+def test_a_load_that_the_runner_refused_is_not_one_that_it_holds():
+    refused = step(64, 20, 5) | {"requests": {"sent": 498, "succeeded": 6, "failed": 492}}
+    lost_one = step(16, 40, 6) | {"requests": {"sent": 1000, "succeeded": 999, "failed": 1}}
+    assert Curve.of(measured(step(1, 20, 5), lost_one, refused)).most_streams == 16
+    with pytest.raises(MeasurementInvalid, match="at which 99% of the requests were answered"):
+        Curve.of(measured(refused))
 
 
 def test_between_two_steps_a_curve_is_straight():
@@ -244,8 +252,8 @@ def test_whether_an_idle_runner_meets_them_is_not_told_by_a_load(tmp_path, capsy
             for wrong in ({"asked": {"output_tokens": number}}, {"steps": [step(number or 0, 20, 5)]}, {"steps": [step(1, 20, number or -1)]})
         ],
         (json.dumps(MEASURED | {"steps": [step(1, 0, 5)]}), "it is not what `cog-triton perf --json` writes[.]"),
-        (json.dumps({**MEASURED, "steps": []}), "none of its loads with a fixed number of streams"),
-        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "none of its loads with a fixed number of streams"),
+        (json.dumps({**MEASURED, "steps": []}), "it has no load with a fixed number of streams at which 99%"),
+        (json.dumps({**MEASURED, "steps": [{**step(1, 1, 1), "concurrency": None}]}), "it has no load with a fixed number of streams at which 99%"),
         (json.dumps(measured({**step(1, 1, 1), "time_to_first_token": None})), "its answers came whole, as with --output_method wait, so no first token was seen"),
         ("1" * 5000, "a number in it has too many digits"),
         (json.dumps(measured(step(1_000_000, 1, 1))), "it is not what `cog-triton perf --json` writes"),
