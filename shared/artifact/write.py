@@ -101,9 +101,9 @@ def write_archive(
             return manifest
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            place = output.parent.absolute()
-            reason = f"the engine archive {filled(place, free)}"
-            raise NotEnoughSpace(reason=reason, place=place) from error
+            folder = output.parent.absolute()
+            reason = f"the engine archive {filled(folder, free)}"
+            raise NotEnoughSpace(reason=reason, place=folder) from error
         raise PackageFailed(path=output, reason=error.strerror or error) from error
 
 

@@ -33,8 +33,11 @@ def check_rules(calls: list[Call], gpus: int | None, findings: Findings, *, chun
     for call in calls:
         if call.tool == "trtllm-build":
             _build_contradictions(call, findings)
-            _build_lengths(call, findings, chunked=chunked)
-            _build_in_vain(call, findings)
+            if call.set("build_config"):
+                _build_ignored(call, findings)
+            else:
+                _build_drafting(call, findings)
+                _build_lengths(call, findings, chunked=chunked)
         else:
             _parallel(call, gpus, findings)
             if call.tool == "quantize.py":
@@ -78,9 +81,6 @@ def _build_contradictions(call: Call, findings: Findings) -> None:
     for name in ("gather_context_logits", "gather_all_token_logits"):
         if call.set(name) and call.size("max_draft_len") > 0:
             _contradict(call, name, "max_draft_len is above 0", "Remove one of them", findings)
-    if _enabled(call, "multiple_profiles") and call.set("opt_num_tokens"):
-        reason = "opt_num_tokens is set"
-        _contradict(call, "multiple_profiles", reason, "Remove one of them", findings)
     if call.set("model_cls_file") and not call.set("model_cls_name"):
         reason = "model_cls_name is missing"
         _contradict(call, "model_cls_file", reason, "Name the class of the model", findings)
@@ -91,6 +91,14 @@ def _build_contradictions(call: Call, findings: Findings) -> None:
     if _enabled(call, "user_buffer") and not _enabled(call, "reduce_fusion"):
         reason = "reduce_fusion is disabled"
         _contradict(call, "user_buffer", reason, "Write reduce_fusion: enable", findings)
+    if call.set("lora_target_modules") and not _enabled(call, "lora_plugin"):
+        _in_vain(call, "lora_target_modules", "lora_plugin is disabled", findings, ", or set lora_plugin")
+
+
+def _build_drafting(call: Call, findings: Findings) -> None:
+    if _enabled(call, "multiple_profiles") and call.set("opt_num_tokens"):
+        reason = "opt_num_tokens is set"
+        _contradict(call, "multiple_profiles", reason, "Remove one of them", findings)
     mode = call.value("speculative_decoding_mode")
     if mode in _DRAFTING and call.size("max_draft_len") < 1:
         reason = "max_draft_len is 0"
@@ -114,13 +122,10 @@ def _build_lengths(call: Call, findings: Findings, *, chunked: bool) -> None:
         findings.warn(place or call.place_of("max_seq_len"), PromptCapped(limit=limit, max_seq_len=total))
 
 
-def _build_in_vain(call: Call, findings: Findings) -> None:
-    if call.set("build_config"):
-        for name in _IGNORED_BY_BUILD_CONFIG:
-            if call.set(name):
-                _in_vain(call, name, "build_config sets it", findings)
-    if call.set("lora_target_modules") and not _enabled(call, "lora_plugin"):
-        _in_vain(call, "lora_target_modules", "lora_plugin is disabled", findings, ", or set lora_plugin")
+def _build_ignored(call: Call, findings: Findings) -> None:
+    for name in _IGNORED_BY_BUILD_CONFIG:
+        if call.set(name):
+            _in_vain(call, name, "build_config sets it", findings)
 
 
 def _parallel(call: Call, gpus: int | None, findings: Findings) -> None:

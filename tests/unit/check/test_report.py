@@ -221,6 +221,13 @@ def test_arguments_that_do_not_go_together():
     assert what == "--model_cls_file z does not go with the other arguments: model_cls_name is missing."
 
 
+def test_what_a_build_config_sets_is_not_judged_besides():
+    lengths = "build_config: b.json, max_num_tokens: 4096, max_seq_len: 8192, max_input_len: 9000"
+    more = "speculative_decoding_mode: eagle, multiple_profiles: enable, opt_num_tokens: 8"
+    report = check(OLD.replace("{CONVERT}", "{}").replace("{BUILD}", f"{{{lengths}, {more}}}"), "c")
+    assert {(one.code, one.fix) for one in report.diagnostics} == {("E3017", "Remove it.")}
+
+
 def test_what_cannot_be_built_is_not_said_to_be_tried():
     text = OLD.replace("{CONVERT}", "{export_format: hf}").replace("{BUILD}", "{}")
     found = check(text.replace("convert_to_ft", "quantize").replace("convert_checkpoint", "quantize"), "c")
