@@ -45,3 +45,10 @@ class Findings:
     def errors(self) -> list[Finding]:
         """The findings that make a build impossible."""
         return [one for one in self.found if one.severity is Severity.ERROR]
+
+    def keep_one_remedy(self) -> None:
+        """Leave out the warnings about a value that has an error: what they tell to write would be another
+        remedy, and may be refused itself.
+        """
+        wrong = {one.place for one in self.errors if len(one.place) > 1}  # a section has many values
+        self.found = [one for one in self.found if one.severity is Severity.ERROR or one.place not in wrong]

@@ -82,7 +82,7 @@ def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> Problem:
             keys = list(_section(kind, parents).model_fields)
             found = nearest(key, keys)
             short = "unknown key" + (_did_you_mean(found) or f" (known here: {', '.join(keys)})")
-            instead = found or f"one of {', '.join(keys)}"
+            instead = found or (f"one of {', '.join(keys)}" if keys[1:] else keys[0])
             return Problem(place, ConfigKeyUnknown(key=dotted(place), instead=instead, short=short))
         case "literal_error":
             choices = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")

@@ -38,19 +38,10 @@ def check_arguments(call: Call, findings: Findings) -> None:
         if known.deprecated and (given.value is not False or _is_switch(known)):
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
             findings.warn(given.place, error)
-        _check_value(call, known, given, findings)
-
-
-def check_uncertain(call: Call, findings: Findings) -> None:
-    """Warn of what only some versions of the tool are known to have, after all else was checked: it is the
-    build that finds out, and there is none if the argument is wrong anyway.
-    """
-    wrong = {one.place for one in findings.errors}
-    for name, given in call.arguments.items():
-        known = call.table.find(name)
-        if known is not None and known.uncertain and given.place not in wrong:
+        if known.uncertain:
             uncertain = ArgumentUncertain(tool=call.tool, argument=f"--{name}", fix="remove it")
             findings.warn(given.place, uncertain)
+        _check_value(call, known, given, findings)
 
 
 def _check_value(call: Call, known: Argument, given: Given, findings: Findings) -> None:

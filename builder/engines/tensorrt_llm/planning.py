@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.engines.tensorrt_llm.argument_check import check_arguments, check_uncertain
+from builder.engines.tensorrt_llm.argument_check import check_arguments
 from builder.engines.tensorrt_llm.chain import calls_of_steps
 from builder.engines.tensorrt_llm.rules import check_rules
 from builder.engines.tensorrt_llm.short import calls_of_short_form
@@ -53,8 +53,7 @@ def calls(
     for call in found:
         check_arguments(call, findings)
     check_rules(found, _gpus_here() if gpus is None else gpus, findings, chunked=chunked)
-    for call in found:
-        check_uncertain(call, findings)
+    findings.keep_one_remedy()
     return found
 
 

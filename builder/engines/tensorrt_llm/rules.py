@@ -66,10 +66,8 @@ def _contradict(call: Call, name: str, reason: str, fix: str, findings: Findings
 
 
 def _in_vain(call: Call, name: str, reason: str, findings: Findings, instead: str = "") -> None:
-    place = call.place_of(name)
-    if any(one.place == place for one in findings.errors):
-        return  # to mend its value and to remove it would be two remedies for one argument
-    findings.warn(place, ArgumentWithoutEffect(argument=f"--{name}", reason=reason, instead=instead))
+    error = ArgumentWithoutEffect(argument=f"--{name}", reason=reason, instead=instead)
+    findings.warn(call.place_of(name), error)
 
 
 def _build_contradictions(call: Call, findings: Findings) -> None:

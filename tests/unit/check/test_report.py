@@ -221,6 +221,12 @@ def test_arguments_that_do_not_go_together():
     assert what == "--model_cls_file z does not go with the other arguments: model_cls_name is missing."
 
 
+def test_the_one_key_of_a_section_is_proposed_alone():
+    text = "engine: tensorrt_llm\nmodel: a/b\ninstantiate: {server: {tensorrt_llm: {zzz: 1}}}\n"
+    (found,) = [one for one in check(text, "c").diagnostics if one.code == "E3006"]
+    assert found.fix == "Write args, or remove it."
+
+
 def test_what_a_build_config_sets_is_not_judged_besides():
     lengths = "build_config: b.json, max_num_tokens: 4096, max_seq_len: 8192, max_input_len: 9000"
     more = "speculative_decoding_mode: eagle, multiple_profiles: enable, opt_num_tokens: 8"

@@ -40,6 +40,7 @@ def test_another_architecture_is_refused_by_name(architectures):
         ({"head_dim": 10**18}, "head_dim in config.json is 1000000000000000000"),
         ({"rms_norm_eps": -1}, "rms_norm_eps in config.json is -1"),
         ({"rope_theta": float("nan")}, "rope_theta in config.json is NaN"),
+        ({"hidden_size": 3, "head_dim": None}, "hidden_size is 3, less than num_attention_heads"),
         ({"num_attention_heads": 4, "num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3"),
         ({"head_dim": 15}, "even head_dim, but it is 15"),
         ({"hidden_act": "gelu"}, '"gelu" is not supported'),
