@@ -199,8 +199,9 @@ class TestFaults:
         with server() as url:
             result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "4")
         [step] = result["steps"]
-        # At best three batches of 0.4 s, with pauses of 1 s; a busy machine gets to two.
-        assert (step["requests"]["sent"], step["in_flight"]["max"]) in [(10, 5), (15, 5)]
+        # Three batches of 0.4 s, with pauses of 1 s. A busy machine gets to two, or its server makes up for lost
+        # time with shorter ones: the pauses let four in.
+        assert (step["requests"]["sent"], step["in_flight"]["max"]) in [(10, 5), (15, 5), (20, 5)]
 
 
 @pytest.fixture(scope="module")
