@@ -197,11 +197,11 @@ class TestFaults:
 
     def test_batches(self):
         with server() as url:
-            result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "4")
+            result = perf(url, "--rate", "5", "--unit", "batch", "--duration", "3")
         [step] = result["steps"]
-        # Three batches of 0.4 s, with pauses of 1 s. A busy machine gets to two, or its server makes up for lost
-        # time with shorter ones: the pauses let four in.
-        assert (step["requests"]["sent"], step["in_flight"]["max"]) in [(10, 5), (15, 5), (20, 5)]
+        # Pauses of 1 s let three batches in at most, however fast a server that makes up for lost time is; they
+        # take 0.4 s each, and a busy machine gets to two.
+        assert (step["requests"]["sent"], step["in_flight"]["max"]) in [(10, 5), (15, 5)]
 
 
 @pytest.fixture(scope="module")
