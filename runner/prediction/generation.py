@@ -127,7 +127,7 @@ class TextGeneration:
             self.close()
             raise
         except CogTritonError as told:
-            # In a variable here, it and this frame would hold each other.
+            # Kept in a variable here, the error and this frame would keep each other alive.
             raise self._failed(told) from None
         except Exception:
             log.exception("prediction failed", prediction_id=self._prediction_id)

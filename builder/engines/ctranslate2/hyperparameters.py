@@ -66,7 +66,7 @@ def read_hyperparameters(config: dict[str, Any]) -> Hyperparameters:
         raise CheckpointInvalid(
             reason=f"num_attention_heads {heads} is not a multiple of num_key_value_heads {key_value_heads}"
         )
-    if hidden_size < heads:
+    if config.get("head_dim") is None and hidden_size < heads:
         reason = f"hidden_size is {hidden_size}, less than num_attention_heads, which is {heads}"
         raise CheckpointInvalid(reason=reason)
     head_dim = _count(config, "head_dim", hidden_size // heads)

@@ -89,5 +89,6 @@ def test_qwen2_has_biases_on_query_key_and_value_only():
 
 
 def test_head_dim_and_key_value_heads_follow_from_the_others():
+    assert read(hidden_size=2, num_attention_heads=4, head_dim=8).head_dim == 8
     found = read(num_key_value_heads=None, head_dim=None)
     assert (found.head_dim, found.num_key_value_heads) == (16, 4)
