@@ -64,12 +64,13 @@ def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
     """What the build with `calls` needs: an order of magnitude, not a limit.
 
     A conversion holds the model and what it makes from it; trtllm-build holds each rank's weights twice, on
-    the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive.
+    the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive. Raises
+    ValueRefused.
     """
     count = sum(parameters.values())
     download = bytes_of(parameters)
     made = [call for call in calls if call.tool != "trtllm-build"]
-    ranks = max(1, _ranks(made))
+    ranks = max(1, made[-1].ranks()) if made else 1
     workers = min(ranks, max([call.size("workers") for call in calls if call.tool == "trtllm-build"] or [1]))
     engine = int(count * (_bits(made[-1]) if made else 16.0) / 8)
     calibrated = 2 * count if any(call.tool == "quantize.py" for call in made) else 0
@@ -110,10 +111,6 @@ def _millions(count: int) -> str:
     if count < 1e6:
         return str(count)
     return f"{count / 1e9:.1f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
-
-
-def _ranks(made: Sequence[Call]) -> int:
-    return made[-1].size("tp_size") * made[-1].size("pp_size") if made else 1
 
 
 def _bits(call: Call) -> float:

@@ -41,7 +41,8 @@ def check_arguments(call: Call, findings: Findings) -> None:
         if known.uncertain:
             uncertain = ArgumentUncertain(tool=call.tool, argument=f"--{name}", fix="remove it")
             findings.warn(given.place, uncertain)
-        _check_value(call, known, given, findings)
+        if name not in call.refused:  # for where it leads
+            _check_value(call, known, given, findings)
 
 
 def _check_value(call: Call, known: Argument, given: Given, findings: Findings) -> None:
@@ -110,5 +111,6 @@ def _wanted(known: Argument) -> str:
 def _invalid(
     call: Call, known: Argument, given: Given, value: object, wanted: str, findings: Findings
 ) -> None:
+    call.refused.add(known.name)
     error = ArgumentInvalid(tool=call.tool, argument=known.name, value=shown(value), wanted=wanted)
     findings.error(given.place, error)

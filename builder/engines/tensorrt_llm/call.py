@@ -49,6 +49,13 @@ def in_config(name: str, value: Value) -> str:
     return f"{name}: {value}"
 
 
+class ValueRefused(Exception):
+    """An argument has a value that was reported as wrong: nothing follows from it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the value of {name} is wrong")
+
+
 @dataclass(slots=True)
 class Call:
     """One step; its arguments by their current names, without dashes."""
@@ -60,17 +67,27 @@ class Call:
     place: Place
     output_dir: str
     arguments: dict[str, Given] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)  # the arguments whose values were reported as wrong
 
     def value(self, name: str) -> Value:
-        """The value given for `name`, else the tool's default."""
+        """The value given for `name`, else the tool's default. Raises ValueRefused."""
+        if name in self.refused:
+            raise ValueRefused(name)
         return self.arguments[name].value if name in self.arguments else self._default(name)
 
     def size(self, name: str) -> int:
-        """The whole number given for `name`, else the default; 1 for what is not a number."""
+        """The whole number given for `name`, else the default. Raises ValueRefused, also for what is not a
+        number.
+        """
         try:
             return int(str(self.value(name) if self.set(name) else self._default(name)))
         except ValueError:
-            return 1
+            raise ValueRefused(name) from None
+
+    def ranks(self) -> int:
+        """How many ranks the engine of this checkpoint has. Raises ValueRefused."""
+        context = self.size("cp_size") if self.table.find("cp_size") else 1
+        return self.size("tp_size") * self.size("pp_size") * context
 
     def _default(self, name: str) -> Value:
         known = self.table.find(name)
@@ -81,7 +98,9 @@ class Call:
         return name in self.arguments and self.arguments[name].value is not False
 
     def written(self, name: str) -> str:
-        """`--name value`, for an older name in the config the new one; a flag has no value."""
+        """`--name value`, for an older name in the config the new one; a flag has no value. Raises
+        ValueRefused.
+        """
         return as_written(name, self.value(name))
 
     def place_of(self, name: str) -> Place:

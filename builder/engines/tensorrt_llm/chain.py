@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.engines.tensorrt_llm import scripts
-from builder.engines.tensorrt_llm.call import Given
+from builder.engines.tensorrt_llm.call import Given, ValueRefused
 from builder.engines.tensorrt_llm.commands import MODEL_DIR
 from builder.engines.tensorrt_llm.paths import RESERVED, clash, in_work_dir
 from builder.engines.tensorrt_llm.steps import added_conversion, merge, translate
@@ -48,15 +48,18 @@ def _localize(call: Call, model: str, findings: Findings) -> None:
     for name, given in call.arguments.items():
         known = call.table.find(name)
         if known is not None and known.path is not None and isinstance(given.value, str):
-            path = _local(name, given.value, given.place, model, findings)
-            call.arguments[name] = Given(path, given.place)
+            local = _local(name, given.value, given.place, model, findings)
+            if local is None:
+                call.refused.add(name)
+            else:
+                call.arguments[name] = Given(local, given.place)
 
 
-def _local(key: str, path: str, place: Place, model: str, findings: Findings) -> str:
+def _local(key: str, path: str, place: Place, model: str, findings: Findings) -> str | None:
+    """`path` in the work directory; None, which is reported, if it is outside."""
     local = in_work_dir(path, model)
     if local is None:
         findings.error(place, PathOutsideWorkDir(key=key, path=path))
-        return path
     return local
 
 
@@ -65,18 +68,30 @@ def _set_output(one: Translated, model: str, before: list[Call], findings: Findi
     call = one.call
     place: Place = (call.step, "output_dir")
     named = _local("output_dir", call.output_dir, place, model, findings)
-    written = named
-    if isinstance(given := call.value("output_dir"), str) and "output_dir" in call.arguments:
-        written = given
-        if one.old_script in scripts.OLD_CONVERTERS:
-            written = f"{given}/{call.size('tp_size')}-gpu"
-    if written != named:
+    try:
+        written = _output_argument(one) or named
+    except ValueRefused:
+        written = None
+    if written is None:
+        call.refused.add("output_dir")
+        return
+    if named not in {None, written}:
         findings.warn(place, OutputMoved(step=call.step, named=named, written=written))
     call.output_dir = written
     call.arguments["output_dir"] = Given(written, call.place_of("output_dir"))
-    others = [*RESERVED, *(other.output_dir for other in before)]
+    others = [*RESERVED, *(other.output_dir for other in before if "output_dir" not in other.refused)]
     if other := clash(written, others):
+        call.refused.add("output_dir")
         findings.error(place, OutputTaken(step=call.step, path=written, other=other))
+
+
+def _output_argument(one: Translated) -> str | None:
+    """Where the step's arguments make it write, if they say. Raises ValueRefused."""
+    call = one.call
+    given = call.value("output_dir")
+    if "output_dir" not in call.arguments or not isinstance(given, str):
+        return None
+    return f"{given}/{call.size('tp_size')}-gpu" if one.old_script in scripts.OLD_CONVERTERS else given
 
 
 def _as_given(config: CogTRTLLMConfig, place: Place) -> object:
@@ -93,7 +108,7 @@ def _set_model(call: Call, config: CogTRTLLMConfig, findings: Findings) -> None:
             call.arguments = {"model_dir": Given(MODEL_DIR, call.place), **call.arguments}
         return
     path, place = call.arguments["model_dir"]
-    if not isinstance(path, str) or f"{path}/".startswith(f"{MODEL_DIR}/"):
+    if "model_dir" in call.refused or not isinstance(path, str) or f"{path}/".startswith(f"{MODEL_DIR}/"):
         return
     error = StepInputMissing(
         argument=f"--{place[-1]}",
@@ -110,19 +125,20 @@ def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call],
     if "model_config" in call.arguments and "checkpoint_dir" not in call.arguments:
         return
     given = call.arguments.get("checkpoint_dir")
-    path = given.value if given else None
+    path = given.value if given and "checkpoint_dir" not in call.refused else None
+    outputs = [other.output_dir for other in calls if "output_dir" not in other.refused]
     if not calls and config.convert_to_ft is None and config.quantize is None:
         made = path if isinstance(path, str) and path != MODEL_DIR else "checkpoint"
         _convert_first(one, config, made, calls, findings)
         path = made
     elif path is None and calls:
         path = calls[-1].output_dir
-    elif given and calls and path not in [other.output_dir for other in calls]:
+    elif given and len(outputs) == len(calls) > 0 and path not in outputs:
         error = StepInputMissing(
             argument=f"--{given.place[-1]}",
             path=_as_given(config, given.place),
-            reason=f"earlier steps write to {', '.join(other.output_dir for other in calls)}",
-            instead=calls[-1].output_dir,
+            reason=f"earlier steps write to {', '.join(outputs)}",
+            instead=outputs[-1],
         )
         findings.error(given.place, error)
     if calls:

@@ -138,7 +138,7 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
     call = Call(step, tool, script, table(tool, example), (step,), section.output_dir)
     of_checkpoint: dict[str, Given] = {}
     for old, value in section.args.items():
-        given = Given(value, (step, "args", old))
+        given = Given(_alone(value), (step, "args", old))
         if old == "max_output_len" and step == "build":
             _set(call.arguments, "max_seq_len", _total_length(section, chosen, given, findings), findings)
             continue
@@ -157,6 +157,11 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
                     findings.warn(given.place, ArgumentReplaced(tool=name, argument=old, instead=instead))
                 _set(of_checkpoint if rule.of_checkpoint else call.arguments, rule.name, new, findings)
     return Translated(call, name, of_checkpoint)
+
+
+def _alone(value: Value) -> Value:
+    """The one item of a list: the tools do not tell them apart."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
 def _new_value(rule: Renamed, given: Given) -> Value:
@@ -225,9 +230,7 @@ def _prompt_length(section: ToolSection, chosen: _Chosen) -> int | None:
 
 def _number(value: Value) -> int | None:
     """A number, also one that stands alone in a list; None for anything else."""
-    if isinstance(value, tuple) and len(value) == 1:
-        (value,) = value
     try:
-        return int(str(value))
+        return int(str(_alone(value)))
     except ValueError:
         return None
