@@ -150,7 +150,8 @@ def _served(
     findings = Findings()
     check_vllm(config, findings)
     if findings.errors:
-        reason = "; ".join(str(one.error).rstrip(".") for one in findings.errors)
+        reasons = "; ".join(str(one.error).rstrip(".") for one in findings.errors)
+        reason = reasons.replace("engine_args.", "")  # a model.json has only these
         raise VllmRepositoryInvalid(path=folder or config.model, reason=reason, fix="Correct its arguments")
     for one in findings.found:
         if one.severity is Severity.WARNING:

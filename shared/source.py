@@ -59,7 +59,7 @@ def local_path(source: str) -> Path | None:
         case "file":
             return _path_of(source)
         case other:
-            raise Unreachable(f"{other}: is not one of http:, https: and file:")
+            raise Unreachable(f"{other}: is not supported, unlike http:, https: and file:")
 
 
 def data_content(url: str) -> bytes:

@@ -64,8 +64,7 @@ def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:
     """What the build with `calls` needs: an order of magnitude, not a limit.
 
     A conversion holds the model and what it makes from it; trtllm-build holds each rank's weights twice, on
-    the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive. Raises
-    ValueRefused.
+    the host and on the GPU. The disk holds the model, the checkpoint, the engine and the archive.
     """
     count = sum(parameters.values())
     download = bytes_of(parameters)

@@ -8,7 +8,6 @@ from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingE
 
 from builder.check.estimate import check_machine, config_of, estimate
 from builder.check.vllm_memory import check_division, check_memory, check_model, memory_of
-from builder.engines.tensorrt_llm.call import ValueRefused
 from builder.engines.vllm import draft_of, offload
 from builder.engines.vllm_checkpoint import check_quantization
 from builder.sources.model import is_url, local_folder, model_of
@@ -74,8 +73,6 @@ def _reason(error: Exception) -> str:
     match error:
         case CogTritonError():
             return str(error.details.get("reason", error))
-        case ValueRefused():
-            return str(error)
         case NotASafetensorsRepoError():
             return (
                 "the estimate is made from model.safetensors or model.safetensors.index.json, and the model"

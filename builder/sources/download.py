@@ -118,7 +118,7 @@ class Download:
         ModelFolderUnusable, CheckpointInvalid.
         """
         if is_url(self.model) and (name := name_of_page(self.model)):
-            reason = f"that is the page of {name} on the hub; write {name}"
+            reason = f"that is the page of {name} on the hub, not a tar; name the model as {name}"
             raise ModelNotFound(model=self._shown, reason=reason)
         path = None if is_url(self.model) else local_folder(self.model, self.beside)
         if path is None:

@@ -85,7 +85,7 @@ def local_folder(model: str, beside: Path | None) -> Path | None:
     """
     is_path = model.startswith(("/", "./", "../")) or model in (".", "..")
     if beside is None and is_path and not model.startswith("/"):
-        reason = "a relative path starts at the folder of the config, and this config is not in one"
+        reason = "it must be absolute: this config is not in a folder where a relative path could start"
         raise ModelFolderUnusable(path=model, reason=reason)
     path = Path(model) if beside is None else beside / model
     problem = "it does not exist"

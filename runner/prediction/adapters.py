@@ -51,7 +51,7 @@ class Adapters:
         if self._folder is None:
             raise RequestInvalid(
                 parameter="lora_path",
-                reason="this runner has no folder of adapters, which LORA_FOLDER sets",
+                reason="no adapters can be loaded here: that needs LORA_FOLDER, and vLLM with enable_lora",
             )
         folder = self._folder.resolve()
         try:

@@ -157,7 +157,7 @@ class HostMemoryExhausted(CogTritonError):
     code = "E3203"
     fixed_by = FixedBy.OPERATOR
     message = 'The step "{step}" was killed by signal 9 (SIGKILL), probably because memory ran out.'
-    remedy = "Use a machine with more memory, or fewer workers."
+    remedy = "Use a machine with more memory, or lower `workers` if the step has that argument."
 
 
 class GpuMemoryExhausted(CogTritonError):

@@ -29,7 +29,7 @@ class ConfigValueInvalid(CogTritonError):
 class ConfigHoldsSecret(CogTritonError):
     code = "E3009"
     fixed_by = FixedBy.OPERATOR
-    message = "The key {key!r} holds a secret, which a config must not: it is passed on, in engine.tar too."
+    message = "The key {key!r} holds a secret, which a config must not: a config is passed on."
     remedy = "Remove it. A token is sent in HF_TOKEN (command line) or the input hf_token (API)."
 
 
@@ -183,7 +183,7 @@ class RanksExceedGpus(CogTritonError):
     code = "E3029"
     fixed_by = FixedBy.OPERATOR
     message = "GPUs needed by the engine, one for each rank: {ranks}; GPUs of the machine: {gpus}."
-    remedy = "Use a machine with enough GPUs, or lower the tensor or pipeline parallel size if it is above 1."
+    remedy = "Use a machine with enough GPUs, or lower the tensor, pipeline or context parallel size."
 
 
 class MachineTooSmall(CogTritonError):

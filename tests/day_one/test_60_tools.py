@@ -55,7 +55,7 @@ def test_tensors_that_do_not_divide(user):
     shutil.copy(ROOT / "demo/model/config.json", user.folder / "model/config.json")
     user.write("foo.yaml", CONFIG.format(ranks=5))
     (last,) = user.types("cog-triton build foo.yaml -o foo.tar", status=1).errors.splitlines()[-1:]
-    assert last.startswith("E3201 CheckpointInvalid: ")
+    assert last.startswith("E3206 ToolArgumentsRefused: ")
     assert "ValueError: 128 is not divisible by tp_size 5. " in last
     assert "{" not in last
     assert "raise" not in last

@@ -29,7 +29,7 @@ SOURCES = {
     "/etc/hostname/x": "(no such file|no engine)",
     "file://elsewhere/etc/hostname": "can only name files on this machine",
     "file://[::1": "not a valid URL",
-    "s3://bucket/x": "s3: is not one of http:, https: and file:",
+    "s3://bucket/x": "s3: is not supported, unlike http:, https: and file:",
     "/proc/self/mem": "Input/output error",
     "/dev/zero": "it is not a file",
     "x" * 5000: "File name too long",

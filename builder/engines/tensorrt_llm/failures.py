@@ -101,6 +101,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Make], ...] = (
             r"Gather context logits is not support with draft len > 0\.",
             r"Unsupported quantization format: \S+",
             r"Quantization supports only one quantization format\.",
+            r" divisible by (tp|pp|cp)_size",
             r"One of source checkpoint \(model_dir, nemo_ckpt_path\) must be specified",
             r"No source model path specified!",
         ),

@@ -90,7 +90,7 @@ def test_nobody_listens():
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("ftp://host/config.yaml", "ftp: is not one of http:"),
+        ("ftp://host/config.yaml", "ftp: is not supported"),
         ("file://otherhost/config.yaml", "can only name files on this machine"),
         ("/no/such/config.yaml", "no such file"),
         ("/", "it is a directory"),

@@ -247,7 +247,7 @@ def test_a_path_that_leads_in_a_circle_is_not_said_to_be_missing(state, tmp_path
 
 
 def test_a_relative_path_needs_a_config_in_a_folder(state):
-    with pytest.raises(ModelFolderUnusable, match="this config is not in one"):
+    with pytest.raises(ModelFolderUnusable, match="it must be absolute: this config is not in a folder"):
         Download("./published").run(state, ignore)
 
 

@@ -118,6 +118,12 @@ Traceback (most recent call last):
             r"cannot be used: ValueError: lm_head is not divisible by 3\.",
         ),
         (
+            """raise ValueError(f"{heads} is not divisible by tp_size {tp}")""",
+            "ValueError: 128 is not divisible by tp_size 5",
+            ToolArgumentsRefused,
+            r"refuses its arguments: ValueError: 128 is not divisible by tp_size 5\.",
+        ),
+        (
             """raise Trouble(f"{what} error: argument --{name}: is wrong")""",
             "some.package.TroubleError: the pump is dry",
             ConversionFailed,

@@ -95,7 +95,7 @@ class TestRepositoriesOfTriton:
         [
             ({"trust_remote_code": True}, "E3033 .*ALLOW_MODEL_CODE=1"),
             ({"worker_cls": "my.Worker"}, "E3033"),
-            ({"max_num_seq": 4}, "E3006 .*Write max_num_seqs"),
+            ({"max_num_seq": 4}, "E3006 .* key 'max_num_seq' .*Write max_num_seqs"),
             ({"gpu_memory_utilization": "much"}, "E3008 .*must be a number above 0"),
             ({"tensor_parallel_size": "4"}, "tensor_parallel_size must be a whole number"),
         ],
