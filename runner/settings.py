@@ -167,7 +167,9 @@ class Settings(BaseModel):
         False, alias="LOG_PERFORMANCE_METRICS", description="log the speed of every prediction that succeeds"
     )
     log_prompts: bool = Field(
-        False, alias="LOG_PROMPTS", description="log the formatted prompt of every prediction that is sent as text"
+        False,
+        alias="LOG_PROMPTS",
+        description="log the formatted prompt of every prediction that is sent as text",
     )
     server: Literal["front", "cog"] = Field(
         "front", alias="SERVER", description="what answers HTTP: front, or cog for Cog's own server"

@@ -116,7 +116,9 @@ def test_what_a_killed_fetch_of_a_tar_left_is_removed_before_it_is_measured_what
 def test_a_page_of_the_hub_is_not_taken_for_a_tar(state, path):
     """It was fetched, and found not to be a tar."""
     page = f"https://huggingface.co/someone/tiny{path}"
-    with pytest.raises(ModelNotFound, match="the page of someone/tiny on the hub, not a tar; name the model as someone/tiny"):
+    with pytest.raises(
+        ModelNotFound, match="the page of someone/tiny on the hub, not a tar; name the model as someone/tiny"
+    ):
         Download(page).run(state, ignore)
 
 
