@@ -91,8 +91,8 @@ class VllmCacheTooSmall(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The GPU memory left for the KV cache is too small: {reason}."
     remedy = (
-        "Lower `max_model_len`, raise `gpu_memory_utilization` if it is below 1 (or `kv_cache_memory_bytes` if"
-        " that is set), or use more or larger GPUs."
+        "Lower `max_model_len`, raise `gpu_memory_utilization` if it is below 1 (or `kv_cache_memory_bytes`"
+        " if that is set), or use more or larger GPUs."
     )
 
 
