@@ -285,7 +285,8 @@ class Settings(BaseModel):
     operator_key: SecretStr | None = Field(
         None,
         alias="OPERATOR_KEY",
-        description="key of /v1/load_lora_adapter and /v1/unload_lora_adapter; not set: they do not exist",
+        description="key of /v1/load_lora_adapter and /v1/unload_lora_adapter, as `KEY` or `NAME KEY`; not"
+        " set: they do not exist",
     )
     share_prefix_cache: bool = Field(
         False,

@@ -11,12 +11,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cli.perf.load import Load
     from cli.perf.plan import Objectives
     from cli.perf.request import Request
 
+MAX_FAILURES = 0.01
+"""Of the requests: with more, a server does not hold a load."""
 LATENCIES = ("time_to_first_token", "inter_token_latency", "request_latency")
 _LAG_LIMIT_MS = 10.0
 _CPU_LIMIT = 0.9
@@ -58,6 +60,11 @@ def count_text(request: Request, tokens: int) -> None:
         found, due = Counter(words), Counter(wanted)
         request.lost = (due - found).total()
         request.wrong = (found - due).total() or int(not request.lost)
+
+
+def is_held(requests: Mapping[str, int]) -> bool:
+    """Whether a server holds a load with these counts of requests, `figures()["requests"]`."""
+    return requests["succeeded"] > 0 and requests["failed"] <= MAX_FAILURES * requests["sent"]
 
 
 def figures(load: Load, *, asked_tokens: int, predictable: bool, objectives: Objectives) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.output import counted
+from cli.perf.figures import MAX_FAILURES, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,11 +191,19 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
 
 
 def sentence(steps: Sequence[dict[str, Any]]) -> str:
-    """What is slow, in a sentence or two: the heaviest load compared with the lightest."""
+    """What is slow, in a sentence or two: the heaviest load compared with the lightest; and what was refused."""
     answered = [step for step in steps if step["request_latency"]]
     answered.sort(key=lambda step: step["concurrency"] or step["rate"])
     if not answered:
         return "Nothing was answered."
+    refused = next((step["load"] for step in answered if not is_held(step["requests"])), None)
+    if refused is None:
+        return _slow(answered)
+    failed = f"More than {MAX_FAILURES:.0%} of the requests failed at {refused}; the rest is about the others."
+    return f"{failed} {_slow(answered)}"
+
+
+def _slow(answered: Sequence[dict[str, Any]]) -> str:
     last = answered[-1]
     if len(answered) == 1:
         return _single(last)

@@ -67,10 +67,19 @@ def write_page(result: dict[str, Any], path: Path) -> None:
 
 def _findings(result: dict[str, Any]) -> str:
     items = [f"<li><b>{escape(one['kind'])}</b>: {escape(one['text'])}</li>" for one in result["findings"]]
-    are_counted = all(step["tokens"]["lost"] is not None for step in result["steps"])
-    tokens = " no lost tokens," if are_counted else ""
-    good = f'<li class="good">No failures, no stalls,{tokens} no late first tokens.</li>'
-    return f'<ul class="findings">{"".join(items) or good}</ul>'
+    if not items:
+        items = [f'<li class="good">{_nothing_found(result["steps"])}</li>']
+    return f'<ul class="findings">{"".join(items)}</ul>'
+
+
+def _nothing_found(steps: list[dict[str, Any]]) -> str:
+    """What was looked for: without a stream or a count, some things cannot be seen."""
+    absent = ["no failures"]
+    if all(step["time_to_first_token"] is not None for step in steps):
+        absent += ["no stalls", "no late first tokens"]
+    if all(step["tokens"]["lost"] is not None for step in steps):
+        absent.append("no lost tokens")
+    return f"{', '.join(absent).capitalize()}."
 
 
 def _figures(result: dict[str, Any]) -> str:

@@ -7,13 +7,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cli.perf.figures import MAX_FAILURES, is_held
 from cli.perf.plan import MAX_CONCURRENCY
 from shared.errors import MeasurementInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_FAILURES = 0.01  # of the requests: with more, a runner does not hold that load
 _MAX_TOKENS = 10_000_000  # of an answer: far beyond what a model can give
 
 
@@ -40,7 +40,7 @@ class Curve:
         """From the JSON of `cog-triton perf --concurrency 1,8,64 --json`. Raises MeasurementInvalid."""
         try:
             steps = [step for step in result["steps"] if step["concurrency"] is not None]
-            answered = [step for step in steps if _is_held(step["requests"])]
+            answered = [step for step in steps if is_held(step["requests"])]
             if any(step["time_to_first_token"] is None for step in answered):
                 reason = "its answers came whole, as with --output_method wait, so no first token was seen"
                 raise MeasurementInvalid(measurement=name, reason=reason)
@@ -56,7 +56,7 @@ class Curve:
         if not points:
             reason = (
                 "it has no load with a fixed number of streams at which"
-                f" {1 - _FAILURES:.0%} of the requests were answered"
+                f" {1 - MAX_FAILURES:.0%} of the requests were answered"
             )
             raise MeasurementInvalid(measurement=name, reason=reason)
         return cls(tuple(sorted(points, key=lambda point: point.streams)), tokens)
@@ -104,11 +104,6 @@ class Curve:
             return self.points[-1], self.points[-1], 0.0
         low, high = self.points[place - 1], self.points[place]
         return low, high, (streams - low.streams) / (high.streams - low.streams)
-
-
-def _is_held(requests: Mapping[str, Any]) -> bool:
-    """Whether a runner holds a load with these counts of requests."""
-    return bool(requests["succeeded"]) and requests["failed"] <= _FAILURES * requests["sent"]
 
 
 def _point(step: Mapping[str, Any]) -> Point:

@@ -94,8 +94,8 @@ def write_set(directory: Path) -> None:
     """
     directory = directory.resolve()
     files, index, locks = directory / "files", directory / "simple", directory / "locks"
-    if locks == LOCKS:
-        raise LockProblem(f"{directory} has the locks themselves: choose another folder.")
+    if locks == LOCKS or directory.is_relative_to(LOCKS):
+        raise LockProblem(f"{directory} has the locks themselves, or is among them: choose another folder.")
     repositories = directory / "repositories"
     for part in (files, index, locks, repositories):
         shutil.rmtree(part, ignore_errors=True)

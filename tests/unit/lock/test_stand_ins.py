@@ -58,13 +58,17 @@ def test_a_set_can_be_written_over_an_older_one(alternative):
     assert (alternative / "locks/stand-ins.json").read_bytes() == before
 
 
-def test_the_locks_themselves_are_not_replaced(tmp_path, monkeypatch):
+@pytest.mark.parametrize("folder", [".", "locks", "locks/wheels", "locks/new"])
+def test_the_locks_themselves_are_not_replaced(tmp_path, monkeypatch, folder):
     shutil.copytree(LOCKS, tmp_path / "locks")
     monkeypatch.setattr(stand_ins, "LOCKS", tmp_path / "locks")
-    with pytest.raises(LockProblem, match="has the locks themselves: choose another folder"):
-        stand_ins.write_set(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        LockProblem, match="has the locks themselves, or is among them: choose another folder"
+    ):
+        stand_ins.write_set(tmp_path / folder)
 
-    assert (tmp_path / "locks/publishers.json").exists()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_locks_that_cannot_be_read_are_named(tmp_path, monkeypatch):

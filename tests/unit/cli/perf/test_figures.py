@@ -204,6 +204,17 @@ def test_the_sentence_names_what_gets_slow():
     )
 
 
+def test_the_sentence_begins_with_the_lightest_load_of_which_much_was_refused():
+    light = load_of(several(1), concurrency=1)
+    refused = several(8)
+    for request in refused[1:]:
+        request.fail("E1305", "full")
+    found = sentence_of(light, load_of(refused, concurrency=8), load_of(refused, concurrency=16))
+    assert found.startswith(
+        "More than 1% of the requests failed at 8 streams; the rest is about the others. Nothing gets slow up to 16 streams"
+    )
+
+
 def test_the_sentence_of_one_step_says_where_the_time_goes():
     assert sentence_of(load_of(several(4))).startswith(
         "Of the 1.01 s of a request at 4 streams, the tokens after"

@@ -58,10 +58,14 @@ def page_of(tmp_path, *loads, **limits):
 
 def test_tokens_that_nobody_could_count_are_not_called_there(tmp_path):
     report = result_of(load_of(several(1)))
-    for lost, told in ((0, "no stalls, no lost tokens, no late"), (None, "no stalls, no late")):
+    streamed = "No failures, no stalls, no late first tokens"
+    for lost, told in ((0, f"{streamed}, no lost tokens."), (None, f"{streamed}.")):
         report["steps"][0]["tokens"]["lost"] = lost
         write_page(report, tmp_path / "report.html")
         assert told in (tmp_path / "report.html").read_text()
+    report["steps"][0]["time_to_first_token"] = None  # with --output_method wait
+    write_page(report, tmp_path / "report.html")
+    assert ">No failures.<" in (tmp_path / "report.html").read_text()
 
 
 def test_an_address_in_brackets_is_printed_as_it_is(capsys):
@@ -101,7 +105,10 @@ def test_a_sweep(tmp_path):
     slow = several(8, first=1.5)
     slow[3].fail("HTTP 500", HOSTILE)
     html, page = page_of(tmp_path, load_of(several(1), concurrency=1), load_of(slow, concurrency=8))
-    assert "First tokens get slow: at 8 streams half of them take longer than 1.50 s" in page.text
+    assert (
+        "the rest is about the others. First tokens get slow: at 8 streams half of them take longer than 1.50 s"
+        in page.text
+    )
     assert "1 of 9 requests failed: HTTP 500 (<script>" in page.text
     for title in (
         "Throughput against latency",
