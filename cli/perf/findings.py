@@ -199,7 +199,9 @@ def sentence(steps: Sequence[dict[str, Any]]) -> str:
     refused = next((step["load"] for step in answered if not is_held(step["requests"])), None)
     if refused is None:
         return _slow(answered)
-    failed = f"More than {MAX_FAILURES:.0%} of the requests failed at {refused}; the rest is about the others."
+    failed = (
+        f"More than {MAX_FAILURES:.0%} of the requests failed at {refused}; the rest is about the others."
+    )
     return f"{failed} {_slow(answered)}"
 
 
