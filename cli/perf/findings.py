@@ -191,7 +191,7 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
 
 
 def sentence(steps: Sequence[dict[str, Any]]) -> str:
-    """What is slow, in a sentence or two: the heaviest load compared with the lightest; and what was refused."""
+    """What was refused and what is slow, in a few words: the heaviest load compared with the lightest."""
     answered = [step for step in steps if step["request_latency"]]
     answered.sort(key=lambda step: step["concurrency"] or step["rate"])
     if not answered:
