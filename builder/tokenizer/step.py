@@ -27,13 +27,15 @@ _SHOWN_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class MakeTokenizer:
-    """Give `Build.model` a tokenizer.json, made from the other files of its tokenizer."""
+    """Give `Build.model` a tokenizer.json, made from the other files of its tokenizer, and what has to be
+    beside it.
+    """
 
     name: ClassVar[str] = "tokenizer"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - some seconds
-        """Raises TokenizerNotConverted, NotEnoughSpace, and PartNotInstalled when the converter's environment
-        is missing.
+        """Raises TokenizerNotConverted, CheckpointInvalid, NotEnoughSpace, and PartNotInstalled when the
+        converter's environment is missing.
         """
         assert build.model is not None
         if (build.model.path / TOKENIZER).exists():
@@ -42,11 +44,23 @@ class MakeTokenizer:
             command = [str(Layout.current().tokenizer_converter), "-m", "builder.tokenizer"]
             folders = ["--model", str(build.model.path), "--output", made]
             run_child(self.name, [*command, *folders], cwd=build.work_dir, on_line=lambda _: None)
-            tokenizer = Path(made, TOKENIZER)
-            compare(Tokenizer.from_file(str(tokenizer)), json.loads(Path(made, "samples.json").read_bytes()))
+            samples = Path(made, "samples.json")
+            _judge(Path(made, TOKENIZER), json.loads(samples.read_bytes()))
+            samples.unlink()
             folder = _own_folder(build)
-            tokenizer.rename(folder / TOKENIZER)
+            for file in Path(made).iterdir():
+                file.rename(folder / file.name)
         build.model = replace(build.model, path=folder)
+
+
+def _judge(made: Path, samples: list[dict[str, Any]]) -> None:
+    """Raises TokenizerNotConverted."""
+    try:
+        compare(Tokenizer.from_file(str(made)), samples)
+    except (TokenizerNotConverted, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises bare ones, and panics
+        raise TokenizerNotConverted(reason=f"the converted one fails ({error})") from None
 
 
 def compare(tokenizer: Tokenizer, samples: list[dict[str, Any]]) -> None:

@@ -86,7 +86,7 @@ def test_a_model_in_a_tar(llama, tmp_path):
         ({"tokenizer.model": b"nonsense"}, "its files cannot be read"),
         (
             {"vocab.json": b"[]", "merges.txt": b"", "config.json": b'{"model_type": "gpt2"}'},
-            "transformers fails on it",
+            "converting it fails",
         ),
         ({"config.json": b'{"model_type": "wonder"}'}, "wonder"),
         (

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from builder.engines.mock import counting_tokenizer
 from builder.step import Model
 from builder.tokenizer import __main__ as converter
+from builder.tokenizer.made import Made
 from builder.tokenizer.step import MakeTokenizer, compare
 from shared.errors import NotEnoughSpace, TokenizerNotConverted, from_text
 
@@ -52,9 +53,8 @@ def test_a_model_with_a_tokenizer_json_is_taken_as_it_is(state, model_dir):
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "samples.json"])
 def test_a_full_disk_is_told_by_the_converter(file, tmp_path, monkeypatch, capsys):
-    fast = SimpleNamespace(backend_tokenizer=counting_tokenizer())
-    monkeypatch.setattr(converter, "_tokenizers", lambda _: (None, fast))
-    monkeypatch.setattr(converter, "_texts", lambda _: [])
+    original = SimpleNamespace(end=None, ordinary=[], encode=lambda _, **__: [], decode=lambda _: "")
+    monkeypatch.setattr(converter, "from_slow", lambda _: Made(original, {"tokenizer.json": "{}"}))
     monkeypatch.setattr(sys, "argv", ["converter", "--model", str(tmp_path), "--output", str(tmp_path)])
     (tmp_path / file).symlink_to("/dev/full")
     assert converter.main() == 1
