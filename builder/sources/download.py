@@ -48,10 +48,12 @@ TOKENIZER_FILES = (
 )
 TOKENIZER = "tokenizer.json"
 # The files that hold a tokenizer; tokenizer.json is made from the others (builder/tokenizer).
-_TOKENIZER_FORMS = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
+_TOKENIZER_FORMS = ((TOKENIZER,), ("tekken.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 # What else the tools of an engine read: older forms of the tokenizer, how the weights were quantized.
 _TOOL_FILES = (
-    *(name for form in _TOKENIZER_FORMS[1:] for name in form),
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
     "added_tokens.json",
     "hf_quant_config.json",
     "quantize_config.json",
@@ -131,17 +133,19 @@ class Download:
         """Patterns of the files to take, of a model that has these. Raises ModelFilesMissing when it lacks
         some.
         """
-        if self.needs_tokenizer and tokenizer_form(files) is None:
-            others = " or ".join(" and ".join(form) for form in _TOKENIZER_FORMS[1:])
+        form = tokenizer_form(files)
+        if self.needs_tokenizer and form is None:
+            others = " or ".join(" and ".join(names) for names in _TOKENIZER_FORMS[1:])
             missing = f"tokenizer.json, nor what one could be made from ({others})"
             raise ModelFilesMissing(model=self._shown, missing=missing)
-        wanted = [*TOKENIZER_FILES, *_TOOL_FILES, *self.more]
+        wanted = [*TOKENIZER_FILES, *(form or ()), *_TOOL_FILES, *self.more]
         if not self.weights:
             return wanted
         if "config.json" not in files:
-            raise ModelFilesMissing(model=self._shown, missing="config.json")
-        if form := weights_form(files, self.weights):
-            return [*wanted, *WEIGHT_FILES[form]]
+            own = " (params.json, of Mistral's own form, is not read)" if "params.json" in files else ""
+            raise ModelFilesMissing(model=self._shown, missing=f"config.json{own}")
+        if weights := weights_form(files, self.weights):
+            return [*wanted, *WEIGHT_FILES[weights]]
         names = " or ".join(WEIGHT_FILES[form][0] for form in self.weights)
         raise ModelFilesMissing(
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"

@@ -1,7 +1,7 @@
 """`python -m builder.tokenizer --model DIR --output DIR`: in the tokenizer converter's environment.
 
-Writes tokenizer.json, made from the model's slow tokenizer, and samples.json: what that makes of texts. A
-coded error goes to stderr, with exit status 1.
+Writes tokenizer.json and, where the model needs one, tokenizer_config.json, both made from its own tokenizer;
+and samples.json: what that makes of texts. A coded error goes to stderr, with exit status 1.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.tokenizer.corpus import TEXTS
+from builder.tokenizer.from_tekken import from_tekken
 from builder.tokenizer.slow import from_slow
+from builder.tokenizer.tekken import TEKKEN
 from shared.errors import CogTritonError, NotEnoughSpace, TokenizerNotConverted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.tokenizer.made import Original
+    from builder.tokenizer.made import Made, Original
 
 _TOKENS_IN_A_TEXT = 16
 _MAX_TEXTS = 500  # made from the model's own tokens
@@ -35,7 +37,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     try:
-        original, files = from_slow(arguments.model)
+        original, files = _made(arguments.model)
         samples = [_sample(original, text) for text in _texts(original)]
         for name, text in files.items():
             _write(arguments.output / name, text)
@@ -50,6 +52,10 @@ def main() -> int:
         return 0
     sys.stderr.write(f"{failed}\n")
     return 1
+
+
+def _made(model: Path) -> Made:
+    return from_tekken(model) if (model / TEKKEN).exists() else from_slow(model)
 
 
 def _write(path: Path, text: str) -> None:

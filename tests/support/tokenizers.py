@@ -1,9 +1,12 @@
 """The files of tokenizers that have no tokenizer.json."""
 
 import json
+import re
 import shutil
 import subprocess
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -23,6 +26,23 @@ import sentencepiece
 model = sentencepiece.SentencePieceProcessor(model_file=sys.argv[1])
 print(json.dumps([model.encode(text) for text in json.loads(sys.argv[2])]))
 """
+# The library with which Mistral's own tokenizer divides texts; its ids do without the special tokens.
+_TEKKEN_ENCODE = """
+import base64, json, sys
+import tiktoken
+content = json.load(open(sys.argv[1]))
+config = content["config"]
+first = config["default_num_special_tokens"]
+used = content["vocab"][:config["default_vocab_size"] - first]
+ranks = {base64.b64decode(entry["token_bytes"]): entry["rank"] for entry in used}
+encoding = tiktoken.Encoding("own", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
+print(json.dumps([[first + rank for rank in encoding.encode(text)] for text in json.loads(sys.argv[2])]))
+"""
+_TEKKEN_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # As the models of the Llama family have it.
 LLAMA = {
     "model_type": "bpe",
@@ -106,6 +126,51 @@ def sentencepiece_model(folder: Path, **options: object) -> Path:
 def sentencepiece_ids(model: Path, texts: list[str]) -> list[list[int]]:
     """What the sentencepiece library itself makes of texts."""
     ids: list[list[int]] = json.loads(_run(_ENCODE, str(model / "tokenizer.model"), json.dumps(texts)))
+    return ids
+
+
+def tekken(words: int = 200, unused: int = 7, special: list[str] | None = None) -> dict[str, Any]:
+    """The content of a tekken.json: tokens for `words` of the documentation and their beginnings, of which
+    the last are not used, after 30 special tokens. The first of those are `special`; None: not listed, as in
+    older files.
+    """
+    text = (PROJECT_ROOT / "docs/quickstart.md").read_text()
+    found = [word.encode() for word in dict.fromkeys(re.findall(r" ?[A-Za-z]+", text))][:words]
+    beginnings = (word[:end] for word in found for end in range(2, len(word) + 1))
+    tokens = list(dict.fromkeys([*(bytes([value]) for value in range(256)), *beginnings]))
+    reserved = 30
+    content: dict[str, Any] = {
+        "config": {
+            "pattern": _TEKKEN_PATTERN,
+            "num_vocab_tokens": len(tokens),
+            "default_vocab_size": len(tokens) - unused + reserved,
+            "default_num_special_tokens": reserved,
+            "version": "v3" if special is None else "v11",
+        },
+        "vocab": [
+            {"rank": rank, "token_bytes": b64encode(token).decode(), "token_str": None}
+            for rank, token in enumerate(tokens)
+        ],
+    }
+    if special is not None:
+        content["special_tokens"] = [
+            {"rank": rank, "token_str": token, "is_control": True} for rank, token in enumerate(special)
+        ]
+    return content
+
+
+def tekken_model(folder: Path, content: dict[str, Any]) -> Path:
+    """A model of Mistral's kind whose tokenizer is a tekken.json alone; of its weights only the name."""
+    folder.mkdir()
+    (folder / "tekken.json").write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "vocab_size": 1000}))
+    (folder / "model.safetensors").touch()
+    return folder
+
+
+def tekken_ids(model: Path, texts: list[str]) -> list[list[int]]:
+    """What Mistral's own tokenizer makes of texts, without the beginning."""
+    ids: list[list[int]] = json.loads(_run(_TEKKEN_ENCODE, str(model / "tekken.json"), json.dumps(texts)))
     return ids
 
 

@@ -180,6 +180,29 @@ def test_a_tokenizer_in_another_form_is_taken(hub, model_dir, state):
     }
 
 
+@pytest.mark.parametrize("there", ["tekken.json", "tokenizer.json"])
+def test_a_tekken_json_is_taken_where_it_is_the_tokenizer(there, hub, model_dir, state):
+    """Of Mistral's own form of the checkpoint, which may stand beside the other, nothing else is."""
+    for name in ("tekken.json", "consolidated.safetensors", "params.json"):
+        (model_dir / name).write_text("{}")
+    if there == "tekken.json":
+        (model_dir / "tokenizer.json").unlink()
+    Download("someone/tiny").run(state, ignore)
+    taken = {path.name for path in state.model.path.iterdir()}
+    assert taken == set(FILES) - {"tokenizer.json"} | {there}
+
+
+def test_mistral_s_own_form_of_a_checkpoint_alone(hub, model_dir, state):
+    for name in FILES:
+        (model_dir / name).unlink()
+    for name in ("tekken.json", "consolidated.safetensors", "params.json"):
+        (model_dir / name).write_text("{}")
+    with pytest.raises(
+        ModelFilesMissing, match=r"no config\.json \(params\.json, of Mistral's own form, is not read\)"
+    ):
+        Download("someone/tiny").run(state, ignore)
+
+
 def test_safetensors_are_preferred(hub, model_dir, state):
     (model_dir / "pytorch_model.bin").write_bytes(b"pickle")
     Download("someone/tiny", weights=("safetensors", "bin")).run(state, ignore)

@@ -36,7 +36,7 @@ def test_a_folder_beside_the_config(config, source, model):
     assert report.folder == config.parent
 
 
-@pytest.mark.parametrize("files", [("tokenizer.model",), ("vocab.json", "merges.txt")])
+@pytest.mark.parametrize("files", [("tekken.json",), ("tokenizer.model",), ("vocab.json", "merges.txt")])
 def test_a_tokenizer_that_has_to_be_made(config, files):
     folder = config.parent / "models/tiny"
     (folder / "tokenizer.json").unlink()
