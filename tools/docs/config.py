@@ -66,10 +66,10 @@ path; anything else is one too if there is such a folder. A relative path is rel
 or, in `make demo MODEL=...`, to the current folder. A config from an `http(s):` or `data:` URL is not in a
 folder: its paths must be absolute.
 
-A model needs a `tokenizer.json`, or files that one can be made from: `tokenizer.model`, or `vocab.json` and
-`merges.txt`. The build makes it with transformers, and ends with E3210 unless both forms agree on a corpus of
-many languages and on texts from the whole vocabulary; different tokens for a text that begins with a space
-are only a warning. A build runs no code that comes with a model.
+A model needs a `tokenizer.json`, or files that one can be made from: `tekken.json` (Mistral's own form),
+`tokenizer.model`, or `vocab.json` and `merges.txt`. The build makes it with transformers, and ends with E3210
+unless both forms agree on a corpus of many languages and on texts from the whole vocabulary; different tokens
+for a text that begins with a space are only a warning. A build runs no code that comes with a model.
 
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
