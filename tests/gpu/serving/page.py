@@ -256,7 +256,12 @@ def other_gpu(figures: list[Figure]) -> Iterator[str]:
 
 def facts_of(machines: list[Figure]) -> dict[str, str]:
     """What the machines of all calls are."""
-    return {key: " and ".join(dict.fromkeys(str(one.get(key)) for one in machines)) for key in machines[0]}
+    return {key: _and(list(dict.fromkeys(str(one.get(key)) for one in machines))) for key in machines[0]}
+
+
+def _and(words: list[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def place(figure: Figure) -> str:
