@@ -122,20 +122,21 @@ def _sliding_window(architecture: str, config: dict[str, Any]) -> int | None:
 
 
 def _rope_parameters(config: dict[str, Any]) -> dict[str, Any]:
-    """The rotary settings under their newer names, wherever they are."""
-    own: dict[str, Any] = {
-        key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config
-    }
+    """The rotary settings under their newer names, wherever they are; null is as good as nothing."""
+    own: dict[str, Any] = {key: config.get(key) for key in ("rope_theta", "partial_rotary_factor")}
     for key in ("rope_scaling", "rope_parameters"):
         if isinstance(found := config.get(key), dict):
             own |= found
-    return own
+    return {key: value for key, value in own.items() if value is not None}
 
 
 def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
     if rope.get("partial_rotary_factor", 1) != 1:
         raise CheckpointInvalid(reason="rotary positions in only part of each head are not supported")
-    match rope.get("rope_type", rope.get("type", "default")):
+    kind = rope.get("rope_type", rope.get("type"))
+    if kind is None and "factor" in rope:
+        raise CheckpointInvalid(reason="config.json has a factor of its rotary positions, but no rope_type")
+    match kind or "default":
         case "default":
             return None
         case "linear":

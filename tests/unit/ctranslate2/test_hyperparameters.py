@@ -51,6 +51,7 @@ def test_another_architecture_is_refused_by_name(architectures):
         ({"rope_scaling": {"type": "su"}}, '"su" is not supported'),
         ({"rope_parameters": {"rope_type": "longrope"}}, '"longrope" is not supported'),
         ({"rope_scaling": {"type": "linear"}}, "config.json has no factor"),
+        ({"rope_scaling": {"factor": 8.0}}, "a factor of its rotary positions, but no rope_type"),
         ({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": None}}, "original_max"),
     ],
 )
@@ -63,6 +64,11 @@ def test_rotary_settings_are_found_in_their_old_place():
     found = read(rope_theta=5e5, rope_scaling=LLAMA3)
     assert found.rope_theta == 5e5
     assert found.rope_scaling == RopeScaling("llama3", 8.0, 1.0, 4.0, 8192)
+
+
+def test_null_is_as_good_as_nothing():
+    found = read(rope_theta=None, rope_scaling=None, partial_rotary_factor=None)
+    assert (found.rope_theta, found.rope_scaling) == (10_000.0, None)
 
 
 def test_rotary_settings_are_found_in_their_new_place():
