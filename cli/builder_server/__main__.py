@@ -125,6 +125,8 @@ def main() -> int:
     except CogTritonError as error:
         log.error(str(error))  # noqa: TRY400 - users see no traceback
         return 1
+    except KeyboardInterrupt:  # uvicorn passes it on when it has served what was in progress
+        pass
     return 0
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,7 @@ from builder.pipeline import build
 from demo.cog_server import CogServer
 from runner.weights.fetch import fetch_weights
 from shared.artifact import extract_archive
+from shared.cog.server import free_port
 from shared.errors import (
     CheckpointInvalid,
     HostMemoryExhausted,
@@ -222,6 +224,24 @@ def test_a_port_that_is_none():
     assert done.returncode == 1
     assert "E4002 SettingInvalid: The setting PORT is 'abc', but a port must be a number" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path):
+    port = free_port()
+    command = [sys.executable, "-m", "cli.builder_server", "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen(
+        command, env={**os.environ, "BUILDER_OUTPUT_DIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True
+    ) as server:
+        wait_for(lambda: is_listening(port))
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert "Traceback" not in said
+
+
+def is_listening(port):
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def asynchronous(served, prediction_id, source):
