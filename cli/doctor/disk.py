@@ -63,7 +63,8 @@ def _hub() -> dict[str, tuple[str, Path]]:
         return {}
     from huggingface_hub import constants
 
-    variable = "HF_HUB_CACHE" if os.environ.get("HF_HUB_CACHE") else "HF_HOME"
+    names = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")  # the older one is read where that is not set
+    variable = next(filter(os.environ.get, names), "HF_HOME")
     return {variable: ("models from the hub", Path(constants.HF_HUB_CACHE))}
 
 

@@ -134,8 +134,9 @@ class BridgeMisconfigured(CogTritonError):
     fixed_by = FixedBy.OPERATOR
     message = "The engine bridge cannot start: {reason}."
     remedy = (
-        "Make the directory of its socket (below TMPDIR) writable, write the model repository again with this"
-        " version of cog-triton, or use the version of Triton that its images have."
+        "Make the directory of its socket (below TMPDIR) writable, raise the limit on open files if it is"
+        " reached, write the model repository again with this version of cog-triton, or use the version of"
+        " Triton that its images have."
     )
 
 

@@ -22,7 +22,7 @@ MAX_DETOKENIZED = 1 << 20
 """Tokens that one request may have turned into text."""
 _MAX_KEYS = 256
 _MAX_BIASES = 1 << 16
-_MAX_DIGITS = 20
+_MAX_DIGITS = 20  # Python refuses to read thousands
 _REASONING = "a model's reasoning is not separated from its text"
 _NO_TEXT = ("image_url", "input_audio", "file")
 # What clients of vLLM may send besides, with values that ask for nothing.
@@ -76,8 +76,8 @@ def _biases(value: Any) -> Any:
         return {}
     if not isinstance(value, dict) or not all(key.isascii() and key.isdecimal() for key in value):
         raise ValueError("must be a mapping from token ids to numbers")
-    if len(value) > _MAX_BIASES or any(len(key) > _MAX_DIGITS for key in value):
-        raise ValueError(f"may have at most {_MAX_BIASES} token ids of at most {_MAX_DIGITS} digits")
+    if len(value) > _MAX_BIASES or any(len(key) > _MAX_DIGITS or int(key) > MAX_TOKENS for key in value):
+        raise ValueError(f"may have at most {_MAX_BIASES} token ids, of at most {MAX_TOKENS}")
     return {int(key): bias for key, bias in value.items()}
 
 
@@ -212,7 +212,7 @@ class Parameters(Named):
     top_p: float | None = Field(None, ge=0, le=1)
     frequency_penalty: _Penalty = None
     presence_penalty: _Penalty = None
-    logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_biases)] = {}
+    logit_bias: Annotated[dict[int, _Bias], BeforeValidator(_biases)] = {}
     top_k: int | None = Field(None, ge=-1)
     min_p: float | None = Field(None, ge=0, le=1)
     min_tokens: int | None = Field(None, ge=0)

@@ -261,9 +261,17 @@ class TestDisk:
         assert severities == {Severity.ERROR}
         assert "Set WEIGHTS_CACHE to another directory." in text
 
-    @pytest.mark.parametrize(("value", "named"), [("/models", "HF_HUB_CACHE"), ("", "HF_HOME")])
-    def test_where_models_go_is_named(self, monkeypatch, value, named):
-        monkeypatch.setenv("HF_HUB_CACHE", value)
+    @pytest.mark.parametrize(
+        ("variables", "named"),
+        [
+            ({"HF_HUB_CACHE": "/models", "HUGGINGFACE_HUB_CACHE": "/older"}, "HF_HUB_CACHE"),
+            ({"HUGGINGFACE_HUB_CACHE": "/older"}, "HUGGINGFACE_HUB_CACHE"),
+            ({"HF_HUB_CACHE": ""}, "HF_HOME"),
+        ],
+    )
+    def test_where_models_go_is_named(self, monkeypatch, variables, named):
+        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+            monkeypatch.setenv(name, variables.get(name, ""))
         monkeypatch.setattr(os, "access", lambda *_: False)
         assert f"(models from the hub) cannot be written to. Set {named} to another" in found(disk)[1]
 
