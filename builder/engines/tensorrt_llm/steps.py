@@ -110,7 +110,9 @@ def _choose_script(
         example = _example(named, findings)
         return None if example is None else _Chosen(name, _CONVERT, example)
     known = ["quantize.py", _CONVERT]
-    instead = nearest(name, [*known, *scripts.OLD_CONVERTERS]) or " or ".join(known)
+    close = nearest(name, [*known, *scripts.OLD_CONVERTERS]) or " or ".join(known)
+    old = scripts.OLD_CONVERTERS.get(close)
+    instead = close if old is None else scripts.converter(old)
     findings.error(place, ScriptUnknown(script=str(script), step=step, nearest=instead))
     return None
 

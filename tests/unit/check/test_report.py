@@ -29,6 +29,22 @@ def test_a_diagnostic_is_one_line_for_editors():
     )
 
 
+@pytest.mark.parametrize(
+    ("script", "instead"),
+    [
+        ("conver_checkpoint.py", "convert_checkpoint.py"),
+        ("hf_llama_convrt.py", "models/core/llama/convert_checkpoint.py"),
+    ],
+)
+def test_the_nearest_script_is_one_that_is_there(script, instead):
+    text = f"model_id: a/b\nexample_name: llama\nconvert_to_ft: {{script: {script}, output_dir: c}}\n"
+    (found,) = check(text + "build: {executable: trtllm-build, output_dir: e}", "c").diagnostics
+    assert (found.code, found.fix) == ("E3021", f"Write {instead}.")
+    assert not check(
+        (text + "build: {executable: trtllm-build, output_dir: e}").replace(script, instead), "c"
+    ).diagnostics
+
+
 def test_the_nearest_choice_is_named():
     found = next(one for one in check(REFUSED, "c.yaml").diagnostics if one.code == "E3012")
     assert found.what == "--gemm_plugin of trtllm-build cannot be 'float15'."
