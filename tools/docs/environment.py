@@ -49,9 +49,17 @@ OTHERS = {
         ),
         ("HF_TOKEN", "", "token for private and gated models; the builder's `hf_token` input wins"),
         ("HF_ENDPOINT", "the hub", "another hub, or a mirror of it"),
-        ("HF_HOME", "~/.cache/huggingface", "where downloaded models are kept"),
-        ("HF_HUB_DOWNLOAD_TIMEOUT", "10", "seconds that the hub may take for the next bytes of a file"),
-        ("HF_HUB_ETAG_TIMEOUT", "10", "seconds that the hub may take to describe a file"),
+        (
+            "HF_HOME",
+            "~/.cache/huggingface",
+            "where downloaded models are kept, in `hub`, unless HF_HUB_CACHE names another folder",
+        ),
+        (
+            "HF_HUB_DOWNLOAD_TIMEOUT",
+            "10",
+            "seconds, at most 30, that the hub may take for the next bytes of a small file; of a large one, 30",
+        ),
+        ("HF_HUB_ETAG_TIMEOUT", "10", "seconds, at most 30, that the hub may take to describe a file"),
         ("HF_HUB_OFFLINE", "", "1: use only what has been downloaded already"),
     ],
 }
