@@ -120,7 +120,9 @@ class Download:
         ModelFolderUnusable, CheckpointInvalid.
         """
         if is_url(self.model) and (name := name_of_page(self.model)):
-            reason = f"that is the page of {name} on the hub, not a tar; name the model as {name}"
+            reason = (
+                f"that is the page of {name} on the hub, not a tar; write {name} as the model, or model_id"
+            )
             raise ModelNotFound(model=self._shown, reason=reason)
         path = None if is_url(self.model) else local_folder(self.model, self.beside)
         if path is None:

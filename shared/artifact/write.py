@@ -116,7 +116,7 @@ def header(name: str, size: int) -> bytes:
 
 def _room(output: Path, size: int) -> int:
     """The free bytes where `output` will be. Raises NotEnoughSpace when they are fewer than `size`."""
-    place = output.parent
+    place = output.parent.absolute()
     free = shutil.disk_usage(place).free
     if free < size:
         reason = f"the engine archive needs {readable(size)}, and {place} has {readable(free)} free"

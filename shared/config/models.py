@@ -67,7 +67,7 @@ def _web_address(value: str) -> str:
 def _revision(value: str) -> str:
     # The hub's library makes a path of it, below refs/ in its cache.
     if _NOT_IN_A_REVISION.search(value):
-        raise ValueError("must be the name of a branch or tag as Git has them, or a commit")
+        raise ValueError("must be a commit, or a name that Git allows for a branch or tag")
     return value
 
 
@@ -76,7 +76,7 @@ def _draft(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         try:
             _revision(str(value["revision"]))
         except ValueError as error:
-            raise ValueError(f"has a revision that {error}") from None
+            raise ValueError(f"has an invalid revision: it {error}") from None
     return value
 
 

@@ -57,7 +57,7 @@ OTHERS = {
         (
             "HF_HUB_DOWNLOAD_TIMEOUT",
             "10",
-            "seconds, at most 30, that the hub may take for the next bytes of a small file; of a large one, 30",
+            "seconds, at most 30, that the hub may take for the next bytes of a small file (large ones: 30)",
         ),
         ("HF_HUB_ETAG_TIMEOUT", "10", "seconds, at most 30, that the hub may take to describe a file"),
         ("HF_HUB_OFFLINE", "", "1: use only what has been downloaded already"),

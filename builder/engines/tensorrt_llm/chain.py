@@ -48,7 +48,7 @@ def _localize(call: Call, model: str, findings: Findings) -> None:
     for name, given in call.arguments.items():
         known = call.table.find(name)
         if known is not None and known.path is not None and isinstance(given.value, str):
-            local = _local(name, given.value, given.place, model, findings)
+            local = _local(str(given.place[-1]), given.value, given.place, model, findings)
             if local is None:
                 call.refused.add(name)
             else:

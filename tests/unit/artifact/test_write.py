@@ -134,6 +134,10 @@ def test_a_full_disk_is_named_and_leaves_the_archive_of_before(tmp_path, monkeyp
     assert output.read_bytes() == b"before"
     assert [one.name for one in tmp_path.iterdir()] == ["engine.tar"]
 
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 20))
+    with pytest.raises(NotEnoughSpace, match=f"and {tmp_path} has 20 bytes free"):
+        write_archive(output, FACTS, packed(CONTENTS))
+
 
 def test_a_place_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(PackageFailed, match=r"none/engine.tar: No such file or directory"):

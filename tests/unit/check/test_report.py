@@ -45,6 +45,12 @@ def test_the_nearest_script_is_one_that_is_there(script, instead):
     ).diagnostics
 
 
+def test_a_path_is_named_as_the_config_has_it():
+    text = "model_id: a/b\nexample_name: gpt\nconvert_to_ft: {script: hf_gpt_convert.py, output_dir: c, args: {i: /other}}\n"
+    found = check(text + "build: {executable: trtllm-build, output_dir: e}", "c").errors
+    assert [one.what for one in found] == ["i is '/other', which is outside the work directory."]
+
+
 def test_the_nearest_choice_is_named():
     found = next(one for one in check(REFUSED, "c.yaml").diagnostics if one.code == "E3012")
     assert found.what == "--gemm_plugin of trtllm-build cannot be 'float15'."

@@ -203,16 +203,16 @@ def test_configs_are_frozen():
         ),
         (
             "engine: mock\nmodel: a/b\nrevision: refs/../x",
-            "line 3: revision: must be the name of a branch or",
+            "line 3: revision: must be a commit, or",
         ),
-        ("model_id: a/b\nrevision: ../x\nbuild: {output_dir: e}", "line 2: revision: must be the name of a"),
+        ("model_id: a/b\nrevision: ../x\nbuild: {output_dir: e}", "line 2: revision: must be a commit, or a"),
         (
             "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: ../../x}",
-            "line 3: speculative_config: has a revision that must be the name of a branch or tag",
+            "line 3: speculative_config: has an invalid revision: it must be a commit, or a name",
         ),
         (
             "engine: vllm\nmodel: a/b\nspeculative_config: {model: a/c, revision: [/../x]}",
-            "line 3: speculative_config: has a revision that must be the name of a branch or tag",
+            "line 3: speculative_config: has an invalid revision: it must be a commit, or a name",
         ),
         ("engine: mock\ninstantiate: 3", "line 2: instantiate: must be a mapping, not 3"),
         (
