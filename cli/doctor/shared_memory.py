@@ -30,7 +30,7 @@ def _look() -> Iterator[Finding]:
         return
     if free < _WANTED:
         yield warning(
-            f"{_PLACE} has {readable(free)} free, which may be too little for an engine on several GPUs.",
+            f"{_PLACE} has {readable(free)} free: an engine on several GPUs may need more.",
             "Start the container with --shm-size=1g.",
         )
     else:
@@ -38,7 +38,7 @@ def _look() -> Iterator[Finding]:
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < _LOCKED:
         yield warning(
-            f"Only {readable(locked)} may be locked in memory, which may be too little for an engine on several GPUs.",
+            f"Only {readable(locked)} may be locked in memory: an engine on several GPUs may need more.",
             "Start the container with --ulimit memlock=-1.",
         )
 

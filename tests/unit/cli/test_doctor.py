@@ -235,7 +235,7 @@ class TestSharedMemory:
     def test_none(self, monkeypatch, tmp_path):
         monkeypatch.setattr(shared_memory, "on_the_bus", lambda: 2)
         monkeypatch.setattr(shared_memory, "_PLACE", str(tmp_path / "none"))
-        assert "has 0 bytes free, which may be too little" in found(shared_memory)[1]
+        assert "has 0 bytes free: an engine on several GPUs may need more" in found(shared_memory)[1]
 
 
 @pytest.mark.parametrize(
