@@ -124,12 +124,12 @@ def check(
     config, problems = validate(document)
     for problem in problems:
         findings.error(problem.place, problem.error)
-    looked_at = config
-    if looked_at is None:
-        looked_at = _without(document, [problem.place for problem in problems])
+    wrong = [problem.place for problem in problems]
+    looked_at = _without(document, wrong) if config is None else config
     found: Sequence[Call] = ()
     if isinstance(looked_at, CogTRTLLMConfig | TensorRTLLMConfig):
-        found = calls(looked_at, findings, gpus, chunked=chunks_prompts(served or looked_at.instantiate))
+        chunked = chunks_prompts(served or looked_at.instantiate)
+        found = calls(looked_at, findings, gpus, chunked=chunked, wrong=wrong)
     if isinstance(looked_at, VLLMConfig):
         check_vllm(looked_at, findings)
     if looked_at is not None:

@@ -15,9 +15,12 @@ from shared.config.problems import dotted
 from shared.errors import ConfigCheckFailed, ConfigHoldsSecret
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from builder.engines.tensorrt_llm.call import Call
     from builder.engines.tensorrt_llm.commands import RunTool
     from shared.config import TensorRTLLMConfig
+    from shared.config.document import Place
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
 
@@ -38,19 +41,22 @@ def calls(
     gpus: int | None = None,
     *,
     chunked: bool = False,
+    wrong: Collection[Place] = (),
 ) -> list[Call]:
     """The calls of `config`, in order. They are complete if no error was found.
 
     `gpus` is how many GPUs the build has; None: as many as this machine has, if the driver says so.
-    `chunked`: whether the engine is served with chunked context.
+    `chunked`: whether the engine is served with chunked context. `wrong`: where values were reported already,
+    and left out of `config`.
     """
     if isinstance(config, CogTRTLLMConfig):
         if config.hf_token is not None:
             findings.warn(("hf_token",), ConfigHoldsSecret(key="hf_token"))
         found = calls_of_steps(config, findings)
     else:
-        found = calls_of_short_form(config)
+        found = calls_of_short_form(config, wrong)
     for call in found:
+        call.refused |= {name for name, given in call.arguments.items() if given.place in wrong}
         check_arguments(call, findings)
     check_rules(found, _gpus_here() if gpus is None else gpus, findings, chunked=chunked)
     findings.keep_one_remedy()

@@ -10,7 +10,10 @@ from builder.engines.tensorrt_llm.scripts import QUANTIZE
 from builder.engines.tensorrt_llm.tables import table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from shared.config import TensorRTLLMConfig
+    from shared.config.document import Place
     from shared.config.old import ArgumentValue
 
 _CHECKPOINT_DIR = "checkpoint"
@@ -19,11 +22,13 @@ _ENGINE_DIR = "engine"
 _WITHOUT_GEMM_PLUGIN = ("fp8", "nvfp4")
 
 
-def calls_of_short_form(config: TensorRTLLMConfig) -> list[Call]:
-    """Two calls: the checkpoint, in the given precision, and the engine."""
+def calls_of_short_form(config: TensorRTLLMConfig, wrong: Collection[Place] = ()) -> list[Call]:
+    """Two calls: the checkpoint, in the given precision, and the engine. Keys at the places `wrong` were left
+    out of `config`.
+    """
 
     def given(key: str, value: ArgumentValue) -> Given:
-        return Given(value, (key,) if key in config.model_fields_set else ())
+        return Given(value, (key,) if key in config.model_fields_set or (key,) in wrong else ())
 
     model = Given(MODEL_DIR, ("model",))
     checkpoint = Given(_CHECKPOINT_DIR, ())
