@@ -87,6 +87,6 @@ def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
             findings.warn(place, error)
         case _:
             instead = wrong.told or "one of those in docs/config.md"
-            if instead in table()["own"]:
+            if instead in table()["own"] and place[:-1] == (_ARGUMENTS,):
                 instead += f" ({_OUTSIDE})"
             findings.error(place, ConfigKeyUnknown(key=key, instead=instead))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shared.config.old import CogTRTLLMConfig, ToolSection
 
 _PYTHONS = ("python", "python3")
+_NO_EXAMPLES = ("", "..", "src")  # folders of a script; the last is the work directory
 _CONVERT: Final = "convert_checkpoint.py"
 _DEFAULT_INPUT_LEN = 1024  # of trtllm-build, when it had max_output_len
 
@@ -106,8 +107,12 @@ def _choose_script(
         findings.warn(place, ScriptReplaced(script=name, instead=scripts.converter(old)))
         return _Chosen(name, _CONVERT, old)
     if name == _CONVERT:
-        named = script.parent.name if script.parent.name not in {"", ".."} else config.example_name
-        example = _example(named, findings)
+        folder = script.parent.name
+        example = (
+            _example(config.example_name, findings)
+            if folder in _NO_EXAMPLES
+            else _example_of_folder(folder, place, findings)
+        )
         return None if example is None else _Chosen(name, _CONVERT, example)
     known = ["quantize.py", _CONVERT]
     close = nearest(name, [*known, *scripts.OLD_CONVERTERS]) or " or ".join(known)
@@ -127,6 +132,16 @@ def _example(name: str | None, findings: Findings) -> str | None:
     if example is None:
         close = nearest(PurePosixPath(name).name, scripts.NAMES) or f"one of {', '.join(scripts.EXAMPLES)}"
         findings.error(place, ExampleUnknown(example=name, nearest=close))
+    return example
+
+
+def _example_of_folder(folder: str, place: Place, findings: Findings) -> str | None:
+    example = scripts.example_of(folder)
+    if example is None:
+        alone = f"{_CONVERT} alone, with example_name, or behind one of the folders"
+        close = nearest(folder, scripts.NAMES)
+        instead = f"{close}/{_CONVERT}" if close else f"{alone} {', '.join(scripts.EXAMPLES)}"
+        findings.error(place, ExampleUnknown(example=folder, nearest=instead))
     return example
 
 

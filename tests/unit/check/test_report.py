@@ -51,6 +51,24 @@ def test_a_path_is_named_as_the_config_has_it():
     assert [one.what for one in found] == ["i is '/other', which is outside the work directory."]
 
 
+@pytest.mark.parametrize(
+    ("folder", "fix"),
+    [
+        ("gpt-neox", "Write gptneox/convert_checkpoint.py."),
+        (
+            "unheard-of",
+            "Write convert_checkpoint.py alone, with example_name, or behind one of the folders bert,",
+        ),
+    ],
+)
+def test_an_example_is_corrected_where_it_stands(folder, fix):
+    text = "model_id: a/b\nexample_name: llama\nbuild: {executable: trtllm-build, output_dir: e}\n"
+    text += f"convert_to_ft: {{script: {folder}/convert_checkpoint.py, output_dir: c}}\n"
+    (found,) = check(text, "c").errors
+    assert (found.code, found.key) == ("E3031", "convert_to_ft.script")
+    assert found.fix.startswith(fix)
+
+
 def test_the_nearest_choice_is_named():
     found = next(one for one in check(REFUSED, "c.yaml").diagnostics if one.code == "E3012")
     assert found.what == "--gemm_plugin of trtllm-build cannot be 'float15'."
@@ -161,6 +179,11 @@ class TestVllm:
         found = self.only("max_modl_len: 4")
         assert found.code == "E3006"
         assert found.fix == "Write max_model_len (in a config, outside engine_args), or remove it."
+
+    def test_such_a_name_of_a_draft_is_not_one_of_the_config(self):
+        text = "engine: vllm\nmodel: a/b\nspeculative_config: {method: draft_model, model: c/d, modle: e/f, num_speculative_tokens: 3}\n"
+        (found,) = check(text, "c").diagnostics
+        assert (found.code, found.fix) == ("E3006", "Write model, or remove it.")
 
     def test_a_successor_that_is_an_engine_argument(self):
         assert self.only("swap_space: 4").fix == "Write kv_offloading_size in its place."
