@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unicodedata import category
 
 from cli.output import counted
-from shared.artifact import EngineDirectory, read_manifest
+from shared.artifact import WHY_NO_MANIFEST, EngineDirectory, read_manifest
 from shared.errors import WeightsNotFound, WeightsUnreachable
 from shared.http import Unreachable
 from shared.secrets import public_address
@@ -43,10 +43,7 @@ def manifest_of(source: str) -> Manifest | None:
 def described(manifest: Manifest | None) -> str:
     """For people: one fact per line, without what is not known."""
     if manifest is None:
-        return (
-            "it does not begin with a manifest.json: it was packed anew, is an engine from an old builder, or"
-            " not an engine"
-        )
+        return WHY_NO_MANIFEST
     facts = {
         "engine": f"{manifest.engine} {manifest.engine_version or ''}".rstrip(),
         "model": manifest.model,

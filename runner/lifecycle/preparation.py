@@ -29,7 +29,7 @@ from runner.triton.address import LOOPBACK, Address, reached_at
 from runner.triton.model_repository import BridgeParameters, write_model_repository
 from runner.triton.server import tritonserver_command
 from runner.weights import fetch_weights
-from shared.artifact import remove_partials
+from shared.artifact import WHY_NO_MANIFEST, remove_partials
 from shared.cog.server import free_port, refuse_used_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
 from shared.home import SCRATCH
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
     """Gives the engine that COG_WEIGHTS stands for, as `fetch_weights` takes it."""
 
 log = get_logger()
-
-_WITHOUT_MANIFEST = (
-    " (what is given does not begin with a manifest.json: it was packed anew, is an engine from an old"
-    " builder, or not an engine)"
-)
 
 
 def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
@@ -144,7 +139,9 @@ def prepare_engine(
     def check(facts: EngineFacts | None) -> None:
         if (kind := engine_kind(facts)) not in available:
             raise EngineKindMismatch(
-                kind=kind, why=_WITHOUT_MANIFEST if facts is None else "", available=", ".join(available)
+                kind=kind,
+                why=f" ({WHY_NO_MANIFEST})" if facts is None else "",
+                available=", ".join(available),
             )
         check_machine(kind, facts, settings.image_sm, several_hosts=several_hosts)
 

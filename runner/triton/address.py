@@ -24,7 +24,7 @@ class Address(NamedTuple):
         """From `host:port`, with an IPv6 host in brackets. Raises ValueError."""
         host, colon, port = text.rpartition(":")
         if not (colon and host and _PORT.fullmatch(port) and 0 < int(port) < 1 << 16):
-            raise ValueError("must be host:port, such as 127.0.0.1:8001")
+            raise ValueError("must be host:port, the port from 1 to 65535 and an IPv6 host in brackets")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     @property

@@ -15,6 +15,11 @@ from .tar import MAX_ENTRIES
 
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
+WHY_NO_MANIFEST = (
+    f"no {MANIFEST} was found, with which an archive must begin: it was copied in part, packed anew, is from"
+    " an old builder, or is not an engine"
+)
+"""Why there may be none, for people: "it" is what was looked at."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -14,6 +14,8 @@ from shared.errors import MessagesInvalid, SettingInvalid
 
 ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
 
+HOST_AND_PORT = "it must be host:port, the port from 1 to 65535 and an IPv6 host in brackets"
+
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
@@ -32,8 +34,8 @@ ENGINE_NAMES = ", ".join(map(repr, get_args(EngineName)))
             "{prompt} }",
             "it is not a valid template: a brace in it is neither doubled nor part of a field",
         ),
-        ("TRITON_HTTP_ADDRESS", "x", "it must be host:port, such as 127.0.0.1:8001"),
-        ("TRITON_HTTP_ADDRESS", f"x:{'9' * 5000}", "it must be host:port, such as 127.0.0.1:8001"),
+        ("TRITON_HTTP_ADDRESS", "x", HOST_AND_PORT),
+        ("TRITON_HTTP_ADDRESS", f"x:{'9' * 5000}", HOST_AND_PORT),
     ],
 )
 def test_a_setting(name, value, told):

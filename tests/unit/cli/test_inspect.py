@@ -115,6 +115,13 @@ def test_an_unpacked_engine(path, manifest, tmp_path):
     assert manifest_of(str(tmp_path / "engine")) == manifest
 
 
+def test_an_unpacked_engine_that_was_copied_in_part(path, manifest, tmp_path):
+    with path.open("rb") as archive:
+        extract_archive(archive, tmp_path / "engine", check=lambda _: None, max_bytes=1 << 30)
+    (tmp_path / "engine/manifest.json").unlink()
+    assert "it was copied in part" in CliRunner().invoke(app, ["inspect", str(tmp_path / "engine")]).output
+
+
 def test_a_directory_without_an_engine(tmp_path):
     with pytest.raises(WeightsNotFound):
         manifest_of(str(tmp_path))

@@ -120,7 +120,7 @@ def test_a_directory_is_named_as_such(tmp_path):
 def test_a_first_host_without_a_port_is_refused(address):
     refused = run("join", address, "mock.tar", COLUMNS="200")
     assert refused.returncode == 2
-    assert "Invalid value for ADDRESS: it must be host:port, such as 127.0.0.1:8001" in refused.stderr
+    assert "Invalid value for ADDRESS: it must be host:port, the port from 1 to 65535" in refused.stderr
 
 
 def test_a_secret_beside_the_user_is_read(tmp_path, monkeypatch):
