@@ -217,7 +217,7 @@ def test_the_disk_that_the_log_fills_is_named_and_not_that_of_the_work_folder(bu
         ((convert(), compiling("--max_output_len", "5")), ToolArgumentsRefused),
         ((convert(), compiling("--streamingllm", "enable")), ToolArgumentsRefused),
         ((convert("--dtype", "float64"), compiling()), ToolArgumentsRefused),
-        ((convert("--tp_size", "3"), compiling()), CheckpointInvalid),
+        ((convert("--tp_size", "3"), compiling()), ToolArgumentsRefused),
         ((convert(script="models/core/gpt/convert_checkpoint.py"), compiling()), UnsupportedArchitecture),
         ((convert(), compiling("--dry_run")), ConversionFailed),
     ],

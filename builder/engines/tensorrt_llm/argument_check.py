@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from builder.engines.tensorrt_llm.tables import Argument
     from builder.findings import Findings
 
-_SWITCH = {"enable", "disable"}
 _KINDS = {"int": int, "float": float, "str": str}
 _WORDS = {"int": "a whole number", "float": "a number", "str": "text"}
 
@@ -35,7 +34,7 @@ def check_arguments(call: Call, findings: Findings) -> None:
             both = name if written == name else f"{name}, which --{written} has become"
             findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=both, nearest=hint))
             continue
-        if known.deprecated and (given.value is not False or _is_switch(known)):
+        if known.deprecated and (given.value is not False or known.is_switch):
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
             findings.warn(given.place, error)
         if known.uncertain:
@@ -51,7 +50,7 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
         if value is not None and not isinstance(value, bool):
             _invalid(call, known, given, value, "nothing after it, or false to omit it", findings)
         return
-    switch = _is_switch(known)
+    switch = known.is_switch
     if value is False and not switch:
         return  # left out
     if value is None or isinstance(value, bool) or value == ():
@@ -71,10 +70,6 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
         return
     for one in values:
         _check_one(call, known, given, one, findings)
-
-
-def _is_switch(known: Argument) -> bool:
-    return _SWITCH.issubset(known.choices)
 
 
 def _check_one(call: Call, known: Argument, given: Given, value: Value, findings: Findings) -> None:

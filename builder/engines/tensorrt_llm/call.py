@@ -94,7 +94,9 @@ class Call:
         return known.default if known else None
 
     def set(self, name: str) -> bool:
-        """Whether `name` is given, and not switched off."""
+        """Whether `name` is given, and not switched off. Raises ValueRefused."""
+        if name in self.refused:
+            raise ValueRefused(name)
         return name in self.arguments and self.arguments[name].value is not False
 
     def written(self, name: str) -> str:

@@ -47,12 +47,17 @@ def _localize(call: Call, model: str, findings: Findings) -> None:
     """Turn every path among the arguments into one in the work directory."""
     for name, given in call.arguments.items():
         known = call.table.find(name)
-        if known is not None and known.path is not None and isinstance(given.value, str):
-            local = _local(str(given.place[-1]), given.value, given.place, model, findings)
-            if local is None:
-                call.refused.add(name)
-            else:
-                call.arguments[name] = Given(local, given.place)
+        if known is None or known.path is None:
+            continue
+        paths = given.value if isinstance(given.value, tuple) else (given.value,)
+        key = str(given.place[-1])
+        local = [_local(key, path, given.place, model, findings) for path in paths if isinstance(path, str)]
+        if None in local:
+            call.refused.add(name)
+        elif isinstance(given.value, str):
+            call.arguments[name] = Given(local[0], given.place)
+        elif len(local) == len(paths):  # all of them are paths
+            call.arguments[name] = Given(tuple(local), given.place)
 
 
 def _local(key: str, path: str, place: Place, model: str, findings: Findings) -> str | None:
@@ -133,7 +138,7 @@ def _set_checkpoint(one: Translated, config: CogTRTLLMConfig, calls: list[Call],
         path = made
     elif path is None and calls:
         path = calls[-1].output_dir
-    elif given and len(outputs) == len(calls) > 0 and path not in outputs:
+    elif given and isinstance(path, str) and len(outputs) == len(calls) > 0 and path not in outputs:
         error = StepInputMissing(
             argument=f"--{given.place[-1]}",
             path=_as_given(config, given.place),

@@ -46,8 +46,8 @@ def check_rules(calls: list[Call], gpus: int | None, findings: Findings, *, chun
 
 def _rules(call: Call, gpus: int | None, *, chunked: bool) -> tuple[_Rule, ...]:
     match call.tool:
-        case "trtllm-build" if call.set("build_config"):
-            return (*_OF_ANY_BUILD, _set_by_build_config)
+        case "trtllm-build" if "build_config" in call.arguments:
+            return (*_OF_ANY_BUILD, *_BESIDE_A_BUILD_CONFIG)
         case "trtllm-build":
             return (*_OF_ANY_BUILD, *_OF_A_BUILD, partial(_prompts_capped, chunked=chunked))
         case "quantize.py":
@@ -66,8 +66,9 @@ def _contradict(call: Call, name: str, reason: str, fix: str, findings: Findings
 
 
 def _in_vain(call: Call, name: str, reason: str, findings: Findings, instead: str = "") -> None:
-    error = ArgumentWithoutEffect(argument=f"--{name}", reason=reason, instead=instead)
-    findings.warn(call.place_of(name), error)
+    place = call.place_of(name)
+    written = place[-1] if place else name
+    findings.warn(place, ArgumentWithoutEffect(argument=f"--{written}", reason=reason, instead=instead))
 
 
 def _streamingllm(call: Call, findings: Findings) -> None:
@@ -77,10 +78,9 @@ def _streamingllm(call: Call, findings: Findings) -> None:
         findings.error(call.place_of("streamingllm"), error)
 
 
-def _logits_and_drafts(call: Call, findings: Findings) -> None:
-    for name in ("gather_context_logits", "gather_all_token_logits"):
-        if call.set(name) and call.size("max_draft_len") > 0:
-            _contradict(call, name, "max_draft_len is above 0", "Remove one of them", findings)
+def _logits_and_drafts(name: str, call: Call, findings: Findings) -> None:
+    if call.set(name) and call.size("max_draft_len") > 0:
+        _contradict(call, name, "max_draft_len is above 0", "Remove one of them", findings)
 
 
 def _class_without_name(call: Call, findings: Findings) -> None:
@@ -89,11 +89,10 @@ def _class_without_name(call: Call, findings: Findings) -> None:
         _contradict(call, "model_cls_file", reason, "Name the class of the model", findings)
 
 
-def _plugins_without_fused_mlp(call: Call, findings: Findings) -> None:
-    for name in ("gemm_swiglu_plugin", "low_latency_gemm_swiglu_plugin"):
-        if _enabled(call, name) and not _enabled(call, "use_fused_mlp"):
-            reason = "use_fused_mlp is disabled"
-            _contradict(call, name, reason, "Write use_fused_mlp: enable", findings)
+def _plugin_without_fused_mlp(name: str, call: Call, findings: Findings) -> None:
+    if _enabled(call, name) and not _enabled(call, "use_fused_mlp"):
+        reason = "use_fused_mlp is disabled"
+        _contradict(call, name, reason, "Write use_fused_mlp: enable", findings)
 
 
 def _buffer_without_fusion(call: Call, findings: Findings) -> None:
@@ -107,10 +106,9 @@ def _lora_without_plugin(call: Call, findings: Findings) -> None:
         _in_vain(call, "lora_target_modules", "lora_plugin is disabled", findings, ", or set lora_plugin")
 
 
-def _set_by_build_config(call: Call, findings: Findings) -> None:
-    for name in _IGNORED_BY_BUILD_CONFIG:
-        if call.set(name):
-            _in_vain(call, name, "build_config sets it", findings)
+def _set_by_build_config(name: str, call: Call, findings: Findings) -> None:
+    if call.set("build_config") and call.set(name):
+        _in_vain(call, name, "build_config sets it", findings)
 
 
 def _profiles(call: Call, findings: Findings) -> None:
@@ -171,10 +169,14 @@ def _format_of_others(call: Call, findings: Findings) -> None:
         _contradict(call, "export_format", reason, "Remove it", findings)
 
 
-def _of_another_qformat(call: Call, findings: Findings) -> None:
+def _block_size_of_awq(call: Call, findings: Findings) -> None:
     qformat = str(call.value("qformat"))
     if call.set("awq_block_size") and "awq" not in qformat and not call.set("autoq_format"):
         _in_vain(call, "awq_block_size", f"the qformat is {qformat}", findings)
+
+
+def _head_of_fp8(call: Call, findings: Findings) -> None:
+    qformat = str(call.value("qformat"))
     if call.set("quantize_lm_head") and qformat != "fp8":
         _in_vain(call, "quantize_lm_head", f"the qformat is {qformat}", findings)
 
@@ -184,16 +186,11 @@ def _bits_without_autoq(call: Call, findings: Findings) -> None:
         _in_vain(call, "auto_quantize_bits", "autoq_format is not set", findings, ", or set autoq_format")
 
 
-def _ways(call: Call) -> list[str]:
-    """The precisions of the weights that are set."""
-    ways = [name for name in _PRECISIONS if call.set(name)]
+def _two_precisions(call: Call, findings: Findings) -> None:
+    ways = [name for name in _PRECISIONS if name not in call.refused and call.set(name)]
     if "use_fp8_rowwise" in ways and "use_fp8" in ways:
         ways.remove("use_fp8")
-    return ways
-
-
-def _two_precisions(call: Call, findings: Findings) -> None:
-    if len(ways := _ways(call)) > 1:
+    if len(ways) > 1:
         reason = f"{ways[0]} is set, and weights have only one precision"
         _contradict(call, ways[1], reason, "Keep one of them", findings)
 
@@ -204,13 +201,18 @@ def _two_caches(call: Call, findings: Findings) -> None:
         _contradict(call, "fp8_kv_cache", reason, "Keep one of them", findings)
 
 
-def _parts_without_whole(call: Call, findings: Findings) -> None:
-    for name in ("per_channel", "per_token"):
-        if call.set(name) and not {"smoothquant", "use_qserve", "use_fp8_rowwise"} & set(_ways(call)):
-            _in_vain(call, name, "smoothquant is not set", findings, ", or set smoothquant")
+def _scales_without_smoothquant(name: str, call: Call, findings: Findings) -> None:
+    if call.set(name) and not any(map(call.set, ("smoothquant", "use_qserve", "use_fp8_rowwise"))):
+        _in_vain(call, name, "smoothquant is not set", findings, ", or set smoothquant")
+
+
+def _precision_without_weight_only(call: Call, findings: Findings) -> None:
     if call.set("weight_only_precision") and not call.set("use_weight_only"):
         reason = "use_weight_only is not set"
         _in_vain(call, "weight_only_precision", reason, findings, ", or set use_weight_only")
+
+
+def _sharding_without_embedding(call: Call, findings: Findings) -> None:
     if call.set("embedding_sharding_dim") and not call.set("use_parallel_embedding"):
         _in_vain(call, "embedding_sharding_dim", "use_parallel_embedding is not set", findings)
 
@@ -223,9 +225,24 @@ def _smoothquant_share(call: Call, findings: Findings) -> None:
 
 
 _OF_ANY_BUILD = (
-    _streamingllm, _logits_and_drafts, _class_without_name, _plugins_without_fused_mlp,
-    _buffer_without_fusion, _lora_without_plugin,
-)  # fmt: skip
+    _streamingllm,
+    partial(_logits_and_drafts, "gather_context_logits"),
+    partial(_logits_and_drafts, "gather_all_token_logits"),
+    _class_without_name,
+    partial(_plugin_without_fused_mlp, "gemm_swiglu_plugin"),
+    partial(_plugin_without_fused_mlp, "low_latency_gemm_swiglu_plugin"),
+    _buffer_without_fusion,
+    _lora_without_plugin,
+)
 _OF_A_BUILD = (_profiles, _drafts_without_length, _input_length)
-_OF_QUANTIZE = (_format_of_others, _of_another_qformat, _bits_without_autoq)
-_OF_CONVERT = (_two_precisions, _two_caches, _parts_without_whole, _smoothquant_share)
+_BESIDE_A_BUILD_CONFIG = tuple(partial(_set_by_build_config, name) for name in _IGNORED_BY_BUILD_CONFIG)
+_OF_QUANTIZE = (_format_of_others, _block_size_of_awq, _head_of_fp8, _bits_without_autoq)
+_OF_CONVERT = (
+    _two_precisions,
+    _two_caches,
+    partial(_scales_without_smoothquant, "per_channel"),
+    partial(_scales_without_smoothquant, "per_token"),
+    _precision_without_weight_only,
+    _sharding_without_embedding,
+    _smoothquant_share,
+)

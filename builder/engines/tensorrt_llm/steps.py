@@ -27,6 +27,7 @@ from shared.errors import (
 if TYPE_CHECKING:
     from builder.engines.tensorrt_llm.call import Value
     from builder.engines.tensorrt_llm.commands import Tool
+    from builder.engines.tensorrt_llm.tables import Argument
     from builder.findings import Findings
     from shared.config.document import Place
     from shared.config.old import CogTRTLLMConfig, ToolSection
@@ -162,7 +163,8 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
         match RULES[name].get(old):
             case None:
                 known = call.table.find(old)
-                _set(call.arguments, known.name if known else old, given, findings)
+                if known is None or not _is_omitted(known, given):
+                    _set(call.arguments, known.name if known else old, given, findings)
             case Dropped(reason):
                 findings.warn(given.place, ArgumentDropped(tool=name, argument=old, reason=reason))
             case Removed(reason):
@@ -172,13 +174,24 @@ def _translated(step: ToolStep, section: ToolSection, chosen: _Chosen, findings:
                 if name == call.tool:  # otherwise the whole script is a different one, which is reported once
                     instead = in_config(rule.name, new.value)
                     findings.warn(given.place, ArgumentReplaced(tool=name, argument=old, instead=instead))
-                _set(of_checkpoint if rule.of_checkpoint else call.arguments, rule.name, new, findings)
+                if not _is_omitted(call.table.find(rule.name), given):
+                    _set(of_checkpoint if rule.of_checkpoint else call.arguments, rule.name, new, findings)
     return Translated(call, name, of_checkpoint)
 
 
+def _is_omitted(known: Argument | None, given: Given) -> bool:
+    """`false` omits an argument, but switches off one whose values are `enable` and `disable`."""
+    return given.value is False and not (known and known.is_switch)
+
+
 def _alone(value: Value) -> Value:
-    """The one item of a list: the tools do not tell them apart."""
-    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    """The one item of a list: the tools do not tell them apart. What no tool reads stays in its list."""
+    match value:
+        case (bool() | None,):
+            return value
+        case (one,):
+            return one
+    return value
 
 
 def _new_value(rule: Renamed, given: Given) -> Value:
@@ -231,6 +244,8 @@ def _total_length(section: ToolSection, chosen: _Chosen, given: Given, findings:
     if prompt is None:
         return None
     total = prompt + output
+    if section.args.get("build_config", False) is not False:  # has all lengths
+        return Given(total, given.place)
     instead = in_config("max_seq_len", total)
     replaced = ArgumentReplaced(tool=chosen.script, argument="max_output_len", instead=instead)
     findings.warn(given.place, replaced)

@@ -29,6 +29,11 @@ class Argument(BaseModel):
     deprecated: str | None = None  # what to do instead
     uncertain: bool = False  # only known from some versions of the tool
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether its values are `enable` and `disable`, perhaps among others."""
+        return {"enable", "disable"}.issubset(self.choices)
+
 
 class Table(BaseModel):
     """The arguments of one tool."""
