@@ -108,9 +108,9 @@ def _loader_cache(tree: Tree, packages: list[str]) -> None:
 def _prune(tree: Tree, program: str, options: list[str], place: str, version: str) -> list[dict[str, Any]]:
     """Remove the device code of other GPUs from the environment at `place`.
 
-    Returns a row for each library with device code and each file (or folder of files) that was left out:
-    its `path` below site-packages, its `size` and its `device` code in bytes, [before, after], and the
-    `reason` if it was refused.
+    Returns a row for each library with device code and each file (or folder of files) that takes no space any
+    more: its `path` below site-packages, its `size` and its `device` code in bytes, [before, after], and the
+    `reason` why it was refused, or what has become of it.
     """
     site = tree.root / wheel.site_packages(place, version)
     environment = {**os.environ, "PYTHONPATH": program, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -120,8 +120,9 @@ def _prune(tree: Tree, program: str, options: list[str], place: str, version: st
         raise Problem(f"The device code could not be pruned ({' '.join(options)}); the reason is above.")
     (report,) = json.loads(done.stdout)
     return [
-        {"path": path, "size": [size, 0], "device": [0, 0], "reason": ""}
-        for path, size in _by_folder({**report["removed"], **report["linked"]})
+        {"path": path, "size": [size, 0], "device": [0, 0], "reason": reason}
+        for sizes, reason in ((report["removed"], "left out"), (report["linked"], "a copy, now a link"))
+        for path, size in _by_folder(sizes)
     ] + [
         {
             "path": library["path"],

@@ -106,14 +106,14 @@ def _inspect(image: Image, *, as_json: bool) -> None:
 
 
 def _inspect_pruned(rows: list[dict[str, Any]]) -> None:
-    """Libraries with device code, largest first, and files left out."""
+    """Libraries with device code, largest first, and files left out or made links."""
     if rows:
-        print("\n    Pruned: MB of device code before and after, and files left out")
+        print("\n    Pruned: MB of device code before and after, and files that take no space any more")
     for row in sorted(rows, key=lambda row: (-row["device"][0], row["path"])):
         before, after = (size / 1e6 for size in row["device"])
-        if row["reason"]:
+        if not row["size"][1]:
+            print(f"    {row['path']}: {row['reason']} ({row['size'][0] / 1e6:.1f} MB)")
+        elif row["reason"]:
             print(f"    {row['path']}: left whole ({row['reason']})")
-        elif row["size"][1]:
-            print(f"    {before:9.1f} -> {after:9.1f}  {row['path']}")
         else:
-            print(f"    {row['path']}: left out ({row['size'][0] / 1e6:.1f} MB)")
+            print(f"    {before:9.1f} -> {after:9.1f}  {row['path']}")

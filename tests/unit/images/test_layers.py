@@ -1,9 +1,12 @@
 """How packages become the files of a layer, and those a tar; tests/images makes whole images."""
 
 import io
+import sys
 import tarfile
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -202,6 +205,19 @@ def test_a_pruned_layer_knows_what_was_pruned_left_out_and_refused(tree):
         "tensorrt_libs/libnvinfer_builder_resource_sm90.so.10.14.1": {
             "size": [3, 0],
             "device": [0, 0],
-            "reason": "",
+            "reason": "left out",
         },
     }
+
+
+def test_a_copy_that_has_become_a_link_is_not_told_as_left_out(tree, tmp_path, monkeypatch, capsys):
+    report = {"removed": {"a/gone.h": 1}, "linked": {"b/copy.so": 2_000_000}, "libraries": []}
+    (tmp_path / "prune").mkdir()
+    (tmp_path / "prune/__main__.py").write_text(f"import json\nprint(json.dumps([{report}]))\n")
+    step = {"do": "prune", "program": str(tmp_path), "options": [], "place": PLACE, "version": "3.13"}
+    rows = steps.take(step, tree)
+    monkeypatch.setitem(sys.modules, "deflate", ModuleType("deflate"))
+    import_module("nix.oci.verbs")._inspect_pruned(rows)
+    told = capsys.readouterr().out
+    assert "a/gone.h: left out (0.0 MB)" in told
+    assert "b/copy.so: a copy, now a link (2.0 MB)" in told
