@@ -200,7 +200,10 @@ class ModelRepositoryNotServed(CogTritonError):
     code = "E4106"
     fixed_by = FixedBy.OPERATOR
     message = "{path} is a model repository for Triton backends that are not available here ({backends})."
-    remedy = "Use {engine} instead; `cog-triton model-repository` writes a repository for it."
+    remedy = (
+        "Use {engine} with the model's tokenizer.json beside its config.json; `cog-triton model-repository`"
+        " writes a repository for it."
+    )
 
 
 class NothingCompiled(CogTritonError):
