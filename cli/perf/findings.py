@@ -192,17 +192,20 @@ def of_steps(steps: Sequence[dict[str, Any]], limits: dict[str, float]) -> list[
 
 def sentence(steps: Sequence[dict[str, Any]]) -> str:
     """What was refused and what is slow, in a few words: the heaviest load compared with the lightest."""
-    answered = [step for step in steps if step["request_latency"]]
-    answered.sort(key=lambda step: step["concurrency"] or step["rate"])
+    by_load = sorted(steps, key=lambda step: step["concurrency"] or step["rate"] or 0)
+    answered = [step for step in by_load if step["request_latency"]]
     if not answered:
         return "Nothing was answered."
-    refused = next((step["load"] for step in answered if not is_held(step["requests"])), None)
+    refused = next((step for step in by_load if _is_refused(step["requests"])), None)
     if refused is None:
         return _slow(answered)
-    failed = (
-        f"More than {MAX_FAILURES:.0%} of the requests failed at {refused}; the rest is about the others."
-    )
-    return f"{failed} {_slow(answered)}"
+    share = f"More than {MAX_FAILURES:.0%} of the" if refused["requests"]["succeeded"] else "All"
+    return f"{share} requests failed at {refused['load']}; the rest is about the others. {_slow(answered)}"
+
+
+def _is_refused(requests: dict[str, Any]) -> bool:
+    """Whether so many failed that a server does not hold such a load; one cut short may have no answers."""
+    return requests["failed"] > 0 and not is_held(requests)
 
 
 def _slow(answered: Sequence[dict[str, Any]]) -> str:

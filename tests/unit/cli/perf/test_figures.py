@@ -210,9 +210,11 @@ def test_the_sentence_begins_with_the_lightest_load_of_which_much_was_refused():
     for request in refused[1:]:
         request.fail("E1305", "full")
     found = sentence_of(light, load_of(refused, concurrency=8), load_of(refused, concurrency=16))
-    assert found.startswith(
-        "More than 1% of the requests failed at 8 streams; the rest is about the others. Nothing gets slow up to 16 streams"
-    )
+    told = "requests failed at 8 streams; the rest is about the others."
+    assert found.startswith(f"More than 1% of the {told} Nothing gets slow up to 16 streams")
+
+    refused[0].fail("E1305", "full")
+    assert sentence_of(light, load_of(refused, concurrency=8)).startswith(f"All {told} Of the 1.01 s")
 
 
 def test_the_sentence_of_one_step_says_where_the_time_goes():
