@@ -121,7 +121,8 @@ class Download:
         """
         if is_url(self.model) and (name := name_of_page(self.model)):
             reason = (
-                f"that is the page of {name} on the hub, not a tar; write {name} as the model, or model_id"
+                f"that is the page of {name} on the hub, not a tar; write `model: {name}`, or in the older"
+                f" form `model_id: {name}` without `model_tar_url`"
             )
             raise ModelNotFound(model=self._shown, reason=reason)
         path = None if is_url(self.model) else local_folder(self.model, self.beside)

@@ -87,7 +87,7 @@ def test_a_front_that_dies_leaves_the_engine_loaded_and_its_streams_cancelled(se
     """What the dead front had asked for is no longer worked on."""
     engine = pid_of(server.mark, "runner.engines.process")
     stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3000})
-    assert next(stream) == "0"
+    assert next(stream).split()[0] == "0"  # on a busy machine, the next tokens come with it
     os.kill(pid_of(server.mark, "runner.front"), signal.SIGKILL)
     wait_for(lambda: server.health()["status"] != "READY")
     server.wait_ready(READY_SECONDS)

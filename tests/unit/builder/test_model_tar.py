@@ -117,7 +117,8 @@ def test_a_page_of_the_hub_is_not_taken_for_a_tar(state, path):
     """It was fetched, and found not to be a tar."""
     page = f"https://huggingface.co/someone/tiny{path}"
     with pytest.raises(
-        ModelNotFound, match="the page of someone/tiny on the hub, not a tar; write someone/tiny as the model"
+        ModelNotFound,
+        match="the page of someone/tiny on the hub, not a tar; write `model: someone/tiny`, or in the older",
     ):
         Download(page).run(state, ignore)
 

@@ -25,7 +25,7 @@ def test_a_diagnostic_is_one_line_for_editors():
     *_, last = check(REFUSED, "c.yaml").diagnostics
     assert str(last) == (
         "c.yaml:9:5: warning: E3011 ArgumentUnknown: trtllm-build is not known to have an argument --dry_rum."
-        " Check its spelling: --dry_run is the nearest known one."
+        " Check its spelling: --dry_run is the nearest known one; if that is right, remove it."
     )
 
 

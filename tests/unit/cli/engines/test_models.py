@@ -185,7 +185,7 @@ def test_a_config_says_how(model, tmp_path):
 
 
 def test_a_revision_that_is_none_is_refused_before_the_hub_is_asked(hub):
-    with pytest.raises(ModelNotFound, match="its revision must be the name of a branch"):
+    with pytest.raises(ModelNotFound, match="its revision must be a commit, or a name that Git allows"):
         weights_of("someone/tiny@refs/../../../x")
     assert hub.requests == []
 
