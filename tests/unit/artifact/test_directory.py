@@ -38,7 +38,7 @@ def test_a_model_repository_is_none(tmp_path):
     (tmp_path / "tensorrt_llm/1").mkdir(parents=True)
     config = tmp_path / "tensorrt_llm/config.pbtxt"
     config.write_text('name: "tensorrt_llm"\nbackend: "tensorrtllm"\n')
-    with pytest.raises(ModelRepositoryNotServed, match=r"\(tensorrtllm\).* Use the engine itself instead"):
+    with pytest.raises(ModelRepositoryNotServed, match=r"\(tensorrtllm\).* Use the engine itself with the"):
         EngineDirectory(tmp_path)
     (tmp_path / "tensorrt_llm/1/config.json").write_text("{}")
     with pytest.raises(ModelRepositoryNotServed, match="tensorrt_llm/1, instead"):
