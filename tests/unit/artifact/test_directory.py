@@ -41,7 +41,7 @@ def test_a_model_repository_is_none(tmp_path):
     with pytest.raises(ModelRepositoryNotServed, match=r"\(tensorrtllm\).* Use the engine itself with the"):
         EngineDirectory(tmp_path)
     (tmp_path / "tensorrt_llm/1/config.json").write_text("{}")
-    with pytest.raises(ModelRepositoryNotServed, match="tensorrt_llm/1, instead"):
+    with pytest.raises(ModelRepositoryNotServed, match="tensorrt_llm/1, with the"):
         EngineDirectory(tmp_path)
     config.write_text('name: "tensorrt_llm"\nbackend: "engine_bridge"\n')
     with pytest.raises(WeightsNotFound):
