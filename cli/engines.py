@@ -148,10 +148,9 @@ def _served(
     facts = EngineFacts(engine=config.engine, model=config.model, ranks=ranks, cog_triton_version=VERSION)
     check(facts)
     findings = Findings()
-    check_vllm(config, findings)
+    check_vllm(config, findings, within=())  # a config was checked already, so it is a model.json that errs
     if findings.errors:
-        reasons = "; ".join(str(one.error).rstrip(".") for one in findings.errors)
-        reason = reasons.replace("engine_args.", "")  # a model.json has only these
+        reason = "; ".join(str(one.error).rstrip(".") for one in findings.errors)
         raise VllmRepositoryInvalid(path=folder or config.model, reason=reason, fix="Correct its arguments")
     for one in findings.found:
         if one.severity is Severity.WARNING:

@@ -39,10 +39,13 @@ _LOOKED_UP = ("ngram", "ngram_gpu")  # in the prompt; a draft model is not read
 _DRAFTED = ("dflash", "draft_model", "eagle", "eagle3", "medusa", "mlp_speculator")
 
 
-def check_vllm(config: VLLMConfig, findings: Findings) -> None:
-    """Report arguments that do not exist, that may not be set, and whose values vLLM does not accept."""
+def check_vllm(config: VLLMConfig, findings: Findings, within: tuple[str, ...] = (_ARGUMENTS,)) -> None:
+    """Report arguments that do not exist, that may not be set, and whose values vLLM does not accept.
+
+    `within` is where the engine arguments stand: nowhere in a model.json, which has nothing else.
+    """
     for wrong in wrong_arguments(config.engine_args, code=code_is_allowed(os.environ)):
-        _report(wrong, (_ARGUMENTS, *wrong.place), findings)
+        _report(wrong, (*within, *wrong.place), findings)
     own = table()["own"]
     values: dict[str, Any] = {"quantization": config.quantization, SPECULATIVE: config.speculative_config}
     for name, value in values.items():
@@ -87,6 +90,6 @@ def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
             findings.warn(place, error)
         case _:
             instead = wrong.told or "one of those in docs/config.md"
-            if instead in table()["own"] and place[:-1] == (_ARGUMENTS,):
+            if instead in table()["own"] and place[0] != SPECULATIVE:
                 instead += f" ({_OUTSIDE})"
             findings.error(place, ConfigKeyUnknown(key=key, instead=instead))

@@ -16,6 +16,7 @@ from builder.sources.model import PUBLISHED, is_url, local_folder, name_of_page
 from builder.sources.tar import fetch_model_tar
 from builder.sources.weights import check_weights
 from builder.step import Build, Model
+from builder.tokenizer.tekken import TEKKEN
 from shared.chat_template import check_template
 from shared.errors import (
     CheckpointInvalid,
@@ -48,12 +49,11 @@ TOKENIZER_FILES = (
 )
 TOKENIZER = "tokenizer.json"
 # The files that hold a tokenizer; tokenizer.json is made from the others (builder/tokenizer).
-_TOKENIZER_FORMS = ((TOKENIZER,), ("tekken.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
+_OLDER_FORMS = (("tokenizer.model",), ("vocab.json", "merges.txt"))
+_TOKENIZER_FORMS = ((TOKENIZER,), (TEKKEN,), *_OLDER_FORMS)
 # What else the tools of an engine read: older forms of the tokenizer, how the weights were quantized.
 _TOOL_FILES = (
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
+    *(name for form in _OLDER_FORMS for name in form),
     "added_tokens.json",
     "hf_quant_config.json",
     "quantize_config.json",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.tokenizer.corpus import TEXTS
+from builder.tokenizer.from_slow import from_slow
 from builder.tokenizer.from_tekken import from_tekken
-from builder.tokenizer.slow import from_slow
 from builder.tokenizer.tekken import TEKKEN
 from shared.errors import CogTritonError, NotEnoughSpace, TokenizerNotConverted
 

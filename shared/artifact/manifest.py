@@ -16,8 +16,8 @@ from .tar import MAX_ENTRIES
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
 WHY_NO_MANIFEST = (
-    f"no {MANIFEST} was found, with which an archive must begin: it was copied in part, packed anew, is from"
-    " an old builder, or is not an engine"
+    f"no {MANIFEST} was found, with which an archive must begin: it was copied only in part or packed anew,"
+    " is from an old builder, or is not an engine"
 )
 """Why there may be none, for people: "it" is what was looked at."""
 

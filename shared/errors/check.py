@@ -44,7 +44,7 @@ class ArgumentUnknown(CogTritonError):
     code = "E3011"
     fixed_by = FixedBy.OPERATOR
     message = "{tool} is not known to have an argument --{argument}."
-    remedy = "Check its spelling{nearest}; if that is right, remove it."
+    remedy = "Check its spelling{nearest}; if it is spelled right, remove it."
 
 
 class ArgumentInvalid(CogTritonError):

@@ -34,7 +34,7 @@ def check_arguments(call: Call, findings: Findings) -> None:
             both = name if written == name else f"{name}, which --{written} has become"
             findings.warn(given.place, ArgumentUnknown(tool=call.tool, argument=both, nearest=hint))
             continue
-        if known.deprecated and (given.value is not False or known.is_switch):
+        if known.deprecated:
             error = ArgumentDeprecated(tool=call.tool, argument=name, instead=known.deprecated)
             findings.warn(given.place, error)
         if known.uncertain:
@@ -51,8 +51,6 @@ def _check_value(call: Call, known: Argument, given: Given, findings: Findings) 
             _invalid(call, known, given, value, "nothing after it, or false to omit it", findings)
         return
     switch = known.is_switch
-    if value is False and not switch:
-        return  # left out
     if value is None or isinstance(value, bool) or value == ():
         if switch and value != ():
             meant = "disable" if value is False else "enable"

@@ -80,7 +80,7 @@ class Call:
         number.
         """
         try:
-            return int(str(self.value(name) if self.set(name) else self._default(name)))
+            return int(str(self.value(name)))
         except ValueError:
             raise ValueRefused(name) from None
 
@@ -94,10 +94,10 @@ class Call:
         return known.default if known else None
 
     def set(self, name: str) -> bool:
-        """Whether `name` is given, and not switched off. Raises ValueRefused."""
+        """Whether `name` is given. Raises ValueRefused."""
         if name in self.refused:
             raise ValueRefused(name)
-        return name in self.arguments and self.arguments[name].value is not False
+        return name in self.arguments
 
     def written(self, name: str) -> str:
         """`--name value`, for an older name in the config the new one; a flag has no value. Raises
@@ -113,7 +113,7 @@ class Call:
         """The command of the step: a flag is its name, a list the name and every item."""
         words: list[str] = []
         for name, (value, _) in self.arguments.items():
-            if value is not False:
+            if value is not False:  # of one that is unknown
                 words += _words(name, value)
         return RunTool(self.step, self.tool, self.script, tuple(words), self.output_dir)
 

@@ -139,9 +139,9 @@ def _example(name: str | None, findings: Findings) -> str | None:
 def _example_of_folder(folder: str, place: Place, findings: Findings) -> str | None:
     example = scripts.example_of(folder)
     if example is None:
-        alone = f"{_CONVERT} alone, with example_name, or behind one of the folders"
+        alone = f"{_CONVERT} alone, with example_name, or put one of these folders before it"
         close = nearest(folder, scripts.NAMES)
-        instead = f"{close}/{_CONVERT}" if close else f"{alone} {', '.join(scripts.EXAMPLES)}"
+        instead = f"{close}/{_CONVERT}" if close else f"{alone}: {', '.join(scripts.EXAMPLES)}"
         findings.error(place, ExampleUnknown(example=folder, nearest=instead))
     return example
 

@@ -25,7 +25,7 @@ def test_a_diagnostic_is_one_line_for_editors():
     *_, last = check(REFUSED, "c.yaml").diagnostics
     assert str(last) == (
         "c.yaml:9:5: warning: E3011 ArgumentUnknown: trtllm-build is not known to have an argument --dry_rum."
-        " Check its spelling: --dry_run is the nearest known one; if that is right, remove it."
+        " Check its spelling: --dry_run is the nearest known one; if it is spelled right, remove it."
     )
 
 
@@ -57,7 +57,7 @@ def test_a_path_is_named_as_the_config_has_it():
         ("gpt-neox", "Write gptneox/convert_checkpoint.py."),
         (
             "unheard-of",
-            "Write convert_checkpoint.py alone, with example_name, or behind one of the folders bert,",
+            "Write convert_checkpoint.py alone, with example_name, or put one of these folders before it: bert,",
         ),
     ],
 )
