@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from builder.sources.config import read_config, shown
 from shared.config import load_instantiate
 from shared.errors import ConfigInvalid, ModelImageFailed, OutputRefused
+from shared.programs import run
 from shared.server_arguments import parse_parameters
 from shared.signals import in_words
 from shared.source import data_url, scheme
@@ -209,13 +209,7 @@ def _skopeo(command: Sequence[str], places: Sequence[str | Path], dest: str) -> 
         options += plain[verb]
     named = [f"docker://{place}" if isinstance(place, str) else f"dir:{place}" for place in places]
     try:
-        done = subprocess.run(
-            ["skopeo", "--insecure-policy", verb, *options, *named],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        done = run(["skopeo", "--insecure-policy", verb, *options, *named])
     except FileNotFoundError:
         raise ModelImageFailed(dest=dest, reason="skopeo is not installed") from None
     if done.returncode:

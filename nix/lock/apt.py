@@ -5,7 +5,6 @@ The mirror is the one in the machine's own sources, so that no address is in the
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nix.lock.debian import Package, packages
 from nix.lock.files import LockProblem
+from shared.programs import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -40,14 +40,12 @@ class Apt:
     def run(self, program: str, *arguments: str) -> str:
         """The output of an apt program. Raises LockProblem when it fails or is missing."""
         try:
-            done = subprocess.run(
-                [program, *self._options, *arguments], capture_output=True, text=True, check=True
-            )
+            done = run([program, *self._options, *arguments])
         except FileNotFoundError as error:
             raise LockProblem("The Debian lock is made with apt; run `make lock` on Debian.") from error
-        except subprocess.CalledProcessError as error:
-            reason = " ".join(error.stderr.split()[:40])
-            raise LockProblem(f"apt could not read Debian's lists: {reason}") from error
+        if done.returncode:
+            reason = " ".join(done.stderr.split()[:40])
+            raise LockProblem(f"apt could not read Debian's lists: {reason}")
         return done.stdout
 
 

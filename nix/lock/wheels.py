@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import tomllib
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from uv import find_uv_bin
 from nix.lock.environments import PLATFORM, Environment, markers, tags
 from nix.lock.files import Document, LockProblem, Row, Shape
 from nix.lock.requirements import Pin, pins
+from shared.programs import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,9 +102,7 @@ def ask_index(requirements: Path, python: str) -> dict[str, list[IndexFile]]:
         # 2.40 is the newest glibc that uv has a name for.
         target = [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_40"]
         answered = ["--no-deps", "--format=pylock.toml", f"--output-file={answer}"]
-        done = subprocess.run(
-            [*command, *target, *answered, str(requirements)], capture_output=True, text=True, check=False
-        )
+        done = run([*command, *target, *answered, str(requirements)])
         if done.returncode:
             reason = " ".join(done.stderr.split()[:60])
             raise LockProblem(f"The index did not list the files of {requirements.name}: {reason}")

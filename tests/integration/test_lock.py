@@ -197,17 +197,49 @@ def test_requirements_that_are_not_there_are_named(checkout, capsys):
     assert capsys.readouterr().err == "runner.txt cannot be read; restore it from git.\n"
 
 
+# Runs a module that gets a signal as soon as a program has written its mark, before it knows its process.
+INTERRUPTED = """
+import os, runpy, subprocess, sys, time
+from pathlib import Path
+
+mark, number, module, *sys.argv[1:] = sys.argv[1:]
+start = subprocess._fork_exec
+
+def interrupted(*arguments):
+    process = start(*arguments)
+    if "apt-cache" in arguments[0]:
+        while not os.path.exists(mark) or not Path(mark).read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), int(number))
+    return process
+
+subprocess._fork_exec = interrupted
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_interrupted_leaves_nothing(tmp_path, apt, number):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_is_interrupted_leaves_nothing(tmp_path, apt, number, at_once):
     mark = tmp_path / "mark"
-    (tmp_path / "programs/apt-cache").write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 60\n")
+    (tmp_path / "programs/apt-cache").write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 300\n")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [sys.executable, "-m", "nix.lock", "check-debian"]
-    environment = {**os.environ, "TMPDIR": str(scratch)}
+    if at_once:  # in the moment in which the program is started
+        command = [
+            sys.executable,
+            str(tmp_path / "interrupted.py"),
+            str(mark),
+            str(int(number)),
+            *command[2:],
+        ]
+        (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: mark.exists() and mark.read_text())
-        running.send_signal(number)
+        if not at_once:
+            running.send_signal(number)
         assert running.communicate()[1] == ""
     assert running.returncode == 128 + number
     assert list(scratch.iterdir()) == []
