@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from jinja2.parser import Parser
 
 _TEMPLATE_FILE = "chat_template.jinja"
+_PROCESSOR_TEMPLATE = (
+    "chat_template.json"  # of older models that also see or hear; its one key: chat_template
+)
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 _SPECIAL_TOKENS = tuple(f"{kind}_token" for kind in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
@@ -48,7 +51,8 @@ def check_template(directory: Path) -> None:
 
 
 def published(directory: Path) -> Published | None:
-    """The template in chat_template.jinja, else that of tokenizer_config.json; None if there is none.
+    """The template in chat_template.jinja, else in chat_template.json, else in tokenizer_config.json, as
+    transformers and vLLM take it; None if there is none.
 
     The special tokens stand in tokenizer_config.json, those of older models in special_tokens_map.json.
 
@@ -59,7 +63,7 @@ def published(directory: Path) -> Published | None:
         older = {} if "added_tokens_decoder" in config else _read(directory / _SPECIAL_TOKENS_MAP)
         tokens = _special_tokens(config, older)
         own = directory / _TEMPLATE_FILE
-        source = own.read_text(encoding="utf-8") if own.is_file() else config.get("chat_template")
+        source = own.read_text(encoding="utf-8") if own.is_file() else _in_json(directory, config)
         if isinstance(source, list):  # several, by name
             source = {one["name"]: one["template"] for one in source}.get("default")
         if source is None:
@@ -71,6 +75,12 @@ def published(directory: Path) -> Published | None:
     if len(source) > _MAX_SOURCE:
         raise TritonTokenizerError(reason=f"its chat template has more than {_MAX_SOURCE} characters")
     return Published(source, tokens)
+
+
+def _in_json(directory: Path, config: Any) -> Any:
+    """What is given as the template beside other keys."""
+    of_processor = _read(directory / _PROCESSOR_TEMPLATE).get("chat_template")
+    return config.get("chat_template") if of_processor is None else of_processor
 
 
 def environment() -> ImmutableSandboxedEnvironment:
@@ -133,4 +143,5 @@ def _why(problem: Exception) -> str:
         case UnicodeDecodeError():
             return "it is not UTF-8"
         case _:
-            return f"{_TOKENIZER_CONFIG} does not have it as text, or as a list of named texts"
+            files = f"{_PROCESSOR_TEMPLATE} or {_TOKENIZER_CONFIG}"
+            return f"{files} does not have it as text, or as a list of named texts"

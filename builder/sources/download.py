@@ -45,6 +45,7 @@ TOKENIZER_FILES = (
     "generation_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
     "config.json",
 )
 TOKENIZER = "tokenizer.json"

@@ -167,6 +167,8 @@ def test_nothing_of_another_folder_gets_into_an_archive(tmp_path, model_dir):
     with pytest.raises(ConfigCheckFailed, match="E3107"):
         build(str(config), tmp_path / "engine.tar")
     (model_dir / "special_tokens_map.json").unlink()
+    (model_dir / "chat_template.json").write_text('{"chat_template": "x"}')
     build(str(config), tmp_path / "engine.tar")
     with tarfile.open(tmp_path / "engine.tar") as archive:
+        assert "tokenizer/chat_template.json" in archive.getnames()
         assert "tokenizer/special_tokens_map.json" not in archive.getnames()

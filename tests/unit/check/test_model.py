@@ -56,7 +56,7 @@ def test_a_file_that_the_build_needs_is_missing(config, missing):
     assert found(config) == [("E3104", 2, "model")]
 
 
-@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
 def test_a_chat_template_that_is_not_valid(config, name):
     """Only a runner said so, when it started with the finished engine."""
     text = "{% for m in messages %}{{ m.content }}"

@@ -163,6 +163,17 @@ def test_where_the_template_is_found(tmp_path, config, file, rendered):
     assert ChatTemplate.load(tmp_path).render(HELLO) == rendered
 
 
+@pytest.mark.parametrize(
+    ("content", "rendered"), [({"chat_template": "processor"}, "processor"), ({}, "tokenizer")]
+)
+def test_older_models_that_see_have_it_in_chat_template_json(tmp_path, content, rendered):
+    (tmp_path / "chat_template.json").write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "tokenizer"}))
+    assert ChatTemplate.load(tmp_path).render(HELLO) == rendered
+    (tmp_path / "chat_template.jinja").write_text("file")
+    assert ChatTemplate.load(tmp_path).render(HELLO) == "file"
+
+
 def test_a_model_without_a_template(tmp_path):
     assert ChatTemplate.load(tmp_path) is None
     (tmp_path / "tokenizer_config.json").write_text("{}")
@@ -210,6 +221,8 @@ def test_a_template_that_is_nested_too_deeply_is_not_valid():
     ("file", "content", "told"),
     [
         ("chat_template.jinja", b"\xff", "it is not UTF-8"),
+        ("chat_template.json", b"{", "chat_template.json is not JSON: Expecting property name"),
+        ("chat_template.json", b"[]", "chat_template.json or tokenizer_config.json does not have it as text"),
         ("tokenizer_config.json", b"{", "tokenizer_config.json is not JSON: Expecting property name"),
         ("tokenizer_config.json", b"[" * 100_000, "tokenizer_config.json is nested too deeply"),
         ("special_tokens_map.json", b"{", "special_tokens_map.json is not JSON: Expecting property name"),
@@ -217,7 +230,7 @@ def test_a_template_that_is_nested_too_deeply_is_not_valid():
         (
             "tokenizer_config.json",
             b'{"chat_template": [1]}',
-            "tokenizer_config.json does not have it as text, or as a list of named texts",
+            "chat_template.json or tokenizer_config.json does not have it as text, or as a list of named texts",
         ),
     ],
 )
