@@ -90,7 +90,10 @@ def perf(
     ] = None,
     output_method: Annotated[
         Literal["yield", "wait"],
-        typer.Option("--output_method", help="yield: events as they come; wait: one answer at the end."),
+        typer.Option(
+            "--output_method",
+            help="yield: events as they come; wait: one answer at the end (of Replicate's API, only yield).",
+        ),
     ] = "yield",
     slo: Annotated[
         str | None,

@@ -272,7 +272,7 @@ def _replicate(path: str, model: str) -> Callable[[str, Ask], Message]:
 def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) -> Iterator[Target]:
     """The ways to ask a server of this kind, best first: a request shows which one it accepts.
 
-    Raises ServerNotMeasured for a key that cannot be sent.
+    Raises ServerNotMeasured for a key that cannot be sent, and for whole answers of Replicate's.
     """
     path = url.path.rstrip("/")
     if name == "triton" and url.scheme == "grpc":
@@ -306,6 +306,9 @@ def candidates(name: TargetName, url: SplitResult, model: str | None, ask: Ask) 
                 whole = served if "/generate" in served else f"{served}/{verb}"
                 yield HttpTarget("Triton's HTTP", url, exact, _triton(whole), TritonAnswer, key_headers(url))
             case "replicate":
+                if not exact.stream:
+                    reason = "Replicate's API is measured by its events alone; omit `--output_method wait`"
+                    raise ServerNotMeasured(url=public_address(urlunsplit(url)), reason=reason)
                 key = server_key(name, url)
                 place = path or "/v1/predictions"
                 yield ReplicateTarget(

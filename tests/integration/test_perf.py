@@ -258,11 +258,13 @@ class TestKinds:
         with server(hung_every=5) as url:
             result = perf(url, *arguments, "--stall", "1", REPLICATE_API_TOKEN="secret")
             error = perf(url, *arguments, REPLICATE_API_TOKEN="wrong")["error"]
+            whole = perf(url, *arguments, "--output_method", "wait", REPLICATE_API_TOKEN="secret")["error"]
         [step] = result["steps"]
         assert (result["api"], step["requests"]["sent"]) == ("Replicate", 8)
         assert {code: found["count"] for code, found in step["failures"].items()} == {"stalled": 1}
         assert "secret" not in json.dumps(result)
         assert "HTTP 401 (You did not pass an authentication token)" in error["text"]
+        assert "measured by its events alone; omit `--output_method wait`" in whole["text"]
 
     def test_prompts_of_a_file(self, runner, tmp_path):
         (tmp_path / "prompts").write_text("1 2 3\n<error>\n")
