@@ -218,7 +218,8 @@ class TensorRTLLMConfig(EngineConfig):
     model: Source = Field(description=_MODEL)
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
         "auto",
-        description="Type of weights and activations that are not quantized; auto: that of the checkpoint.",
+        description="Type of weights and activations that are not quantized; auto: that of the checkpoint, or"
+        " float16 in place of float32.",
     )
     quantization: Literal["fp8", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"] | None = (
         Field(None, description="`qformat` of TensorRT-LLM's quantize.py; not set: not quantized.")
@@ -229,7 +230,7 @@ class TensorRTLLMConfig(EngineConfig):
     )
     max_seq_len: SequenceLength | None = Field(
         None,
-        description=f"{_TOTAL} not set: `max_position_embeddings` of the model.",
+        description=f"{_TOTAL} not set: TensorRT-LLM takes it from the model.",
     )
     max_num_tokens: SequenceLength = Field(
         8192, description="The most tokens of all requests in one engine step."
