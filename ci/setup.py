@@ -250,7 +250,7 @@ def main() -> int:
     if sys.version_info[:2] not in SUPPORTED:
         first, *_, last = (".".join(map(str, version)) for version in SUPPORTED)
         sys.stderr.write(
-            f"cog-triton needs a Python from {first} to {last}; run `make setup PYTHON=python3.12`\n"
+            f"cog-triton needs a Python from {first} to {last}; name one by `export PYTHON=python3.12`\n"
         )
         return 1
     try:

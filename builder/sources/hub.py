@@ -66,7 +66,6 @@ limit_the_hub()
 _POLL_SECONDS = 0.2
 # A pattern's * also matches /: folders hold other forms of the model (original/, onnx/).
 _FOLDERS = "*/*"
-_NOT_CACHED = "the cache does not have all of it, and while HF_HUB_OFFLINE is set nothing is fetched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +133,11 @@ class HubModel:
         try:
             patterns = wanted({file.name for file in some.iterdir()})
         except ModelFilesMissing:
-            raise DownloadFailed(model=self.name, reason=_NOT_CACHED) from None
+            raise DownloadFailed(model=self.name, reason=_not_cached()) from None
         path = Path(self._snapshot(api, self.revision, patterns, local_files_only=True))
         indexes = [file for file in path.glob("*.index.json") if _takes(patterns, file.name)]
         if not all((path / part).is_file() for index in indexes for part in listed(index)):
-            raise DownloadFailed(model=self.name, reason=_NOT_CACHED)
+            raise DownloadFailed(model=self.name, reason=_not_cached())
         return path
 
     def _has(self, file: RepoSibling, commit: str) -> bool:
@@ -247,16 +246,16 @@ class HubModel:
             case RevisionNotFoundError():
                 return RevisionNotFound(model=self.name, revision=self.revision or "main")
             case LocalEntryNotFoundError() if constants.is_offline_mode():
-                reason = _NOT_CACHED
+                reason = _not_cached()
             case OfflineModeIsEnabled():
-                reason = "HF_HUB_OFFLINE is set"
+                reason = f"{_offline()} is set"
             case LocalEntryNotFoundError() if isinstance(error.__cause__, Exception):
                 return self._translated(error.__cause__)
             case HfHubHTTPError() if error.response.status_code == httpx2.codes.UNAUTHORIZED:
                 if self.token:
                     reason = "the hub does not accept this hf_token"
                 elif "authorization" in error.response.request.headers:
-                    reason = "the hub does not accept the token that is stored in HF_HOME"
+                    reason = f"the hub does not accept the token {_place_of_token()}"
                 else:
                     reason = "the hub wants a token"
                 return ModelNotFound(model=self.name, reason=reason)
@@ -264,7 +263,7 @@ class HubModel:
                 reason = "this hf_token has characters that no token has"
                 return ModelNotFound(model=self.name, reason=reason)
             case UnicodeEncodeError():
-                reason = "the token that is stored in HF_HOME has characters that no token has"
+                reason = f"the token {_place_of_token()} has characters that no token has"
                 return ModelNotFound(model=self.name, reason=reason)
             case Unreachable():
                 reason = error.reason
@@ -299,6 +298,23 @@ class HubModel:
             case _:
                 reason = "the transfer was interrupted"
         return DownloadFailed(model=self.name, reason=reason)
+
+
+def _not_cached() -> str:
+    return f"the cache does not have all of it, and while {_offline()} is set nothing is fetched"
+
+
+def _offline() -> str:
+    """The variable by which the library is offline; it reads the second only where the first is empty."""
+    first, second = "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"
+    return second if os.environ.get(second) and not os.environ.get(first) else first
+
+
+def _place_of_token() -> str:
+    """Where the library found a token that the config does not have: in its own order."""
+    if os.environ.get("HUGGING_FACE_HUB_TOKEN"):
+        return "in HUGGING_FACE_HUB_TOKEN"
+    return f"that is stored in {'HF_TOKEN_PATH' if os.environ.get('HF_TOKEN_PATH') else 'HF_HOME'}"
 
 
 def _takes(patterns: Collection[str], name: str) -> bool:

@@ -293,9 +293,11 @@ def test_offline_without_the_model(hub, state, monkeypatch):
         Download("someone/tiny").run(state, ignore)
 
 
-def test_offline_the_hub_is_not_asked_what_the_model_has(hub, monkeypatch):
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_offline_the_hub_is_not_asked_what_the_model_has(hub, monkeypatch, name):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(DownloadFailed, match=r"failed: HF_HUB_OFFLINE is set\."):
+    monkeypatch.setenv(name, "1")  # the library heeds either, and has read it
+    with pytest.raises(DownloadFailed, match=rf"failed: {name} is set\."):
         HubModel("someone/tiny", None, None).files()
 
 

@@ -172,3 +172,15 @@ def test_whose_token_is_not_accepted(hub, given, sent, reason):
     answer = HfHubHTTPError("no", response=httpx2.Response(401, request=request))
     with pytest.raises(ModelNotFound, match=f"cannot be found: {reason}[.]"):
         raise HubModel("a/b", None, given)._translated(answer)
+
+
+@pytest.mark.parametrize(
+    ("variable", "place"),
+    [("HUGGING_FACE_HUB_TOKEN", "in HUGGING_FACE_HUB_TOKEN"), ("HF_TOKEN_PATH", "stored in HF_TOKEN_PATH")],
+)
+def test_a_token_that_only_the_library_knows_is_named_by_its_variable(hub, monkeypatch, variable, place):
+    monkeypatch.setenv(variable, "/hf_y")
+    request = httpx2.Request("GET", hub.url, headers={"authorization": "Bearer hf_y"})
+    answer = HfHubHTTPError("no", response=httpx2.Response(401, request=request))
+    with pytest.raises(ModelNotFound, match=rf"does not accept the token (that is )?{place}\."):
+        raise HubModel("a/b", None, None)._translated(answer)

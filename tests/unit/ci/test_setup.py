@@ -119,7 +119,8 @@ def test_ctrl_c_ends_it_quietly(tmp_path):
 @pytest.mark.parametrize("minor", [10, 14])
 def test_a_python_that_the_locks_are_not_for_is_refused(minor, tmp_path):
     refused = set_up(OF_VERSION.replace("VERSION", str(minor)), tmp_path)
-    told = "cog-triton needs a Python from 3.11 to 3.13; run `make setup PYTHON=python3.12`\n"
+    # Not `make setup PYTHON=...`: `make demo` would take the refused one again.
+    told = "cog-triton needs a Python from 3.11 to 3.13; name one by `export PYTHON=python3.12`\n"
     assert (refused.returncode, refused.stderr) == (1, told)
 
 
