@@ -117,7 +117,8 @@ def _extracted(packages: list[dict[str, Any]]) -> list[dict[str, str]]:
         {
             "licenseId": name,
             "name": name.removeprefix("LicenseRef-"),
-            "extractedText": "In the image: /usr/share/doc/NAME/copyright, or the folder NAME.dist-info.",
+            "extractedText": "In the image: /usr/share/doc/NAME/copyright, or the folder"
+            " NAME-VERSION.dist-info.",
         }
         for name in sorted(found)
     ]

@@ -120,4 +120,6 @@ def test_the_list_names_all_with_supplier_licence_and_package_url(tmp_path):
     }
     (sources,) = [package for package in document["packages"] if package["name"] == "examples"]
     assert sources["sourceInfo"] == f"the commit {'c' * 40} of its repository"
-    assert [row["licenseId"] for row in document["hasExtractedLicensingInfos"]] == ["LicenseRef-own"]
+    [licence] = document["hasExtractedLicensingInfos"]
+    assert licence["licenseId"] == "LicenseRef-own"
+    assert "NAME-VERSION.dist-info" in licence["extractedText"]  # as wheels name it: a_b-1.dist-info
