@@ -65,7 +65,10 @@ class CogTRTLLMConfig(Section):
     instantiate: Instantiate | None = Field(None, description="How a runner serves the engine.")
     merge: bool | None = Field(None, exclude=True, description="Has no effect: an old builder wrote it.")
     hf_token: str | None = Field(
-        None, exclude=True, repr=False, description="Ignored: send it to the builder as an input."
+        None,
+        exclude=True,
+        repr=False,
+        description="Ignored: a token is sent in HF_TOKEN (command line) or the input `hf_token` (API).",
     )
 
 

@@ -57,7 +57,7 @@ def in_keys(document: Document, ignored: frozenset[Place] = frozenset()) -> Iter
     """Name the keys that hold secrets: a config is copied into engine.tar."""
     for place in document.positions:
         if place and place not in ignored and names_secret(str(place[-1])):
-            short = "a secret must not be in a config, so send it as an input"
+            short = "a secret must not be in a config: remove it"
             yield Problem(place, ConfigHoldsSecret(key=dotted(place), short=short))
 
 

@@ -266,7 +266,7 @@ def test_many_problems_are_counted():
 )
 def test_secrets_are_refused_and_not_repeated(text):
     (problem,) = problems(text)
-    assert problem.endswith(": a secret must not be in a config, so send it as an input")
+    assert problem.endswith(": a secret must not be in a config: remove it")
     assert "hf_abc" not in problem
 
 
