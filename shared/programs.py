@@ -15,7 +15,7 @@ def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program until it ends; what is no text in its output is replaced. Raises FileNotFoundError.
 
     It is killed when this process is asked to end. Under `subprocess.run` it would go on where that happens
-    while it is being started.
+    while it is being started. For a process with one thread: another could take the signal.
     """
     with (
         ends_held(),
