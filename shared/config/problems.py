@@ -92,7 +92,8 @@ def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> Problem:
         case "string_type" if not isinstance(value, dict | list | None):
             return _invalid(place, f"must be text{but_is(value)} (write it in quotes)")
         case _:
-            return _invalid(place, f"{wanted(detail, mapping='a mapping')}{but_is(value)}")
+            problem = wanted(detail, mapping="a mapping")
+            return _invalid(place, problem + (but_is(value) if problem.startswith("must ") else ""))
 
 
 def _invalid(place: Place, problem: str) -> Problem:
