@@ -23,7 +23,11 @@ def test_each_is_named(tmp_path, variable, value, reason):
     config.write_text("instantiate:\n  engine: mock\n  model: someone/tiny\n")
     shown = "***" if "geheim" in value else value
     told = f"E4002 SettingInvalid: The setting {variable} is '{shown}', but {reason}. "
-    for command in (["cli", "build", str(config), "-o", "engine.tar"], ["cli.builder_server", "--port", "0"]):
+    for command in (
+        ["cli", "check", str(config)],
+        ["cli", "build", str(config), "-o", "engine.tar"],
+        ["cli.builder_server", "--port", "0"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", *command],
             env=os.environ | {variable: value},
