@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program until it ends; what is no text in its output is replaced. Raises FileNotFoundError.
+    """Run a program until it ends; bytes of its output that are not UTF-8 are replaced. Raises
+    FileNotFoundError.
 
-    It is killed when this process is asked to end. Under `subprocess.run` it would go on where that happens
-    while it is being started. For a process with one thread: another could take the signal.
+    When this process is asked to end, the program is killed, even if it is just being started: then
+    `subprocess.run` would leave it running. This holds while the process has one thread: another could take
+    the signal.
     """
     with (
         ends_held(),

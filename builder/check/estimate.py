@@ -6,13 +6,8 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from huggingface_hub import hf_hub_download
-
-from builder.model_json import read_object
-from builder.sources.hub_limits import limit_the_hub
 from builder.sources.parameters import bytes_of
 from shared.errors import MachineTooSmall
 from shared.sizes import readable
@@ -22,8 +17,6 @@ if TYPE_CHECKING:
 
     from builder.engines.tensorrt_llm.call import Call
     from builder.findings import Findings
-
-limit_the_hub()
 
 _QFORMAT_BITS = {
     "fp8": 8.0, "fp8_pc_pt": 8.0, "int8_sq": 8.0, "int8_wo": 8.0, "int4_awq": 4.25, "w4a8_awq": 4.25,
@@ -49,15 +42,6 @@ class Estimate:
             f"{readable(self.gpu_memory)} of each GPU, {readable(self.disk)} of disk;"
             f" the engine takes {readable(self.engine)}"
         )
-
-
-def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
-    """The checkpoint's config.json, from the same places. Raises CheckpointInvalid, and whatever the hub
-    library does.
-    """
-    if not isinstance(model, Path):
-        model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
-    return read_object(model / "config.json")
 
 
 def estimate(parameters: dict[str, int], calls: Sequence[Call]) -> Estimate:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
-
-from builder.check.estimate import check_machine, config_of, estimate
+from builder.check.estimate import check_machine, estimate
 from builder.check.vllm_memory import check_division, check_memory, check_model, memory_of
 from builder.engines.vllm import draft_of, offload
 from builder.engines.vllm_checkpoint import check_quantization
 from builder.sources.model import is_url, local_folder, model_of
-from builder.sources.parameters import parameters_of
+from builder.sources.parameters import config_of, parameters_of, why_unknown
 from shared.config import CogTRTLLMConfig, TensorRTLLMConfig, VLLMConfig
-from shared.errors import CheckpointInvalid, CogTritonError
+from shared.errors import CheckpointInvalid
 from shared.vllm_arguments import SPECULATIVE
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def needs(
             return None, f"with {name}, some of the weights are in the host's memory"
         memory = memory_of(config, parameters_of(model, wanted.revision, token), described)
     except Exception as error:  # the library raises no narrower type, and the check is useful without it
-        return None, _reason(error)
+        return None, why_unknown(error)
     check_memory(config, memory, described, findings)
     return memory, None
 
@@ -66,21 +64,3 @@ def _check_draft(config: VLLMConfig, folder: Path | None, token: str | None, fin
         check_quantization(config_of(model, draft.revision, token))
     except CheckpointInvalid as error:
         findings.error((SPECULATIVE, "model"), error)
-
-
-def _reason(error: Exception) -> str:
-    """Without the library's own texts, which contain addresses and paths."""
-    match error:
-        case CogTritonError():
-            return str(error.details.get("reason", error))
-        case NotASafetensorsRepoError():
-            return (
-                "the estimate is made from model.safetensors or model.safetensors.index.json, and the model"
-                " has neither"
-            )
-        case SafetensorsParsingError():
-            return "a safetensors file of the model has no header that can be read"
-        case FileNotFoundError(filename=str(name)):
-            return f"the model has no {name.rpartition('/')[2]}"
-        case _:
-            return "the headers of the model's safetensors files could not be read"

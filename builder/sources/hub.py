@@ -311,7 +311,7 @@ def _offline() -> str:
 
 
 def _place_of_token() -> str:
-    """Where the library found a token that the config does not have: in its own order."""
+    """Where the library itself found the token, in the order in which it looks."""
     if os.environ.get("HUGGING_FACE_HUB_TOKEN"):
         return "in HUGGING_FACE_HUB_TOKEN"
     return f"that is stored in {'HF_TOKEN_PATH' if os.environ.get('HF_TOKEN_PATH') else 'HF_HOME'}"

@@ -1,13 +1,18 @@
-"""How many parameters a checkpoint has, and their bytes: from the headers of its safetensors files."""
+"""What a checkpoint says of itself: its config.json, and from the headers of its safetensors files how many
+parameters it has, and their bytes.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import HfApi, get_local_safetensors_metadata
+from huggingface_hub import HfApi, get_local_safetensors_metadata, hf_hub_download
+from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
+from builder.model_json import read_object
 from builder.sources.hub_limits import limit_the_hub
+from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +38,15 @@ def parameters_of(model: Path | str, revision: str | None, token: str | None) ->
     return {str(kind): number for kind, number in found.parameter_count.items()}
 
 
+def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
+    """The checkpoint's config.json, likewise. Raises CheckpointInvalid, and whatever the hub
+    library does.
+    """
+    if not isinstance(model, Path):
+        model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
+    return read_object(model / "config.json")
+
+
 def bytes_of(parameters: Mapping[str, int]) -> int:
     """The bytes of that many parameters of each type, as published."""
     return sum(number * _BITS.get(kind, 16) for kind, number in parameters.items()) // 8
@@ -43,3 +57,21 @@ def bytes_held(parameters: Mapping[str, int], dtype: str) -> int:
     plain = 32 if dtype == "float32" else 16
     bits = {kind: plain if kind in _PLAIN else _BITS.get(kind, 16) for kind in parameters}
     return sum(number * bits[kind] for kind, number in parameters.items()) // 8
+
+
+def why_unknown(error: Exception) -> str:
+    """Why they cannot be read: without the library's own texts, which contain addresses and paths."""
+    match error:
+        case CogTritonError():
+            return str(error.details.get("reason", error))
+        case NotASafetensorsRepoError():
+            return (
+                "the estimate is made from model.safetensors or model.safetensors.index.json, and the model"
+                " has neither"
+            )
+        case SafetensorsParsingError():
+            return "a safetensors file of the model has no header that can be read"
+        case FileNotFoundError(filename=str(name)):
+            return f"the model has no {name.rpartition('/')[2]}"
+        case _:
+            return "the headers of the model's safetensors files could not be read"

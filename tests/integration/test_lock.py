@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from nix.lock import stand_ins
 from nix.lock.__main__ import main
 from nix.lock.environments import ENVIRONMENTS
-from nix.lock.files import LOCKS, ROOT, read, write
+from nix.lock.files import LOCKS, read, write
 from tests.support.loopback import folder_server
-from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HASH = "a" * 64
 OTHER = "b" * 64
@@ -195,57 +193,6 @@ def test_requirements_that_are_not_there_are_named(checkout, capsys):
     (checkout / "requirements/runner.txt").unlink()
     assert main([], checkout) == 1
     assert capsys.readouterr().err == "runner.txt cannot be read; restore it from git.\n"
-
-
-# Runs a module that gets a signal as soon as a program has written its mark, before it knows its process.
-INTERRUPTED = """
-import os, runpy, subprocess, sys, time
-from pathlib import Path
-
-mark, number, module, *sys.argv[1:] = sys.argv[1:]
-start = subprocess._fork_exec
-
-def interrupted(*arguments):
-    process = start(*arguments)
-    if "apt-cache" in arguments[0]:
-        while not os.path.exists(mark) or not Path(mark).read_text():
-            time.sleep(0.01)
-        os.kill(os.getpid(), int(number))
-    return process
-
-subprocess._fork_exec = interrupted
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at_once", [False, True])
-def test_what_is_interrupted_leaves_nothing(tmp_path, apt, number, at_once):
-    mark = tmp_path / "mark"
-    (tmp_path / "programs/apt-cache").write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 300\n")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    command = [sys.executable, "-m", "nix.lock", "check-debian"]
-    if at_once:  # in the moment in which the program is started
-        command = [
-            sys.executable,
-            str(tmp_path / "interrupted.py"),
-            str(mark),
-            str(int(number)),
-            *command[2:],
-        ]
-        (tmp_path / "interrupted.py").write_text(INTERRUPTED)
-    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: mark.exists() and mark.read_text())
-        if not at_once:
-            running.send_signal(number)
-        assert running.communicate()[1] == ""
-    assert running.returncode == 128 + number
-    assert list(scratch.iterdir()) == []
-    wait_for(
-        lambda: not Path(f"/proc/{mark.read_text().strip()}").exists()
-    )  # it was killed, but not waited for
 
 
 def remove_page(folder: Path) -> None:

@@ -65,3 +65,14 @@ def test_the_page_lists_what_the_parts_of_shared_import():
     assert listed.keys() == imports.keys()
     wrong = {f"{part}: {name}" for part in listed for name in imports[part] & listed.keys() - listed[part]}
     assert wrong == set()
+
+
+def test_only_sources_import_the_hubs_library():
+    """They look at its settings first: with some, its import fails. The doctor looks at them itself."""
+    found = {
+        path.relative_to(PROJECT_ROOT).parent.as_posix()
+        for folder in ("builder", "cli", "runner", "shared")
+        for path in (PROJECT_ROOT / folder).rglob("*.py")
+        if any(name.startswith("huggingface_hub") for name in imported(path))
+    }
+    assert found == {"builder/sources", "cli/doctor"}

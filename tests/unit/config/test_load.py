@@ -127,7 +127,7 @@ def test_an_old_token_is_read_and_never_written():
 
 
 def test_what_is_said_of_a_number_that_is_too_large_is_a_sentence():
-    """`is too far from 0, not 1e+30`"""
+    """It was "is too far from 0, not 1e+30"."""
     with pytest.raises(ConfigInvalid, match=r"line 2: max_seq_len: is too far from 0\."):
         load_config("engine: mock\nmax_seq_len: 1.0e+30", "c")
 
