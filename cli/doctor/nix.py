@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from .tool import answer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OLDEST = (2, 18)  # that evaluates the nixpkgs of flake.lock (its lib/minver.nix)
 _ASKED = ("--extra-experimental-features", "nix-command")
 
 
@@ -23,6 +25,13 @@ def _look() -> Iterator[Finding]:
     version = answer("nix", "--version")
     if version is None:
         yield warning("Nix is installed, but does not answer.", "Try `nix --version`.")
+        return
+    if _is_too_old(version):
+        yield warning(
+            f"{version} is too old for nixpkgs, with which `nix build` makes the images.",
+            f"Install Nix {'.'.join(map(str, _OLDEST))} or newer, or build with `ci/build-image NAME`, "
+            "which takes Debian's Nix, however old, and no nixpkgs.",
+        )
         return
     # Without nix-command, Nix does not even say what is enabled.
     told = _settings(*_ASKED) or ""
@@ -37,6 +46,11 @@ def _look() -> Iterator[Finding]:
         )
     else:
         yield ok(version)
+
+
+def _is_too_old(version: str) -> bool:
+    number = re.match(r"(\d+)\.(\d+)", version.rsplit(maxsplit=1)[-1])  # "nix (Determinate Nix 3.8.2) 2.30.1"
+    return number is not None and (int(number[1]), int(number[2])) < _OLDEST
 
 
 def _settings(*flags: str) -> str | None:

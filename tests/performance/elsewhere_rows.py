@@ -1,8 +1,8 @@
 """What this machine cannot measure: the rows that need a GPU, and those that need gigabytes from others' indexes.
 
 Each names the command that measures it. [performance-gpu.md](performance-gpu.md) and [pruning.md](pruning.md) have
-the latest figures, and the whole command of `tests.gpu.prove_libraries` is at the end of
-[pruning-libraries.md](pruning-libraries.md).
+the latest figures of all but the last, which has not been measured yet. The whole command of
+`tests.gpu.prove_libraries` is at the end of [pruning-libraries.md](pruning-libraries.md).
 """
 
 from __future__ import annotations

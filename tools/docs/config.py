@@ -54,8 +54,8 @@ Made from `shared/config` by `make docs`; do not edit.
 
 One YAML file says which model becomes which engine. The key `engine` decides which other keys exist. An
 unknown key and a value of the wrong type are errors that give the line, reported together as far as the rest
-can be understood; a key that appears twice is reported first, alone. Secrets do not belong here: send them to
-the builder as inputs.
+can be understood; a key that appears twice is reported first, alone. Secrets do not belong here: a token is
+sent in HF_TOKEN (command line) or the input `hf_token` (API).
 
 An editor with the YAML language server completes and checks keys when the file begins with this line
 (with the path or URL of [config.schema.json](config.schema.json)):

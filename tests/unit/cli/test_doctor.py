@@ -356,6 +356,26 @@ class TestNix:
         assert severities == {Severity.WARNING if missing else Severity.OK}
         assert not missing or f"not enabled: {missing}. " in text
 
+    @pytest.mark.parametrize(
+        ("version", "too_old"),
+        [
+            ("nix (Nix) 2.8.0", True),
+            ("nix (Nix) 2.18.1", False),
+            ("nix (Lix, like Nix) 2.91.1", False),
+            ("nix (Determinate Nix 3.8.2) 2.30.1", False),
+            ("nix (Nix) 3.0pre20270101_abc", False),
+        ],
+    )
+    def test_one_that_cannot_read_nixpkgs(self, programs, version, too_old):
+        programs(
+            "nix",
+            f"""[ "$1" = --version ] && echo "{version}" || echo experimental-features = flakes nix-command""",
+        )
+        severities, text = found(nix)
+        assert severities == {Severity.WARNING if too_old else Severity.OK}
+        assert version in text
+        assert ("ci/build-image" in text) is too_old
+
     def test_broken(self, programs):
         programs("nix", "exit 1")
         assert "does not answer" in found(nix)[1]
