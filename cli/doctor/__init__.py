@@ -14,11 +14,12 @@ from .nix import CHECK as NIX
 from .parts import CHECK as PARTS
 from .port import CHECK as PORT
 from .shared_memory import CHECK as SHARED_MEMORY
+from .sockets import CHECK as SOCKETS
 from .system import CHECK as SYSTEM
 from .tls import CHECK as TLS
 
 __all__ = ["CHECKS", "Check", "Finding", "Severity"]
 
 CHECKS: tuple[Check, ...] = (
-    SYSTEM, PARTS, GPU, SHARED_MEMORY, MEMORY, DISK, PORT, TLS, CONTAINER_TOOL, NIX,
+    SYSTEM, PARTS, GPU, SHARED_MEMORY, MEMORY, DISK, SOCKETS, PORT, TLS, CONTAINER_TOOL, NIX,
 )  # fmt: skip

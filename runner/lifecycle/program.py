@@ -11,11 +11,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from runner.lifecycle.control import SetupFailed, encode
 from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Front
 from runner.lifecycle.supervisor import Supervisor
 from shared.cog.server import port_number, refuse_used_port
-from shared.errors import CogTritonError, SettingInvalid
+from shared.errors import CogTritonError, RunDirectoryUnusable, SettingInvalid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,16 +34,21 @@ def main() -> int:
         "--caller-fd", type=int, help="start no HTTP server: the caller serves, and gets messages over this"
     )
     options = parser.parse_args()
+    caller = server = None
     try:
         if options.caller_fd is not None:
-            caller, server = socket.socket(fileno=options.caller_fd), None
+            caller = socket.socket(fileno=options.caller_fd)
         else:
-            caller, server = None, _server(options.host, port_number(options.port))
+            server = _server(options.host, port_number(options.port))
         with run_directory() as directory:
             return asyncio.run(_run(directory, server, caller, end_on_failure=options.end_on_failure))
     except CogTritonError as error:
         with suppress(OSError):
-            sys.stderr.write(f"{error}\n")
+            if caller is not None and isinstance(error, RunDirectoryUnusable):  # so no supervisor tells it
+                with caller:
+                    caller.sendall(encode(SetupFailed(str(error))))
+            else:
+                sys.stderr.write(f"{error}\n")
         return 1
 
 

@@ -19,6 +19,7 @@ from cli.doctor import (
     parts,
     port,
     shared_memory,
+    sockets,
     system,
     tls,
 )
@@ -394,6 +395,16 @@ def test_a_file_is_no_place_for_engines(monkeypatch, tmp_path):
     severities, text = found(disk)
     assert Severity.ERROR in severities
     assert f"{tmp_path / 'file'} (engines that are served) is not a directory." in text
+
+
+def test_a_place_for_sockets(monkeypatch, tmp_path):
+    monkeypatch.setattr("runner.lifecycle.run_directory._ELSEWHERE", ())
+    assert found(sockets)[0] == {Severity.OK}
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
+    severities, text = found(sockets)
+    assert severities == {Severity.ERROR}
+    assert f"no place for the runner's sockets and small files: {tmp_path / 'file'}: Not a directory." in text
 
 
 @pytest.mark.parametrize("variable", ["WEIGHTS_CACHE", "SSL_CERT_FILE"])

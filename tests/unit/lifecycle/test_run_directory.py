@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import sys
+
 import pytest
 
 from runner.lifecycle import run_directory as module
+from runner.lifecycle.control import SetupFailed, encode
+from runner.lifecycle.program import main
 from runner.lifecycle.run_directory import run_directory
 from shared.errors import RunDirectoryUnusable
 
@@ -36,3 +41,16 @@ def test_without_any_place_it_says_which_were_tried(monkeypatch):
     reasons = r"/proc: .*; /dev/null: Not a directory; /a*: File name too long"
     with pytest.raises(RunDirectoryUnusable, match=reasons), run_directory():
         pass
+
+
+def test_a_process_that_wants_an_engine_is_told_why_there_is_none(monkeypatch, capsys):
+    """It says so itself: on stderr, as JSON, or to whoever asked it."""
+    monkeypatch.setenv("TMPDIR", "/proc")
+    near, far = socket.socketpair()
+    with near:
+        monkeypatch.setattr(sys, "argv", ["runner.lifecycle", "--caller-fd", str(far.detach())])
+        assert main() == 1
+        with pytest.raises(RunDirectoryUnusable) as why, run_directory():
+            pass
+        assert near.recv(1 << 16) == encode(SetupFailed(str(why.value)))
+    assert capsys.readouterr() == ("", "")
