@@ -233,20 +233,25 @@ def prove_tree(sm: int, arguments, known: dict[tuple[str, str], Proof]) -> tuple
         return proofs, Totals(sizes=totals, left_out=report.removed)
 
 
+def _place(text: str) -> Path:
+    """From wherever libraries are loaded. Not resolved: a link to Python says which environment it is of."""
+    return Path(text).absolute()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu.prove_libraries",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--site", type=Path, required=True)
-    parser.add_argument("--cuobjdump", type=Path, required=True)
+    parser.add_argument("--site", type=_place, required=True)
+    parser.add_argument("--cuobjdump", type=_place, required=True)
     parser.add_argument(
-        "--python", type=Path, default=Path(sys.executable), help="of the libraries' own version"
+        "--python", type=_place, default=Path(sys.executable), help="of the libraries' own version"
     )
     parser.add_argument("--sm", type=int, nargs="+", default=[80, 86, 90])
     parser.add_argument(
-        "--scratch", type=Path, required=True, help="where the copies are made, on the folder's file system"
+        "--scratch", type=_place, required=True, help="where the copies are made, on the folder's file system"
     )
     parser.add_argument(
         "--no-compression",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from nix.prune import prune_library
+from tests.gpu import prove_libraries
 from tests.gpu.fatbins import Image, expected
 from tests.gpu.prove_libraries import Proof, check_entries, check_memory
 from tests.unit.prune.libraries import CUBIN, PTX, Library, container, cubin, entry, sections_of
@@ -94,3 +97,20 @@ def test_proof(tmp_path, tampered, found, cut):
 def test_a_reference_that_leads_elsewhere(tmp_path):
     [failure] = failures(tmp_path, other_reference, cut=True)
     assert failure.startswith("what stands at")
+
+
+def test_the_folders_may_be_named_as_seen_from_the_current_one(tmp_path, monkeypatch, capsys):
+    """Libraries are loaded by a process that is elsewhere."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "library.so").write_bytes(Library([], cubins=LIBRARY.cubins).build())
+    (site / "torch.py").write_text("open(__file__ + '.imported', 'w')")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "cuobjdump").touch()
+    monkeypatch.chdir(tmp_path)
+    places = "--site site --scratch scratch --python python --cuobjdump cuobjdump"
+    monkeypatch.setattr(sys, "argv", ["prove", *places.split(), "--no-compression", "--sm", "86"])
+    assert prove_libraries.main() == 0
+    assert '"proven": 1' in capsys.readouterr().out
+    assert (site / "torch.py.imported").exists()
