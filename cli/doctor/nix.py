@@ -29,8 +29,8 @@ def _look() -> Iterator[Finding]:
     if _is_too_old(version):
         yield warning(
             f"{version} is too old for nixpkgs, with which `nix build` makes the images.",
-            f"Install Nix {'.'.join(map(str, _OLDEST))} or newer, or build with `ci/build-image NAME`, "
-            "which takes Debian's Nix, however old, and no nixpkgs.",
+            f"Install Nix {'.'.join(map(str, _OLDEST))} or newer; or, where `nix` is Debian's "
+            "(/usr/bin/nix), build with `ci/build-image NAME`, which then needs no nixpkgs.",
         )
         return
     # Without nix-command, Nix does not even say what is enabled.

@@ -47,7 +47,7 @@ def _temporary() -> str:
 def _check(directory: Path) -> None:
     """Raise OSError unless sockets can be named and files can be written in `directory`."""
     if len(os.fsencode(directory)) > _MAX_BYTES:
-        raise OSError(f"the path is longer than {_MAX_BYTES} bytes")
+        raise OSError("the path is too long for sockets")
     trial = directory / "trial"
     trial.write_bytes(bytes(_NEEDED_BYTES))
     trial.unlink()

@@ -238,6 +238,10 @@ def _place(text: str) -> Path:
     return Path(text).absolute()
 
 
+def _program(text: str) -> Path:
+    return _place(shutil.which(text) or text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu.prove_libraries",
@@ -247,7 +251,7 @@ def main() -> int:
     parser.add_argument("--site", type=_place, required=True)
     parser.add_argument("--cuobjdump", type=_place, required=True)
     parser.add_argument(
-        "--python", type=_place, default=Path(sys.executable), help="of the libraries' own version"
+        "--python", type=_program, default=Path(sys.executable), help="of the libraries' own version"
     )
     parser.add_argument("--sm", type=int, nargs="+", default=[80, 86, 90])
     parser.add_argument(
@@ -262,7 +266,7 @@ def main() -> int:
     parser.add_argument("--cut", action="store_true", help="cut the removed code out of the files")
     parser.add_argument("--page", type=Path, help="write the table here")
     arguments = parser.parse_args()
-    for path in (arguments.site, arguments.cuobjdump, arguments.scratch):
+    for path in (arguments.site, arguments.cuobjdump, arguments.scratch, arguments.python):
         if not path.exists():
             parser.error(f"{path} does not exist")
     proofs: list[Proof] = []

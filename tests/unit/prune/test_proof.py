@@ -99,17 +99,21 @@ def test_a_reference_that_leads_elsewhere(tmp_path):
     assert failure.startswith("what stands at")
 
 
-def test_the_folders_may_be_named_as_seen_from_the_current_one(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("python", ["bin/python", "python-of-the-site"])
+def test_places_may_be_named_as_seen_from_the_current_folder(tmp_path, monkeypatch, capsys, python):
     """Libraries are loaded by a process that is elsewhere."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "library.so").write_bytes(Library([], cubins=LIBRARY.cubins).build())
     (site / "torch.py").write_text("open(__file__ + '.imported', 'w')")
     (tmp_path / "scratch").mkdir()
-    (tmp_path / "python").symlink_to(sys.executable)
+    for folder, name in (("bin", "python"), ("path", "python-of-the-site")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"), prepend=":")
     (tmp_path / "cuobjdump").touch()
     monkeypatch.chdir(tmp_path)
-    places = "--site site --scratch scratch --python python --cuobjdump cuobjdump"
+    places = f"--site site --scratch scratch --python {python} --cuobjdump cuobjdump"
     monkeypatch.setattr(sys, "argv", ["prove", *places.split(), "--no-compression", "--sm", "86"])
     assert prove_libraries.main() == 0
     assert '"proven": 1' in capsys.readouterr().out
