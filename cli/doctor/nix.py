@@ -33,6 +33,9 @@ def _look() -> Iterator[Finding]:
             "(/usr/bin/nix), build with `ci/build-image NAME`, which then needs no nixpkgs.",
         )
         return
+    if "(Determinate Nix " in version:  # both features are on for good, and not listed
+        yield ok(version)
+        return
     # Without nix-command, Nix does not even say what is enabled.
     told = _settings(*_ASKED) or ""
     lines = [line for line in told.splitlines() if line.startswith("experimental-features =")]
@@ -49,7 +52,7 @@ def _look() -> Iterator[Finding]:
 
 
 def _is_too_old(version: str) -> bool:
-    number = re.match(r"(\d+)\.(\d+)", version.rsplit(maxsplit=1)[-1])  # "nix (Determinate Nix 3.8.2) 2.30.1"
+    number = re.search(r" (\d+)\.(\d+)\S*$", version)  # "nix (Determinate Nix 3.8.2) 2.30.1"
     return number is not None and (int(number[1]), int(number[2])) < _OLDEST
 
 

@@ -363,7 +363,7 @@ class TestNix:
             ("nix (Nix) 2.8.0", True),
             ("nix (Nix) 2.18.1", False),
             ("nix (Lix, like Nix) 2.91.1", False),
-            ("nix (Determinate Nix 3.8.2) 2.30.1", False),
+            ("nix (Determinate Nix 3.8.2) 2.12.0", True),
             ("nix (Nix) 3.0pre20270101_abc", False),
         ],
     )
@@ -376,6 +376,11 @@ class TestNix:
         assert severities == {Severity.WARNING if too_old else Severity.OK}
         assert version in text
         assert ("ci/build-image" in text) is too_old
+
+    def test_determinate_has_both_features_for_good_and_lists_neither(self, programs):
+        script = '[ "$1" = --version ] && echo "nix (Determinate Nix 3.8.2) 2.30.1" || echo "experimental-features ="'
+        programs("nix", script)
+        assert found(nix)[0] == {Severity.OK}
 
     def test_broken(self, programs):
         programs("nix", "exit 1")
