@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -33,15 +34,12 @@ def _look() -> Iterator[Finding]:
     }
     for variable, (what, place) in places.items():
         try:
-            existing = next(path for path in (place, *place.absolute().parents) if path.is_dir())
+            existing = _existing(place)
         except OSError as problem:
             yield error(
                 f"{place} ({what}) cannot be used: {problem.strerror}.",
                 f"Set {variable} to another directory.",
             )
-            continue
-        if existing != place and os.path.lexists(place):
-            yield error(f"{place} ({what}) is not a directory.", f"Set {variable} to another directory.")
             continue
         if not os.access(existing, os.W_OK | os.X_OK):
             yield error(f"{place} ({what}) cannot be written to.", f"Set {variable} to another directory.")
@@ -54,6 +52,16 @@ def _look() -> Iterator[Finding]:
             )
         else:
             yield ok(f"{place} ({what}) has {readable(free)} free")
+
+
+def _existing(place: Path) -> Path:
+    """It, or the closest directory above it that is there already. Raises OSError."""
+    for path in (place, *place.absolute().parents):
+        if path.is_dir():
+            return path
+        if os.path.lexists(path):
+            break
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def _hub() -> dict[str, tuple[str, Path]]:

@@ -394,12 +394,13 @@ def test_a_log_of_tls_keys_that_cannot_be_written_is_not_taken_for_certificates(
     assert "SSLKEYLOGFILE is /none/keys, which cannot be written (No such file or directory)." in text
 
 
-def test_a_file_is_no_place_for_engines(monkeypatch, tmp_path):
+@pytest.mark.parametrize("place", ["file", "file/below", "file/below/it"])
+def test_a_file_is_no_place_for_engines(monkeypatch, tmp_path, place):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WEIGHTS_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("WEIGHTS_CACHE", str(tmp_path / place))
     severities, text = found(disk)
     assert Severity.ERROR in severities
-    assert f"{tmp_path / 'file'} (engines that are served) is not a directory." in text
+    assert f"{tmp_path / place} (engines that are served) cannot be used: Not a directory." in text
 
 
 def test_a_place_for_sockets(monkeypatch, tmp_path):
