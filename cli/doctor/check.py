@@ -48,7 +48,7 @@ def error(message: str, remedy: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Looks at one aspect of the machine; changes nothing, and takes seconds at most."""
+    """Looks at one aspect of the machine, for seconds at most; leaves nothing where it tries to write."""
 
     name: str
     description: str
