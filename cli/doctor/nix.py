@@ -30,7 +30,7 @@ def _look() -> Iterator[Finding]:
         yield warning(
             f"{version} is too old for nixpkgs, with which `nix build` makes the images.",
             f"Install Nix {'.'.join(map(str, _OLDEST))} or newer; or, where `nix` is Debian's "
-            "(/usr/bin/nix), build with `ci/build-image NAME`, which then needs no nixpkgs.",
+            "(/usr/bin/nix), build as root with `ci/build-image NAME`, which then needs no nixpkgs.",
         )
         return
     if "(Determinate Nix " in version:  # both features are on for good, and not listed
