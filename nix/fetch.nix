@@ -143,7 +143,9 @@ in
       quoted = builtins.replaceStrings [ "+" ] [ "%2B" ] locked.file;
       url = builtins.replaceStrings [ "{file}" ] [ quoted ] locked.address;
     in
-    { inherit (locked) address; }
+    {
+      inherit (locked) address;
+    }
     // described "source" locked (
       if locked.sha256 == null then
         unknown locked.file

@@ -87,7 +87,10 @@ rec {
   # Bytecode for the modules below `places`, except below `seldom`, as the image's own Python compiles it.
   bytecode =
     interpreter: version:
-    { places, seldom ? [ ] }:
+    {
+      places,
+      seldom ? [ ],
+    }:
     {
       do = "bytecode";
       inherit

@@ -134,7 +134,7 @@ class Job:
         self.contexts = {**contexts, "vars": run.variables, "secrets": run.secrets, "steps": {}, "env": {}}
         self.workspace = run.folder / f"{name}-{contexts['strategy']['job-index']}"
         self.failed = False
-        self._path: list[str] = []
+        self._exported: dict[str, str] = {}  # by the step that is run, for later ones
         self._fill_environment(definition.get("env", {}))
 
     def steps(self) -> dict[str, Any]:
@@ -158,6 +158,7 @@ class Job:
             return
         outcome["outcome"] = "success"
         kept = dict(self.contexts["env"])
+        self._exported = {}
         try:
             self._fill_environment(step.get("env", {}))
             if "run" in step:
@@ -169,7 +170,7 @@ class Job:
             if step.get("continue-on-error") != "true":
                 raise
         finally:
-            self.contexts["env"] = kept
+            self.contexts["env"] = {**kept, **self._exported}
 
     def _use(self, step: dict[str, Any]) -> None:
         name, options = (
@@ -194,9 +195,10 @@ class Job:
         shell = step.get("shell", "sh" if "container" in self.definition else "")
         text = shown(self._filled(step["run"]))
         self.run.executed.add((shell, step["run"]))
-        script, output = self.run.folder / "step", self.run.folder / "output"
+        script, output, exported = (self.run.folder / name for name in ("step", "output", "exported"))
         script.write_text(self.run.instead.get(text.strip(), text))
         output.write_text("")
+        exported.write_text("")
         environment = {
             **{
                 name: value
@@ -210,6 +212,7 @@ class Job:
             "CI": "true",
             "GITHUB_WORKSPACE": str(self.workspace),
             "GITHUB_OUTPUT": str(output),
+            "GITHUB_ENV": str(exported),
             "GITHUB_STEP_SUMMARY": str(self.run.folder / "summary"),
             "RUNNER_TEMP": str(self.run.folder),
         }
@@ -235,7 +238,8 @@ class Job:
             raise StepFailed(
                 f"{text.strip()}\n({where}) ended with {done.returncode}:\n{done.stdout[-_TAIL:]}"
             )
-        return dict(line.split("=", 1) for line in output.read_text().splitlines())
+        self._exported = _assigned(exported)
+        return _assigned(output)
 
     def _fill_environment(self, added: dict[str, str]) -> None:
         self.contexts["env"] = {
@@ -248,6 +252,11 @@ class Job:
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
         return {**functions(self.workspace), **_status("failure" if self.failed else "success")}
+
+
+def _assigned(file: Path) -> dict[str, str]:
+    """NAME=VALUE, one per line."""
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
 def _holds(condition: str | None, contexts: dict[str, Any], known: dict[str, Callable[..., Any]]) -> bool:

@@ -72,10 +72,9 @@ def repository(folder, publishers):
 
 def a_run(folder, repository, commit, *, workflow="images", event="push", host=""):
     """A run of a workflow of the repository, on a machine with GitHub."""
-    folder.mkdir(exist_ok=True)
+    (folder / "runtime").mkdir(parents=True)
     text = run("git", "show", f"{commit}:.github/workflows/{workflow}.yml", cwd=repository).stdout
     (folder / "workflow.yml").write_text(text)
-    (folder / "auth.json").write_text("{}")
     toolchain = folder / "nixpkgs"
     shutil.copytree(ROOT / "nix/host-toolchain", toolchain)
     packages = (toolchain / "packages.nix").read_text()
@@ -88,6 +87,7 @@ def a_run(folder, repository, commit, *, workflow="images", event="push", host="
         commit=commit,
         environments=ROOT,
         github={
+            "event": {"repository": {"private": False}},
             "event_name": event,
             "ref": "refs/heads/main" if event != "pull_request" else "refs/pull/1/merge",
             "ref_type": "branch",
@@ -105,7 +105,7 @@ def a_run(folder, repository, commit, *, workflow="images", event="push", host="
         else {},
         environment={
             "TOOLCHAIN": "host",
-            "REGISTRY_AUTH_FILE": str(folder / "auth.json"),
+            "XDG_RUNTIME_DIR": str(folder / "runtime"),  # who is logged in, unless a step says where to look
             "GIT_CONFIG_GLOBAL": str(folder / "gitconfig"),
         },
         only={"image": [CPU]},
@@ -143,7 +143,7 @@ def test_a_push_to_main_passes(pushed):
 
 def test_what_was_run_is_pushed_with_its_contents_and_its_making(pushed):
     target = f"{pushed.host}/owner/{CPU}:{pushed.commit}"
-    auth = {"REGISTRY_AUTH_FILE": str(pushed.folder / "auth.json"), "PATH": "/usr/bin:/bin"}
+    auth = {"REGISTRY_AUTH_FILE": str(pushed.run.folder / "auth.json"), "PATH": "/usr/bin:/bin"}
     raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{target}", env=auth).stdout
     digest = (pushed.run.artifacts / CPU / "digest").read_text().strip()
     assert json.loads(raw)["layers"]
@@ -169,7 +169,7 @@ def test_hashes_that_were_filled_are_used_and_proposed(pushed):
         ROOT / "ci/attached",
         f"{pushed.host}/owner/{CPU}:{pushed.commit}",
         "application/vnd.in-toto+json",
-        env={"REGISTRY_AUTH_FILE": str(pushed.folder / "auth.json"), "PATH": "/usr/bin:/bin"},
+        env={"REGISTRY_AUTH_FILE": str(pushed.run.folder / "auth.json"), "PATH": "/usr/bin:/bin"},
     ).stdout
     assert proposed in making
 
