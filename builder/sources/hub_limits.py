@@ -107,7 +107,8 @@ def _refuse_paths(response: httpx2.Response) -> None:
     """Raises NameRefused."""
     if response.request.method != "HEAD":  # with which the library asks for the names of what it will store
         return
-    for header in ("etag", "x-linked-etag"):
+    # A refusal's own ETag, which may hold a slash, names nothing that is stored; its commit does.
+    for header in () if response.is_error else ("etag", "x-linked-etag"):
         # As the library reads it: of W.. it makes .. again.
         name = _normalize_etag(response.headers.get(header))
         if name is not None and not _CONTENT.fullmatch(name):

@@ -183,7 +183,9 @@ def _handler(hub: Hub) -> type[QuietHandler]:
 
         def _error(self, status: int, code: str, message: str) -> None:
             body = json.dumps({"error": message}).encode()
-            self._send(status, body, {"X-Error-Code": code, "X-Error-Message": message})
+            # As the hub has it for some models: of what refuses, no name of a content.
+            weak = f'W/"{len(body):x}-6WrD95JiXZalWmyM/8wvo3ELv+Y"'
+            self._send(status, body, {"X-Error-Code": code, "X-Error-Message": message, "ETag": weak})
 
         def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
