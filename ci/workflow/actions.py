@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ci.workflow.run import Job
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# Signs nothing, but logs what it was asked to do. Unlike skopeo, cosign does not look in /run/containers for who is
-# logged in. The last word is the image.
+# Signs nothing, but logs what it was asked to do. Unlike skopeo, cosign does not look in /run/containers for
+# who is logged in. The last word is the image.
 _COSIGN = """#!/bin/sh
 [ -n "$COSIGN_PRIVATE_KEY" ] || exit 1
 for image; do :; done
