@@ -87,6 +87,8 @@ let
           }
         )
         ''
+          # Where there is no sandbox, what a source writes into the home that Nix names stops every other build.
+          export HOME="$PWD"
           echo "$requirement" > requirement.txt
           # As in `make lock`, for companies with a mirror of it.
           if [ "$index" = https://pypi.nvidia.com ]; then index=''${NVIDIA_INDEX_URL:-$index}; fi

@@ -2,9 +2,11 @@
 
 import ast
 import hashlib
+import io
 import json
 import os
 import shutil
+import tarfile
 import time
 from pathlib import Path
 
@@ -27,6 +29,18 @@ MODEL = """{{
   }};
 }}
 """
+# A package's own way to be built, of which pip asks for the metadata.
+BACKEND = """
+import pathlib
+
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    made = pathlib.Path(folder, "mirrored-VERSION.dist-info")
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\\nName: mirrored\\nVersion: VERSION\\n")
+    (pathlib.Path.home() / ".cache").mkdir(parents=True)
+    return made.name
+"""
+HOME_OF_BUILDS = Path("/homeless-shelter")
 BRIDGE, ENGINE = 4, 5  # their places among the layers
 FEATURES = ("--extra-experimental-features", "nix-command flakes")
 AS_ROOT = (
@@ -118,25 +132,59 @@ def test_an_unknown_hash_names_the_command_that_fills_it(tmp_path):
     assert "run 'make lock'" in refused.stderr
 
 
+def fetched(folder, file, content):
+    """A package that only a mirror of NVIDIA's index has, which Nix asks pip for."""
+    name, version = file.split("-")[:2]
+    page = folder / "mirror" / name / "index.html"
+    page.parent.mkdir(parents=True)
+    (page.parent / file).write_bytes(content)
+    page.write_text(f'<a href="{file}">it</a>')
+    row = {
+        "name": name,
+        "version": version.removesuffix(".tar.gz"),
+        "file": file,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "index": "https://pypi.nvidia.com",
+    }
+    shutil.copytree(ROOT / "nix/locks", folder / "locks")
+    (folder / "locks/wheels/mirrored.json").write_text(json.dumps({"python": "3.12", "wheels": [row]}))
+    nix_folder = f'(/. + "{ROOT}/nix")'  # whose path may have a space
+    given = f'pkgs = import ({nix_folder} + "/host-toolchain/packages.nix") {{ }}; locks = {folder}/locks;'
+    given += " readJSON = path: builtins.fromJSON (builtins.readFile path);"
+    wheel = f'(builtins.head ((import ({nix_folder} + "/fetch.nix") {{ {given} }}).wheels "mirrored").packages).path'
+    link = folder / "fetched"
+    build = ["nix", *FEATURES, "build", "--impure", "--expr", wheel, "--out-link", link, *AS_ROOT]
+    run(*build, env={**os.environ, "NVIDIA_INDEX_URL": (folder / "mirror").as_uri()})
+    return link
+
+
 def test_a_mirror_of_nvidias_index_is_asked_for_its_wheels(tmp_path):
     version = f"1.{time.time_ns()}"  # of which the store has none
     row = {"name": "mirrored", "version": version, "file": f"mirrored-{version}-py3-none-any.whl"}
     content = stand_ins.wheel(row, {"mirrored.py": ""})
-    row |= {"sha256": hashlib.sha256(content).hexdigest(), "index": "https://pypi.nvidia.com"}
-    page = tmp_path / "mirror/mirrored/index.html"
-    page.parent.mkdir(parents=True)
-    (page.parent / row["file"]).write_bytes(content)
-    page.write_text(f'<a href="{row["file"]}">it</a>')
-    shutil.copytree(ROOT / "nix/locks", tmp_path / "locks")
-    (tmp_path / "locks/wheels/mirrored.json").write_text(json.dumps({"python": "3.12", "wheels": [row]}))
-    nix_folder = f'(/. + "{ROOT}/nix")'  # whose path may have a space
-    given = f'pkgs = import ({nix_folder} + "/host-toolchain/packages.nix") {{ }}; locks = {tmp_path}/locks;'
-    given += " readJSON = path: builtins.fromJSON (builtins.readFile path);"
-    wheel = f'(builtins.head ((import ({nix_folder} + "/fetch.nix") {{ {given} }}).wheels "mirrored").packages).path'
-    link = tmp_path / "wheel"
-    build = ["nix", *FEATURES, "build", "--impure", "--expr", wheel, "--out-link", link, *AS_ROOT]
-    run(*build, env={**os.environ, "NVIDIA_INDEX_URL": (tmp_path / "mirror").as_uri()})
-    assert link.read_bytes() == content
+    assert fetched(tmp_path, row["file"], content).read_bytes() == content
+
+
+def test_a_source_that_writes_into_its_home_stops_no_other_build(tmp_path):
+    """Where there is no sandbox, Nix refuses to build once the home that it names exists."""
+    version = f"1.{time.time_ns()}"
+    root = f"mirrored-{version}"
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": BACKEND.replace("VERSION", version),
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"{root}/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    content = packed.getvalue()
+    try:
+        assert fetched(tmp_path, f"{root}.tar.gz", content).read_bytes() == content
+        assert not HOME_OF_BUILDS.exists()
+    finally:
+        shutil.rmtree(HOME_OF_BUILDS, ignore_errors=True)
 
 
 def test_a_models_image_has_the_runners_layers(cpu, tmp_path):
