@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.model_json import check_size, read_object
+from builder.sources.hub_cache import belongs
 from shared.errors import CheckpointInvalid, ModelFolderUnusable
 from shared.unreadable import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _OBJECTS = (
     "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
@@ -23,13 +23,13 @@ _MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ModelFolderUnusable for one of `names` that is not a file, that this user may not read, or that a
-    link brings in from outside `folder`; CheckpointInvalid for JSON that cannot be read, and sizes that no
-    model and no such file has.
+    link brings in from elsewhere; CheckpointInvalid for JSON that cannot be read, and sizes that no model and
+    no such file has.
     """
     root = _root(folder)
     for name in names:
-        path = Path(os.path.realpath(folder / name))  # Path.resolve raises for a link to itself
-        if not path.is_relative_to(root):
+        path = folder / name
+        if not belongs(path, root):
             reason = f"{name} is a link that leads out of it; put a copy of the file there"
             raise ModelFolderUnusable(path=str(folder), reason=reason)
         try:
@@ -40,13 +40,13 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
             reason = f"{name} in it cannot be read: {reason_of(error)}"
             raise ModelFolderUnusable(path=str(folder), reason=reason) from None
         if name.endswith(_READ_WHOLE):
-            check_size(folder / name)
+            check_size(path)
         if name in _OBJECTS:
-            _check_sizes(name, read_object(folder / name))
+            _check_sizes(name, read_object(path))
 
 
 def _root(folder: Path) -> Path:
-    """Where links in `folder` may lead: to the folder; in the hub's cache, to the whole same model."""
+    """What files of `folder` belong to: the folder; in the hub's cache, the whole same model."""
     folder = folder.resolve()
     model = folder.parents[1] if folder.parent.name == "snapshots" else folder
     return model if model.name.startswith("models--") else folder

@@ -34,6 +34,7 @@ from huggingface_hub.file_download import _cache_commit_hash_for_specific_revisi
 from huggingface_hub.utils._verification import HashAlgo, compute_file_hash
 from huggingface_hub.utils.tqdm import tqdm
 
+from builder.sources.hub_cache import belongs
 from builder.sources.hub_files import fetch_blob
 from builder.sources.hub_limits import AnswerTooLong, NameRefused, check_commit, limit_the_hub
 from builder.sources.weights import listed
@@ -155,8 +156,8 @@ class HubModel:
         return _cache().resolve() / repo_folder_name(repo_id=self.name, repo_type="model")
 
     def _holds(self, path: Path) -> bool:
-        """Whether there is a file at `path` that no link brings in from outside the model's folder."""
-        return path.resolve().is_relative_to(self._folder.resolve()) and path.is_file()
+        """Whether there is a file at `path`, and no link brings it in from where the model has none."""
+        return belongs(path, self._folder.resolve()) and path.is_file()
 
     def _remove(self, path: Path) -> None:
         """Take a file out of the model's folder, and the links to it; what they lead to elsewhere stays."""

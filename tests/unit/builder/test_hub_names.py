@@ -122,8 +122,8 @@ def test_what_lies_outside_the_cache_is_not_taken_and_stays(hub, state, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"broken", FILES["model.safetensors"]])
-def test_a_file_that_models_share_is_not_taken_and_stays(hub, state, tmp_path, content):
-    """The library links to what models share, in its cache, but beside the model's folder."""
+def test_a_file_beside_the_model_s_folder_is_not_taken_and_stays(hub, state, tmp_path, content):
+    """Without the library's mark, it is none that models share."""
     Download("someone/tiny").run(state, lambda _done, _total=None: None)
     pointer = state.model.path / "model.safetensors"
     blob = pointer.resolve()
