@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from builder.engines.vllm_checkpoint import check_quantization
 from builder.model_json import read_object
-from builder.sources.download import WEIGHT_FILES, Download, weights_form
+from builder.sources.download import Download, weight_patterns, weights_form
 from builder.sources.model import PUBLISHED
 from builder.sources.parameters import bytes_held, bytes_of, parameters_of
 from builder.step import Build, BuiltWith
@@ -86,15 +86,14 @@ class TakeModel:
 
     def _files(self, model: Model) -> list[Path]:
         names = sorted(path.name for path in model.path.iterdir() if path.is_file())
-        form = weights_form(names, PUBLISHED)
-        patterns = [*_READ, *(WEIGHT_FILES[form] if form else ()), *([_CODE] if self.code else ())]
+        weights = weight_patterns(names, weights_form(names, PUBLISHED))
+        patterns = [*_READ, *weights, *([_CODE] if self.code else ())]
         return [model.path / name for name in names if any(fnmatch(name, one) for one in patterns)]
 
 
 def weights_bytes(sizes: Mapping[str, int]) -> int:
     """Of a model with files of these sizes; where it has them twice, whole and in parts, the larger."""
-    form = weights_form(sorted(sizes), PUBLISHED)
-    patterns = WEIGHT_FILES[form] if form else ()
+    patterns = weight_patterns(sizes, weights_form(sizes, PUBLISHED))
     ours = {name: size for name, size in sizes.items() if any(fnmatch(name, one) for one in patterns)}
     whole = max((ours.pop(name, 0) for name in patterns), default=0)
     return max(whole, sum(size for name, size in ours.items() if not name.endswith(".json")))

@@ -83,6 +83,19 @@ def weights_form(files: Collection[str], forms: Sequence[str]) -> str | None:
     return None
 
 
+def weight_patterns(files: Collection[str], form: str | None) -> tuple[str, ...]:
+    """Patterns of the weights of a model with `files`, which has them in `form`, a key of `WEIGHT_FILES`."""
+    if form is None:
+        return ()
+    patterns = WEIGHT_FILES[form]
+    whole, index, *parts = patterns
+    if form != "safetensors" or any(fnmatch(file, one) for file in files for one in (whole, *parts)):
+        return patterns
+    # The index alone says which they are: Qwen's FP8 has layers-0.safetensors and mtp.safetensors. Beside
+    # them may be Mistral's own form of the same weights, consolidated.safetensors.
+    return whole, index, "[!c.]*.safetensors"
+
+
 @dataclass(frozen=True, slots=True)
 class Download:
     """Get `model` and set `Build.model`.
@@ -149,7 +162,7 @@ class Download:
             own = " (params.json, of Mistral's own form, is not read)" if "params.json" in files else ""
             raise ModelFilesMissing(model=self._shown, missing=f"config.json{own}")
         if weights := weights_form(files, self.weights):
-            return [*wanted, *WEIGHT_FILES[weights]]
+            return [*wanted, *weight_patterns(files, weights)]
         names = " or ".join(WEIGHT_FILES[form][0] for form in self.weights)
         raise ModelFilesMissing(
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"
@@ -188,5 +201,5 @@ class Download:
                 raise CheckpointInvalid(reason=problem.details["reason"]) from None
         form = weights_form(files, self.weights)
         if self.weights == PUBLISHED and form:  # an engine that converts them reads them all
-            check_weights(path, WEIGHT_FILES[form])
+            check_weights(path, weight_patterns(files, form))
         return Model(name, revision, path)

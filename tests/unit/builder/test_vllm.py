@@ -104,6 +104,7 @@ def index(*names):
         ["model_00001-of-00002.safetensors", "model_00002-of-00002.safetensors"],
         ["model-1-of-2.safetensors", "model-2-of-2.safetensors"],
         ["model-00001.safetensors", "model-00002.safetensors"],
+        ["layers-0.safetensors", "layers-1.safetensors", "mtp.safetensors"],  # Qwen's FP8
     ],
 )
 def test_weights_have_the_names_that_their_index_lists(made, published, names, tmp_path):
@@ -231,7 +232,16 @@ def test_a_model_without_weights_is_refused(made, published):
     [
         ({INDEX: index(PART, "model-00002-of-00002.safetensors"), PART: safetensors()}, "has no model-00002"),
         (
-            {INDEX: index("weights.safetensors"), "weights.safetensors": safetensors()},
+            {INDEX: index("a.safetensors", "b.safetensors"), "a.safetensors": safetensors()},
+            "has no b.safetensors",
+        ),
+        ({INDEX: index("consolidated.safetensors")}, r"but such files are named \[!c\.\]\*\.safetensors"),
+        (
+            {
+                INDEX: index(PART, "weights.safetensors"),
+                PART: safetensors(),
+                "weights.safetensors": safetensors(),
+            },
             r"but such files are named model\[-\._\]\*\.safetensors",
         ),
         (
