@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from ci.workflow.expressions import fill
 from ci.workflow.run import Run
 from tests.support.images import ROOT
 
@@ -114,3 +115,20 @@ def test_a_variable_is_text_whatever_it_was_made_from(ran, tmp_path):
     then = {"if": "${{ env.KNOWN == 'true' }}", "run": f"touch {tmp_path}/then"}
     assert ran(step, then, env={"KNOWN": "${{ github.token != '' }}"}) == "success"
     assert (tmp_path / "then").exists()
+
+
+def test_no_run_of_main_or_of_a_tag_takes_the_place_of_another():
+    """Of the runs that wait in one group, GitHub keeps the last."""
+    group = WORKFLOWS["images.yml"]["concurrency"]["group"]
+
+    def of(event, ref, sha):
+        return fill(group, {"github": {"event_name": event, "ref": ref, "sha": sha}}, {})
+
+    pushes = [
+        ("refs/heads/main", "a"),
+        ("refs/heads/main", "b"),
+        ("refs/tags/v1", "a"),
+        ("refs/tags/v1.0", "a"),
+    ]
+    assert len({of("push", *pushed) for pushed in pushes}) == len(pushes)
+    assert len({of("pull_request", "refs/pull/1/merge", sha) for sha in "ab"}) == 1
