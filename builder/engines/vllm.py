@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from builder.engines.vllm_checkpoint import check_quantization
 from builder.model_json import read_object
-from builder.sources.download import Download, weight_patterns, weights_form
+from builder.sources.download import Download, weights_form, weights_patterns
 from builder.sources.model import PUBLISHED
 from builder.sources.parameters import bytes_held, bytes_of, parameters_of
+from builder.sources.weights import INDEX, WEIGHTS, indexed
 from builder.step import Build, BuiltWith
 from shared.vllm_arguments import table
 
@@ -32,6 +33,7 @@ _READ = (
     "quant_config.json",
     "quantize_config.json",
 )
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
 _CHANGES = ("hf_overrides", "load_format")
 _OFFLOAD = ("cpu_offload_gb", "offload_group_size")  # 0, their default: nothing is
 _CODE = "*.py"  # that comes with a model, and the operator allows to run
@@ -79,24 +81,27 @@ class TakeModel:
         if build.draft is not None:
             build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
         model = build.model.path
-        sizes = {path.name: path.stat().st_size for path in model.iterdir() if path.is_file()}
+        sizes = {path.name: path.stat().st_size for path in self._files(build.model)}
         held = loaded_bytes(sizes, self.dtype, lambda: parameters_of(model, None, None))
         gpu_bytes = held // self.gpus if self.whole and held is not None else None
         build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus, gpu_bytes=gpu_bytes)
 
     def _files(self, model: Model) -> list[Path]:
         names = sorted(path.name for path in model.path.iterdir() if path.is_file())
-        weights = weight_patterns(names, weights_form(names, PUBLISHED))
-        patterns = [*_READ, *weights, *([_CODE] if self.code else ())]
-        return [model.path / name for name in names if any(fnmatch(name, one) for one in patterns)]
+        patterns = [*_READ, *weights_patterns(names, PUBLISHED), *([_CODE] if self.code else ())]
+        taken = [name for name in names if any(fnmatch(name, one) for one in patterns)]
+        return [model.path / name for name in sorted({*taken, *indexed(model.path, taken, names)})]
 
 
 def weights_bytes(sizes: Mapping[str, int]) -> int:
-    """Of a model with files of these sizes; where it has them twice, whole and in parts, the larger."""
-    patterns = weight_patterns(sizes, weights_form(sizes, PUBLISHED))
-    ours = {name: size for name, size in sizes.items() if any(fnmatch(name, one) for one in patterns)}
-    whole = max((ours.pop(name, 0) for name in patterns), default=0)
-    return max(whole, sum(size for name, size in ours.items() if not name.endswith(".json")))
+    """Of a model of which files of these sizes are taken; where it has them twice, whole and in parts, and no
+    index says which are meant, the larger.
+    """
+    ours = {name: size for name, size in sizes.items() if name.endswith(WEIGHTS)}
+    if any(name.endswith(INDEX) for name in sizes):
+        return sum(ours.values())
+    whole = max(ours.pop(name, 0) for name in _WHOLE)
+    return max(whole, sum(ours.values()))
 
 
 def loaded_bytes(sizes: Mapping[str, int], dtype: str, read: Callable[[], Mapping[str, int]]) -> int | None:

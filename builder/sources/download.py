@@ -14,7 +14,7 @@ from builder.sources.files import check_files
 from builder.sources.hub import HubModel
 from builder.sources.model import PUBLISHED, is_url, local_folder, name_of_page
 from builder.sources.tar import fetch_model_tar
-from builder.sources.weights import check_weights
+from builder.sources.weights import check_weights, indexed
 from builder.step import Build, Model
 from builder.tokenizer.tekken import TEKKEN
 from shared.chat_template import check_template
@@ -60,7 +60,8 @@ _TOOL_FILES = (
     "quantize_config.json",
 )
 # The names that `transformers` uses: other files beside them hold the same weights again. Parts of a model
-# are named model-00001-of-00002.safetensors or model.safetensors-00001-of-00002.safetensors.
+# are named model-00001-of-00002.safetensors or model.safetensors-00001-of-00002.safetensors, unless an index
+# has other names for them: Qwen's FP8 models have layers-0.safetensors and so on.
 WEIGHT_FILES = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json", "model[-._]*.safetensors"),
     "bin": ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin"),
@@ -83,17 +84,17 @@ def weights_form(files: Collection[str], forms: Sequence[str]) -> str | None:
     return None
 
 
-def weight_patterns(files: Collection[str], form: str | None) -> tuple[str, ...]:
-    """Patterns of the weights of a model with `files`, which has them in `form`, a key of `WEIGHT_FILES`."""
+def weights_patterns(files: Collection[str], forms: Sequence[str]) -> list[str]:
+    """Patterns of the weights of a model with `files`, in the first of `forms` that it has: of an index alone
+    where that is followed, since it lists the others. Empty if it has none of `forms`.
+    """
+    form = weights_form(files, forms)
     if form is None:
-        return ()
-    patterns = WEIGHT_FILES[form]
-    whole, index, *parts = patterns
-    if form != "safetensors" or any(fnmatch(file, one) for file in files for one in (whole, *parts)):
-        return patterns
-    # The index alone says which they are: Qwen's FP8 has layers-0.safetensors and mtp.safetensors. Beside
-    # them may be Mistral's own form of the same weights, consolidated.safetensors.
-    return whole, index, "[!c.]*.safetensors"
+        return []
+    whole, index, *parts = WEIGHT_FILES[form]
+    # vLLM follows an index. What converts reads weights with transformers, which prefers a whole file.
+    follows = forms == PUBLISHED or whole not in files
+    return [index] if follows and any(fnmatch(file, index) for file in files) else [whole, *parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,8 @@ class Download:
         return self._directory(path, path.name)
 
     def wanted(self, files: Collection[str]) -> list[str]:
-        """Patterns of the files to take, of a model that has these. Raises ModelFilesMissing when it lacks
-        some.
+        """Patterns of the files to take, of a model that has these; what an index among them lists is taken,
+        too. Raises ModelFilesMissing when it lacks some.
         """
         form = tokenizer_form(files)
         if self.needs_tokenizer and form is None:
@@ -161,8 +162,8 @@ class Download:
         if "config.json" not in files:
             own = " (params.json, of Mistral's own form, is not read)" if "params.json" in files else ""
             raise ModelFilesMissing(model=self._shown, missing=f"config.json{own}")
-        if weights := weights_form(files, self.weights):
-            return [*wanted, *weight_patterns(files, weights)]
+        if weights := weights_patterns(files, self.weights):
+            return [*wanted, *weights]
         names = " or ".join(WEIGHT_FILES[form][0] for form in self.weights)
         raise ModelFilesMissing(
             model=self._shown, missing=f"weights in {' or '.join(self.weights)} ({names})"
@@ -193,13 +194,15 @@ class Download:
         except OSError as error:
             raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
         wanted = self.wanted(files)
-        check_files(path, [file for file in files if any(fnmatch(file, one) for one in wanted)])
+        taken = [file for file in files if any(fnmatch(file, one) for one in wanted)]
+        check_files(path, taken)  # an index, too, before it is read
+        parts = indexed(path, taken, files)
+        check_files(path, parts)
         if self.needs_tokenizer:
             try:
                 check_template(path)  # a runner of the engine would refuse it, hours later
             except TritonTokenizerError as problem:
                 raise CheckpointInvalid(reason=problem.details["reason"]) from None
-        form = weights_form(files, self.weights)
-        if self.weights == PUBLISHED and form:  # an engine that converts them reads them all
-            check_weights(path, weight_patterns(files, form))
+        if self.weights == PUBLISHED:  # an engine that converts them reads them all
+            check_weights(path, sorted({*taken, *parts}))
         return Model(name, revision, path)

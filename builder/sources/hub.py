@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from huggingface_hub.utils.tqdm import tqdm
 from builder.sources.hub_cache import belongs
 from builder.sources.hub_files import fetch_blob
 from builder.sources.hub_limits import AnswerTooLong, NameRefused, check_commit, limit_the_hub
-from builder.sources.weights import listed
+from builder.sources.weights import INDEX, indexed, listed
 from shared.errors import (
     CogTritonError,
     DownloadFailed,
@@ -99,11 +100,12 @@ class HubModel:
         accept: Callable[[Mapping[str, int]], None] = lambda _sizes: None,
     ) -> Path:
         """The directory of the model's files, named after its commit. `wanted` gets the names of all files
-        that the model has, raises to refuse it, and returns patterns of those to take. `accept` gets the
-        bytes of each of these and raises to refuse them; offline it is not asked.
+        that the model has, raises to refuse it, and returns patterns of those to take; what an index among
+        these lists is taken, too. `accept` gets the bytes of each and raises to refuse them; offline it is
+        not asked.
 
-        Raises what `files` raises, NotEnoughSpace before any transfer when the disk is too small, and
-        ModelCorrupt.
+        Raises what `files` raises, CheckpointInvalid for an index, NotEnoughSpace before any transfer but
+        that of an index when the disk is too small, and ModelCorrupt.
         """
         api = HfApi(token=self.token)
         try:
@@ -113,19 +115,35 @@ class HubModel:
             commit = check_commit(info.sha)
             files = {file.rfilename: file for file in info.siblings or ()}
             patterns = wanted(files)
-            taken = [file for name, file in files.items() if _takes(patterns, name)]
-            accept({file.rfilename: file.size or 0 for file in taken})
-            missing = [file for file in taken if not self._has(file, commit)]
-            _check_space(missing)
-            show = _Arrived(progress, sum(file.size or 0 for file in missing))
-            there = self._fetch_large(missing, commit, show)
-            path = self._download(api, commit, patterns, show)
-            self._verify((file for file in missing if file not in there), path)
-            return path
+            taken = {name for name in files if _takes(patterns, name)}
+            show = _Arrived(progress)
+            if indexes := sorted(name for name in taken if name.endswith(INDEX)):
+                path = self._bring(
+                    api, commit, [files[name] for name in indexes], [*map(escape, indexes)], show
+                )
+                parts = indexed(path, indexes, files)
+                taken.update(parts)
+                patterns = [*patterns, *map(escape, parts)]
+            some = [file for name, file in files.items() if name in taken]
+            accept({file.rfilename: file.size or 0 for file in some})
+            return self._bring(api, commit, some, patterns, show)
         except CogTritonError:
             raise
         except Exception as error:
             raise self._translated(error) from None
+
+    def _bring(
+        self, api: HfApi, commit: str, files: list[RepoSibling], patterns: list[str], show: _Arrived
+    ) -> Path:
+        """Have `files`, which `patterns` match, in the cache; returns the directory there."""
+        missing = [file for file in files if not self._has(file, commit)]
+        _check_space(missing)
+        show.total += sum(file.size or 0 for file in missing)
+        there = self._fetch_large(missing, commit, show)
+        path = self._download(api, commit, patterns, show)
+        self._verify((file for file in missing if file not in there), path)
+        show.before = show.total
+        return path
 
     def _from_cache(self, api: HfApi, wanted: Callable[[Collection[str]], list[str]]) -> Path:
         some = Path(
@@ -136,7 +154,7 @@ class HubModel:
         except ModelFilesMissing:
             raise DownloadFailed(model=self.name, reason=_not_cached()) from None
         path = Path(self._snapshot(api, self.revision, patterns, local_files_only=True))
-        indexes = [file for file in path.glob("*.index.json") if _takes(patterns, file.name)]
+        indexes = [file for file in path.glob(f"*{INDEX}") if _takes(patterns, file.name)]
         if not all((path / part).is_file() for index in indexes for part in listed(index)):
             raise DownloadFailed(model=self.name, reason=_not_cached())
         return path
@@ -341,7 +359,7 @@ class _Arrived:
     """Takes the bytes of one file after the other."""
 
     progress: StepProgress
-    total: int
+    total: int = 0
     before: int = 0
 
     def __call__(self, done: int) -> None:

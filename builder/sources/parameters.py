@@ -39,9 +39,7 @@ def parameters_of(model: Path | str, revision: str | None, token: str | None) ->
 
 
 def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
-    """The checkpoint's config.json, likewise. Raises CheckpointInvalid, and whatever the hub
-    library does.
-    """
+    """The checkpoint's config.json, likewise. Raises CheckpointInvalid, and whatever the hub library does."""
     if not isinstance(model, Path):
         model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
     return read_object(model / "config.json")

@@ -7,41 +7,38 @@ from __future__ import annotations
 
 import json
 import os
-from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.model_json import read_object
 from shared.errors import CheckpointInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable
 
-_INDEX = ".index.json"
+INDEX = ".index.json"
+_MAX_LISTED = 2000  # the largest models have some hundreds; each name is compared with all of a repository's
+WEIGHTS = (".safetensors", ".bin")
 _LFS_POINTER = b"version https://git-lfs"
 _MAX_HEADER = 100_000_000  # as the library safetensors has it
 
 
-def check_weights(folder: Path, patterns: Sequence[str]) -> None:
-    """Raise CheckpointInvalid unless the files in `folder` that match `patterns` are whole, and the indexes
-    among them list only files among them.
-    """
-    names = sorted(path.name for path in folder.iterdir() if _matches(path.name, patterns))
+def check_weights(folder: Path, names: Iterable[str]) -> None:
+    """Raise CheckpointInvalid unless the files of weights among `names`, in `folder`, are whole."""
     for name in names:
-        if not name.endswith(_INDEX):
+        if name.endswith(WEIGHTS):
             check_file(folder / name)
-            continue
-        for part in listed(folder / name):
-            if not _matches(part, patterns):
-                named = [pattern for pattern in patterns if not pattern.endswith(_INDEX)][-1]
-                reason = f"{name} lists {part}, but such files are named {named}"
-                raise CheckpointInvalid(reason=reason)
-            if part not in names:
-                raise CheckpointInvalid(reason=f"it has no {part}")
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
+def indexed(folder: Path, names: Iterable[str], there: Collection[str]) -> list[str]:
+    """The files that the indexes among `names`, in `folder`, list.
+
+    Raises CheckpointInvalid, also when one is not among `there`.
+    """
+    found = {part: name for name in names if name.endswith(INDEX) for part in listed(folder / name)}
+    for part in sorted({*found} - {*there}):
+        raise CheckpointInvalid(reason=f"it has no {part}, which {found[part]} lists")
+    return [*found]
 
 
 def listed(index: Path) -> list[str]:
@@ -50,9 +47,14 @@ def listed(index: Path) -> list[str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointInvalid(reason=f"{index.name} has no weight_map")
     names = sorted({str(name) for name in weight_map.values()})
+    if len(names) > _MAX_LISTED:
+        raise CheckpointInvalid(reason=f"{index.name} lists more than {_MAX_LISTED} files")
+    kind = Path(index.name.removesuffix(INDEX)).suffix
     for name in names:
         if "/" in name or name.startswith("."):
             raise CheckpointInvalid(reason=f"{index.name} lists the file {name!r}, which is not beside it")
+        if not name.endswith(kind):
+            raise CheckpointInvalid(reason=f"{index.name} lists {name}, but such files are named *{kind}")
     return names
 
 

@@ -134,7 +134,7 @@ class Job:
         self.contexts = {**contexts, "vars": run.variables, "secrets": run.secrets, "steps": {}, "env": {}}
         self.workspace = run.folder / f"{name}-{contexts['strategy']['job-index']}"
         self.failed = False
-        self._exported: dict[str, str] = {}  # by the step that is run, for later ones
+        self._exported: dict[str, str] = {}  # by the steps so far, for later ones
         self._fill_environment(definition.get("env", {}))
 
     def steps(self) -> dict[str, Any]:
@@ -158,7 +158,6 @@ class Job:
             return
         outcome["outcome"] = "success"
         kept = dict(self.contexts["env"])
-        self._exported = {}
         try:
             self._fill_environment(step.get("env", {}))
             if "run" in step:
@@ -238,7 +237,7 @@ class Job:
             raise StepFailed(
                 f"{text.strip()}\n({where}) ended with {done.returncode}:\n{done.stdout[-_TAIL:]}"
             )
-        self._exported = _assigned(exported)
+        self._exported |= _assigned(exported)
         return _assigned(output)
 
     def _fill_environment(self, added: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from huggingface_hub import constants, file_download
 from builder.sources.download import Download
 from builder.sources.hub import HubModel
 from shared.errors import (
+    CheckpointInvalid,
     DownloadFailed,
     ModelCorrupt,
     ModelFilesMissing,
@@ -27,6 +28,11 @@ CUT = 300_000
 
 def ignore(done, total=None):
     pass
+
+
+def write_index(model_dir, *names):
+    content = json.dumps({"weight_map": dict(enumerate(names))})
+    (model_dir / "model.safetensors.index.json").write_text(content)
 
 
 @pytest.fixture
@@ -92,9 +98,10 @@ def test_broken_transfer_is_resumed(hub, state):
 
 @pytest.mark.usefixtures("without_waiting")
 def test_what_was_whole_when_a_download_failed_is_kept(hub, state, model_dir):
-    (model_dir / "model.safetensors").rename(model_dir / "model-00002-of-00002.safetensors")
-    (model_dir / "model-00001-of-00002.safetensors").write_bytes(b"first")
-    (model_dir / "model.safetensors.index.json").write_text("{}")
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    (model_dir / "model.safetensors").rename(model_dir / names[1])
+    (model_dir / names[0]).write_bytes(b"first")
+    write_index(model_dir, *names)
     hub.cut_after, hub.fails_after_cut = CUT, True
     with pytest.raises(DownloadFailed):
         Download("someone/tiny").run(state, ignore)
@@ -141,6 +148,64 @@ def test_a_disk_that_is_too_small_is_noticed_first(hub, state, monkeypatch):
     with pytest.raises(NotEnoughSpace, match=r"1\.0 MB must be downloaded, but .* has 1\.0 kB free"):
         Download("someone/tiny").run(state, ignore)
     assert hub.file_requests() == []
+
+
+@pytest.fixture
+def listed(model_dir):
+    """A model whose weights have the name that their index has for them."""
+    (model_dir / "model.safetensors").rename(model_dir / "layers-0.safetensors")
+    write_index(model_dir, "layers-0.safetensors")
+    return model_dir
+
+
+def test_what_an_index_lists_is_counted_before_it_is_fetched(hub, state, listed, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(NotEnoughSpace, match=r"1\.0 MB must be downloaded"):
+        Download("someone/tiny").run(state, ignore)
+    assert {request.rpartition("/")[2] for request in hub.file_requests()} == {"model.safetensors.index.json"}
+
+
+def test_what_an_index_lists_is_accepted_before_it_is_fetched(hub, state, listed):
+    told = []
+    state.accept = told.append
+    Download("someone/tiny").run(state, ignore)
+    assert told == [{path.name: path.stat().st_size for path in listed.iterdir()}]
+    hub.requests.clear()
+    Download("someone/tiny").run(state, ignore)
+    assert hub.file_requests() == []
+
+
+def test_progress_counts_an_index_once(hub, state, listed):
+    shown = []
+    Download("someone/tiny").run(state, lambda done, total=None: shown.append((done, total)))
+    size = sum(path.stat().st_size for path in listed.iterdir())
+    assert shown[-1] == (size, size)
+
+
+def test_what_an_index_lists_in_vain_is_noticed_before_the_weights_come(hub, state, model_dir):
+    (model_dir / "model.safetensors").rename(model_dir / "layers-0.safetensors")
+    write_index(model_dir, "layers-0.safetensors", "mtp.safetensors")
+    with pytest.raises(
+        CheckpointInvalid, match=r"no mtp\.safetensors, which model\.safetensors\.index\.json"
+    ):
+        Download("someone/tiny").run(state, ignore)
+    assert not any(request.endswith(".safetensors") for request in hub.file_requests())
+
+
+def test_an_index_that_was_tampered_with_is_not_followed(hub, state, listed):
+    hub.tampered["model.safetensors.index.json"] = (
+        (listed / "model.safetensors.index.json").read_bytes().replace(b"layers-0", b"layers-1")
+    )
+    with pytest.raises(ModelCorrupt, match=r"index\.json .* its git-sha1 is"):
+        Download("someone/tiny").run(state, ignore)
+
+
+@pytest.mark.parametrize("name", ["layers-0.safetensors", "model.safetensors.index.json"])
+def test_no_link_leads_out_of_a_folder_by_way_of_an_index(state, listed, name):
+    (listed / name).rename(listed.parent / "secret")
+    (listed / name).symlink_to("../secret")
+    with pytest.raises(ModelFolderUnusable, match=f"{name} is a link that leads out"):
+        Download(str(listed)).run(state, ignore)
 
 
 def test_a_cached_model_needs_no_space(hub, state, monkeypatch):
@@ -309,12 +374,11 @@ def test_offline_with_half_of_the_model(hub, state, monkeypatch):
 
 
 def test_offline_without_a_part_that_the_index_lists(hub, model_dir, state, monkeypatch):
-    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    names = ["layers-0.safetensors", "outside.safetensors"]
+    (model_dir / "model.safetensors").unlink()
     for name in names:
         (model_dir / name).write_bytes(name.encode())
-    (model_dir / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": dict(enumerate(names))})
-    )
+    write_index(model_dir, *names)
     Download("someone/tiny").run(state, ignore)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     Download("someone/tiny").run(state, ignore)

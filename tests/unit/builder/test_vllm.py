@@ -104,17 +104,22 @@ def index(*names):
         ["model_00001-of-00002.safetensors", "model_00002-of-00002.safetensors"],
         ["model-1-of-2.safetensors", "model-2-of-2.safetensors"],
         ["model-00001.safetensors", "model-00002.safetensors"],
-        ["layers-0.safetensors", "layers-1.safetensors", "mtp.safetensors"],  # Qwen's FP8
+        ["layers-0.safetensors", "layers-1.safetensors", "mtp.safetensors", "outside.safetensors"],  # Qwen3.6
+        ["model.safetensors", "mtp.safetensors"],
+        ["model[0].safetensors"],
     ],
 )
-def test_weights_have_the_names_that_their_index_lists(made, published, names, tmp_path):
+@pytest.mark.parametrize("of", ["hub", "folder"])
+def test_weights_have_the_names_that_their_index_lists(made, hub, published, names, of, tmp_path):
     whole = (published / "model.safetensors").read_bytes()
     (published / "model.safetensors").unlink()
+    (published / "model-of-no-index.safetensors").write_bytes(b"x")
     for name in names:
         (published / name).write_bytes(whole)
     (published / INDEX).write_bytes(index(*names))
-    manifest, archive = made("{engine: vllm, model: someone/tiny}")
+    manifest, archive = made(f"{{engine: vllm, model: {'someone/tiny' if of == 'hub' else published}}}")
     assert manifest.gpu_bytes == len(names) * len(whole)
+    assert not any("no-index" in request or "consolidated" in request for request in hub.file_requests())
     with archive.open("rb") as stream:
         extract_archive(stream, tmp_path / "unpacked", check=lambda _: None, max_bytes=1 << 30)
     assert {path.name for path in (tmp_path / "unpacked/engine").glob("*.safetensors")} == {*names}
@@ -232,22 +237,18 @@ def test_a_model_without_weights_is_refused(made, published):
     [
         ({INDEX: index(PART, "model-00002-of-00002.safetensors"), PART: safetensors()}, "has no model-00002"),
         (
-            {INDEX: index("a.safetensors", "b.safetensors"), "a.safetensors": safetensors()},
-            "has no b.safetensors",
-        ),
-        ({INDEX: index("consolidated.safetensors")}, r"but such files are named \[!c\.\]\*\.safetensors"),
-        (
-            {
-                INDEX: index(PART, "weights.safetensors"),
-                PART: safetensors(),
-                "weights.safetensors": safetensors(),
-            },
-            r"but such files are named model\[-\._\]\*\.safetensors",
+            {INDEX: index("weights.bin"), "weights.bin": b"x"},
+            r"lists weights\.bin, but such files are named \*\.safetensors",
         ),
         (
-            {f"{GPTQ}.index.json": index("weights.safetensors"), GPTQ: safetensors()},
-            r"but such files are named gptq_model-\*\.safetensors\. ",
+            {f"{GPTQ}.index.json": index("weights.bin"), GPTQ: safetensors()},
+            r"but such files are named \*\.safetensors\. ",
         ),
+        ({INDEX: index("../x.safetensors")}, r"'\.\./x\.safetensors', which is not beside it"),
+        ({INDEX: index(".x.safetensors"), ".x.safetensors": safetensors()}, "which is not beside it"),
+        ({INDEX: index("*.safetensors"), PART: safetensors()}, r"has no \*\.safetensors"),
+        ({INDEX: index(*(f"{number}.safetensors" for number in range(2001)))}, "lists more than 2000 files"),
+        ({INDEX: index("a.safetensors"), "a.safetensors": POINTER}, r"a\.safetensors is a Git LFS pointer"),
         ({INDEX: b"{}"}, "no weight_map"),
         ({"model.safetensors": POINTER}, r"model\.safetensors is a Git LFS pointer"),
         ({"model.safetensors": bytes(100)}, r"damaged or incomplete \(its header cannot be read\)"),

@@ -6,6 +6,7 @@ import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
+from builder.sources.parameters import why_unknown
 from cli.main import app
 from tests.support.hub import Hub, Repository
 
@@ -63,13 +64,6 @@ def test_a_model_without_readable_headers_has_no_estimate(run, model):
     [
         ("vllm", "http://127.0.0.1:9/model.tar", {}, "only a build reads what is in a tar"),
         ("vllm", "model", {"pytorch_model.bin": "x"}, "and the model has neither"),
-        (
-            "tensorrt_llm",
-            "model",
-            {"model.safetensors.index.json": '{"weight_map": {"a": "model-1.safetensors"}}'},
-            "the model has no model-1.safetensors",
-        ),
-        ("tensorrt_llm", "model", {"model.safetensors.index.json": "{"}, "files could not be read"),
     ],
 )
 def test_why_there_is_no_estimate_is_told(run, model, engine, source, files, reason):
@@ -81,6 +75,45 @@ def test_why_there_is_no_estimate_is_told(run, model, engine, source, files, rea
     told = result.output.splitlines()[-2]
     assert "config.yaml: memory was not estimated: " in told
     assert told.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            FileNotFoundError(2, "No such file", "/x/model-1.safetensors"),
+            "the model has no model-1.safetensors",
+        ),
+        (ValueError("/x"), "the headers of the model's safetensors files could not be read"),
+    ],
+)
+def test_why_headers_cannot_be_read_has_no_path(error, reason):
+    assert why_unknown(error) == reason
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ('{"weight_map": {"a": "model-1.safetensors"}}', "it has no model-1.safetensors, which model."),
+        ("{", "is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm", "vllm"])
+def test_an_index_that_cannot_be_followed_is_an_error_of_every_engine(run, model, engine, index, reason):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(index)
+    result = run(f"engine: {engine}\nmodel: model\n")
+    assert result.exit_code == 1
+    assert "error: E3201 " in result.output
+    assert reason in result.output
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm", "vllm"])
+def test_an_index_that_was_left_behind_matters_to_vllm_alone(run, model, engine):
+    """The tools of the others take the whole file."""
+    (model / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
+    result = run(f"engine: {engine}\nmodel: model\n")
+    assert ("error: E3201 " in result.output) is (engine == "vllm"), result.output
 
 
 def test_a_file_for_an_image_is_no_error_and_builds_nothing(run):
