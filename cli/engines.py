@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,7 +140,7 @@ def _served(
     from builder.engines.vllm import loaded_bytes, loads_whole, weights_bytes
     from builder.findings import Findings, Severity
     from builder.in_place import in_place
-    from builder.sources.parameters import parameters_of
+    from builder.sources.parameters import parameters_in
     from shared import VERSION
     from shared.errors import VllmRepositoryInvalid, WeightsTooLargeForGpu
     from shared.progress import stderr_progress
@@ -172,9 +173,8 @@ def _served(
             check(facts.model_copy(update={"gpu_bytes": weights_bytes(sizes) // ranks}))
         except WeightsTooLargeForGpu:
             # Those in float32 take half of that: only now are the requests worth their time.
-            held = loaded_bytes(
-                sizes, config.dtype, lambda: parameters_of(config.model, config.revision, token)
-            )
+            read = partial(parameters_in, config.model, revision=config.revision, token=token)
+            held = loaded_bytes(sizes, config.dtype, read)
             if held is not None:
                 check(facts.model_copy(update={"gpu_bytes": held // ranks}))
 

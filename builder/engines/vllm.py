@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from builder.engines.vllm_checkpoint import check_quantization
 from builder.model_json import read_object
-from builder.sources.download import Download, weights_form, weights_patterns
+from builder.sources.download import Download, weights_patterns
 from builder.sources.model import PUBLISHED
-from builder.sources.parameters import bytes_held, bytes_of, parameters_of
+from builder.sources.parameters import bytes_held, bytes_of, parameters_in
 from builder.sources.weights import INDEX, WEIGHTS, indexed
 from builder.step import Build, BuiltWith
 from shared.vllm_arguments import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from builder.step import Model
@@ -80,9 +81,8 @@ class TakeModel:
         build.packed = {f"engine/{path.name}": path for path in self._files(build.model)}
         if build.draft is not None:
             build.packed |= {f"draft/{path.name}": path for path in self._files(build.draft)}
-        model = build.model.path
         sizes = {path.name: path.stat().st_size for path in self._files(build.model)}
-        held = loaded_bytes(sizes, self.dtype, lambda: parameters_of(model, None, None))
+        held = loaded_bytes(sizes, self.dtype, partial(parameters_in, build.model.path))
         gpu_bytes = held // self.gpus if self.whole and held is not None else None
         build.built_with = BuiltWith(engine_version=table()["version"], ranks=self.gpus, gpu_bytes=gpu_bytes)
 
@@ -94,28 +94,36 @@ class TakeModel:
 
 
 def weights_bytes(sizes: Mapping[str, int]) -> int:
-    """Of a model of which files of these sizes are taken; where it has them twice, whole and in parts, and no
-    index says which are meant, the larger.
-    """
-    ours = {name: size for name, size in sizes.items() if name.endswith(WEIGHTS)}
-    if any(name.endswith(INDEX) for name in sizes):
-        return sum(ours.values())
-    whole = max(ours.pop(name, 0) for name in _WHOLE)
-    return max(whole, sum(ours.values()))
+    """The bytes of its weights, of a model of which files of these sizes are taken."""
+    return sum(_weights(sizes).values())
 
 
-def loaded_bytes(sizes: Mapping[str, int], dtype: str, read: Callable[[], Mapping[str, int]]) -> int | None:
-    """As `weights_bytes`, of the weights as vLLM loads them; `read` gives the parameters of each type.
+def loaded_bytes(
+    sizes: Mapping[str, int], dtype: str, read: Callable[[Iterable[str]], Mapping[str, int]]
+) -> int | None:
+    """As `weights_bytes`, of the weights as vLLM loads them; `read` gives the parameters, by type, of files.
 
     None for pickled weights: only those who load them know their types.
     """
-    if weights_form(sorted(sizes), PUBLISHED) == "bin":
+    weights = _weights(sizes)
+    if not all(name.endswith(".safetensors") for name in weights):
         return None
     try:
-        parameters = read()
+        parameters = read(weights)
     except Exception:  # the library raises no narrower type, and only float32 takes another size
         parameters = {}
-    return weights_bytes(sizes) - bytes_of(parameters) + bytes_held(parameters, dtype)
+    return sum(weights.values()) - bytes_of(parameters) + bytes_held(parameters, dtype)
+
+
+def _weights(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Those of `sizes` that are weights; of a whole file and parts, if no index says which are meant, the
+    larger.
+    """
+    weights = {name: size for name, size in sizes.items() if name.endswith(WEIGHTS)}
+    if any(name.endswith(INDEX) for name in sizes):
+        return weights
+    whole = {name: weights.pop(name) for name in _WHOLE if name in weights}
+    return max(whole, weights, key=lambda files: sum(files.values()))
 
 
 def loads_whole(config: VLLMConfig) -> bool:

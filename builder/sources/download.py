@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from builder.sources.files import check_files
 from builder.sources.hub import HubModel
-from builder.sources.model import PUBLISHED, is_url, local_folder, name_of_page
+from builder.sources.model import PUBLISHED, TRANSFORMERS, is_url, local_folder, name_of_page
 from builder.sources.tar import fetch_model_tar
 from builder.sources.weights import check_weights, indexed
 from builder.step import Build, Model
@@ -32,7 +32,7 @@ from shared.logs import get_logger
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from shared.progress import StepProgress
@@ -92,8 +92,8 @@ def weights_patterns(files: Collection[str], forms: Sequence[str]) -> list[str]:
     if form is None:
         return []
     whole, index, *parts = WEIGHT_FILES[form]
-    # vLLM follows an index. What converts reads weights with transformers, which prefers a whole file.
-    follows = forms == PUBLISHED or whole not in files
+    # An index decides, but transformers prefers a whole file.
+    follows = whole not in files or {*forms} != {*TRANSFORMERS}
     return [index] if follows and any(fnmatch(file, index) for file in files) else [whole, *parts]
 
 
@@ -193,9 +193,10 @@ class Download:
             files = sorted(file.name for file in path.iterdir())
         except OSError as error:
             raise ModelFolderUnusable(path=str(path), reason=error.strerror) from None
-        wanted = self.wanted(files)
-        taken = [file for file in files if any(fnmatch(file, one) for one in wanted)]
-        check_files(path, taken)  # an index, too, before it is read
+        taken = _matching(files, self.wanted(files))
+        form = weights_form(files, self.weights)
+        # Also what is not taken, in this form: the hub's library reads headers where it finds them.
+        check_files(path, {*taken, *_matching(files, WEIGHT_FILES[form] if form else ())})
         parts = indexed(path, taken, files)
         check_files(path, parts)
         if self.needs_tokenizer:
@@ -206,3 +207,7 @@ class Download:
         if self.weights == PUBLISHED:  # an engine that converts them reads them all
             check_weights(path, sorted({*taken, *parts}))
         return Model(name, revision, path)
+
+
+def _matching(files: Iterable[str], patterns: Collection[str]) -> list[str]:
+    return [file for file in files if any(fnmatch(file, pattern) for pattern in patterns)]

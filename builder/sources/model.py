@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from shared.config import BuildConfig
 
 _PAGE = re.compile(r"/([\w.-]+/[\w.-]+)(/tree/[^/]+)?/?", re.ASCII)
-_SAFETENSORS_FIRST = ("safetensors", "bin")
 PUBLISHED = ("safetensors", "gptq", "bin")
 """What vLLM reads."""
+TRANSFORMERS = ("safetensors", "bin")
+"""What transformers reads, and with it the tools of TensorRT-LLM."""
 
 
 class ModelSource(NamedTuple):
@@ -42,13 +43,13 @@ def model_of(config: BuildConfig | CogTRTLLMConfig) -> ModelSource | None:
     """The model in `config`; None for a mock without one."""
     if isinstance(config, CogTRTLLMConfig):
         first_bin = config.weight_format == "bin"
-        weights = tuple(reversed(_SAFETENSORS_FIRST)) if first_bin else _SAFETENSORS_FIRST
+        weights = tuple(reversed(TRANSFORMERS)) if first_bin else TRANSFORMERS
         if config.model_tar_url is not None:
             return ModelSource("model_tar_url", config.model_tar_url, None, weights)
         return ModelSource("model_id", config.model_id, config.revision, weights)
     if config.model is None:
         return None
-    weights = _SAFETENSORS_FIRST
+    weights = TRANSFORMERS
     if isinstance(config, CTranslate2Config):
         weights = ("safetensors",)
     elif isinstance(config, VLLMConfig):

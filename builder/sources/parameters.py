@@ -4,10 +4,18 @@ parameters it has, and their bytes.
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import HfApi, get_local_safetensors_metadata, hf_hub_download
+from huggingface_hub import (
+    HfApi,
+    get_local_safetensors_metadata,
+    hf_hub_download,
+    parse_local_safetensors_file_metadata,
+)
 from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
 from builder.model_json import read_object
@@ -15,7 +23,7 @@ from builder.sources.hub_limits import limit_the_hub
 from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 limit_the_hub()
 
@@ -23,6 +31,7 @@ _BITS = {
     "F64": 64, "F32": 32, "I64": 64, "I32": 32, "F16": 16, "BF16": 16, "I16": 16, "F8_E4M3": 8, "F8_E5M2": 8,
     "I8": 8, "U8": 8, "BOOL": 8,
 }  # fmt: skip
+_THREADS = 8  # files whose headers are asked for at the same time
 _PLAIN = ("F64", "F32", "F16", "BF16")
 
 
@@ -36,6 +45,22 @@ def parameters_of(model: Path | str, revision: str | None, token: str | None) ->
     else:
         found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
     return {str(kind): number for kind, number in found.parameter_count.items()}
+
+
+def parameters_in(
+    model: Path | str, files: Iterable[str], revision: str | None = None, token: str | None = None
+) -> dict[str, int]:
+    """As `parameters_of`, in these safetensors files of the checkpoint alone."""
+    if isinstance(model, Path):
+        headers = [parse_local_safetensors_file_metadata(model / name) for name in files]
+    else:
+        read = partial(HfApi(token=token).parse_safetensors_file_metadata, model, revision=revision)
+        with ThreadPoolExecutor(_THREADS) as executor:
+            headers = list(executor.map(read, files))
+    total: Counter[str] = Counter()
+    for header in headers:
+        total.update({str(kind): number for kind, number in header.parameter_count.items()})
+    return total
 
 
 def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:

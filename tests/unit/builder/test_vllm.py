@@ -1,6 +1,8 @@
 """engine.tar of a model for vLLM: what of the model is in it, and that nothing else is."""
 
 import json
+import os
+import struct
 import tarfile
 
 import pytest
@@ -123,6 +125,31 @@ def test_weights_have_the_names_that_their_index_lists(made, hub, published, nam
     with archive.open("rb") as stream:
         extract_archive(stream, tmp_path / "unpacked", check=lambda _: None, max_bytes=1 << 30)
     assert {path.name for path in (tmp_path / "unpacked/engine").glob("*.safetensors")} == {*names}
+
+
+def test_what_is_counted_is_what_the_index_lists(made, published):
+    """And not the same weights in another type, in a whole file beside it."""
+    whole = json.dumps({"a": {"dtype": "F32", "shape": [10_000], "data_offsets": [0, 40_000]}}).encode()
+    (published / "model.safetensors").write_bytes(struct.pack("<Q", len(whole)) + whole + bytes(40_000))
+    (published / PART).write_bytes(safetensors())
+    (published / INDEX).write_bytes(index(PART))
+    manifest, archive = made(f"{{engine: vllm, model: {published}}}")
+    assert manifest.gpu_bytes == len(safetensors())
+    assert "model.safetensors" not in names(archive, "engine")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_no_other_weights_lead_out_of_a_folder(made, published, tmp_path, kind):
+    """Whatever reads headers may come upon them."""
+    (published / "model.safetensors").rename(tmp_path / "secret")
+    if kind == "pipe":
+        os.mkfifo(published / "model.safetensors")
+    else:
+        (published / "model.safetensors").symlink_to(tmp_path / "secret")
+    (published / PART).write_bytes(safetensors())
+    (published / INDEX).write_bytes(index(PART))
+    with pytest.raises(ConfigCheckFailed, match=r"E3107 .*model\.safetensors"):
+        made(f"{{engine: vllm, model: {published}}}")
 
 
 def test_what_is_built_is_what_the_engine_reads(made, published, tmp_path):

@@ -109,11 +109,11 @@ def test_an_index_that_cannot_be_followed_is_an_error_of_every_engine(run, model
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "tensorrt_llm", "vllm"])
-def test_an_index_that_was_left_behind_matters_to_vllm_alone(run, model, engine):
-    """The tools of the others take the whole file."""
+def test_an_index_that_was_left_behind_does_not_matter_to_transformers(run, model, engine):
+    """With which TensorRT-LLM's tools read weights: it prefers a whole file."""
     (model / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
     result = run(f"engine: {engine}\nmodel: model\n")
-    assert ("error: E3201 " in result.output) is (engine == "vllm"), result.output
+    assert ("error: E3201 " in result.output) is (engine != "tensorrt_llm"), result.output
 
 
 def test_a_file_for_an_image_is_no_error_and_builds_nothing(run):

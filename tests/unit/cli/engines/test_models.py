@@ -90,6 +90,16 @@ def test_weights_in_float32_take_half_of_their_files(hub, model, load):
     assert load("someone/tiny", free_mib=2).manifest.gpu_bytes >> 20 == 2
 
 
+def test_what_is_counted_is_what_the_index_lists(hub, model, load):
+    write_weights(model, "BF16", 4)
+    (model / "model.safetensors").rename(model / "layers-0.safetensors")
+    (model / "model.safetensors.index.json").write_text('{"weight_map": {"a": "layers-0.safetensors"}}')
+    write_weights(model, "F32", 4)
+    with pytest.raises(WeightsTooLargeForGpu, match="has 3 MiB free; the weights alone take 4 MiB"):
+        load("someone/tiny", free_mib=3)
+    assert not any("tokenizer" in request for request in hub.file_requests())  # before anything is fetched
+
+
 def test_a_host_of_several_needs_a_gpu_for_its_part(model, tmp_path, load):
     (tmp_path / "c.yaml").write_text("engine: vllm\nmodel: ./published\ntensor_parallel_size: 2\n")
     with pytest.raises(GpusMissing, match="needed by the engine: 2; shown by this machine: 1"):
