@@ -44,6 +44,13 @@ def test_medians_over_the_calls_with_most_sides_and_shares_of_the_engine_in_the_
     }
 
 
+def test_the_slow_path_of_the_rust_front_is_not_held_against_it():
+    used = {"cpu_us_per_token": {"front": 100.0, "engine core": 30.0}}
+    report = [MACHINE, run("runner, openai", 9, 0.02, **used), run("serve_rust", 9, 0.02, **used)]
+    assert rows([report], "CPU, us per token") == {"our front, OpenAI's API": "100"}
+    assert rows([report], "CPU of the engine core")["`vllm serve`, Rust front"] == "30"
+
+
 def test_512_streams_are_told_of_each_call_with_the_rust_front():
     both = [run("serve_rust", 9, 0.02, streams=512), run("runner, cog", 9, 0.03, streams=512)]
     more = [run("async_llm", 9, 0.01, streams=512), run("runner, cog", 9, 0.05, streams=512)]
