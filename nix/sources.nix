@@ -24,7 +24,8 @@ in
     select "layer-programs" "nix|nix/oci"
       "nix/oci/(__init__|compile_modules|compress|debian|facts|layer|licences|native|problem|steps|tar|tree|wheel)[.]py"
     + "/nix";
-  programs = select "programs" "nix|nix/oci" "nix/oci/[^/]+[.]py" + "/nix";
+  programs =
+    select "programs" "nix|nix/oci|nix/vex" "nix/oci/[^/]+[.]py|nix/vex/[^/]+[.]json" + "/nix";
   prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";
   files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
 

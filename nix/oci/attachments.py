@@ -1,4 +1,5 @@
-"""What belongs to an image and is kept beside it in the registry: its SBOM, and how it was made.
+"""What belongs to an image and is kept beside it in the registry: its SBOM, what the published flaws of
+its contents mean for it (VEX), and how it was made.
 
 Each is an artifact with the image as its `subject` (OCI image 1.1). A registry that supports referrers lists
 them; for others, the tag `sha256-HEX` does (distribution 1.1, "referrers tag schema").
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .image import Image
 
 SBOM = "application/spdx+json"
+VEX = "application/openvex+json"
 PROVENANCE = "application/vnd.in-toto+json"
 _EMPTY = Blob(b"{}")
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"

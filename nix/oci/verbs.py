@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from .archive import stream, write_layout
-from .attachments import PROVENANCE, SBOM, attach
+from .attachments import PROVENANCE, SBOM, VEX, attach
 from .image import Image
 from .load import load
 from .problem import Problem
 from .program import running
 from .push import push
 from .sbom import spdx
+from .vex import openvex
 
 
 def main(spec: dict[str, Any]) -> None:
@@ -43,6 +44,8 @@ def _do(arguments: argparse.Namespace, image: Image, spec: dict[str, Any]) -> No
             _inspect(image, as_json=arguments.json)
         case "sbom":
             print(spdx(image, spec["created"]))
+        case "vex":
+            print(openvex(image))
         case _:
             _stream(image)
 
@@ -56,7 +59,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     verbs.add_parser("push", help="push to a registry, with the credentials of `docker login`").add_argument(
         "reference", help="host/repository:tag"
     )
-    attach = verbs.add_parser("attach", help="attach the SBOM to the image in a registry")
+    attach = verbs.add_parser("attach", help="attach SBOM and VEX document to the image in a registry")
     attach.add_argument("reference", help="where it was pushed: host/repository:tag")
     attach.add_argument("--provenance", type=Path, help="also attach how it was made (an in-toto statement)")
     verbs.add_parser("layout", help="write an OCI layout").add_argument("directory", type=Path)
@@ -64,6 +67,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     inspect = verbs.add_parser("inspect", help="print the layers, their sizes and what is in them")
     inspect.add_argument("--json", action="store_true", help="for programs")
     verbs.add_parser("sbom", help="print the contents as SPDX 2.3 (JSON)")
+    verbs.add_parser("vex", help="print what the contents' published flaws mean here, as OpenVEX (JSON)")
     return parser
 
 
@@ -79,7 +83,7 @@ def _stream(image: Image) -> None:
 
 
 def _attach(image: Image, created: str, reference: str, provenance: Path | None) -> None:
-    documents = {SBOM: spdx(image, created).encode()}
+    documents = {SBOM: spdx(image, created).encode(), VEX: openvex(image).encode()}
     if provenance:
         try:
             documents[PROVENANCE] = provenance.read_bytes()

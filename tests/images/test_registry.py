@@ -67,13 +67,16 @@ def test_contents_and_making_are_attached_to_what_was_pushed(cpu, host, tmp_path
     listed = run(ROOT / "ci/attached", f"{host}/runner:1").stdout
     assert [line.split()[0] for line in listed.splitlines()] == [
         "application/spdx+json",
+        "application/openvex+json",
         "application/vnd.in-toto+json",
     ]
     contents = run(ROOT / "ci/attached", f"{host}/runner:1", "application/spdx+json").stdout
     assert json.loads(contents) == json.loads(run(cpu, "sbom").stdout)
+    flaws = run(ROOT / "ci/attached", f"{host}/runner:1", "application/openvex+json").stdout
+    assert json.loads(flaws) == json.loads(run(cpu, "vex").stdout)
     # This registry knows no referrers: a tag lists them, as cosign and oras expect it.
     tag = run(cpu, "digest").stdout.strip().replace(":", "-")
-    assert len(json.loads(pulled_manifest(f"{host}/runner:{tag}"))["manifests"]) == 2
+    assert len(json.loads(pulled_manifest(f"{host}/runner:{tag}"))["manifests"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_a_folder_that_cannot_be_made(verbs, tmp_path):
 
 def test_a_provenance_that_is_not_there(verbs, monkeypatch):
     monkeypatch.setattr(verbs, "spdx", lambda *_: "")
+    monkeypatch.setattr(verbs, "openvex", lambda _: "")
     with pytest.raises(Problem, match=r"none.json cannot be read: No such file or directory\."):
         verbs._attach(None, "", "host/image:tag", Path("none.json"))
 
