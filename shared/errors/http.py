@@ -1,4 +1,4 @@
-"""E1320 to E1332: what is wrong with a request over HTTP, before its prediction is examined."""
+"""E1320 to E1339: what is wrong with a request over HTTP, before its prediction is examined."""
 
 from __future__ import annotations
 
@@ -97,3 +97,17 @@ class OutputNotFound(CogTritonError):
     fixed_by = FixedBy.USER
     message = "There is no engine.tar of this prediction."
     remedy = "Fetch it after the build has succeeded, and before the next one replaces it."
+
+
+class ContentTypeWrong(CogTritonError):
+    code = "E1336"
+    fixed_by = FixedBy.USER
+    message = "The body must be sent as JSON, but its Content-Type is {sent}."
+    remedy = "Send `Content-Type: application/json`; with curl, add -H 'Content-Type: application/json'."
+
+
+class ContentEncodingNotSupported(CogTritonError):
+    code = "E1337"
+    fixed_by = FixedBy.USER
+    message = "The body has the Content-Encoding {encoding}, which is not supported."
+    remedy = "Send the body uncompressed, without the header Content-Encoding."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from runner.front.bodies import json_body
 from runner.front.cog.prediction import Prediction
 from runner.front.cog.replay import Replay
 from runner.front.cog.schema import Refused
@@ -122,12 +123,7 @@ class CogApi:
 
     async def _read(self, request: Request, path_id: str | None = None) -> Asked | None:
         """The body, checked; None when it was refused and answered."""
-        kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
-        body = await request.body()
-        if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
-            error = BodyNotRead(reason="its Content-Type is not application/json")
-            await request.respond_error(error, 415)
-            return None
+        body = await json_body(request)
         try:
             return self._schema.read(orjson.loads(body), path_id)
         except orjson.JSONDecodeError as problem:

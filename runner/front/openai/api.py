@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
+from runner.front.bodies import json_body
 from runner.front.http import JSON, Disconnected
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
@@ -170,7 +171,7 @@ class OpenAIApi:
         await request.respond_json(200, {"prompt": text})
 
     async def _read(self, kind: type[_Body], request: Request) -> _Body:
-        parameters = read(kind, await request.body())
+        parameters = read(kind, await json_body(request))
         self._checked(parameters.model)
         return parameters
 

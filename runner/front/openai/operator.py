@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from runner.front.bodies import json_body
 from runner.front.keys import Keys, needs_key
 from runner.front.openai.parameters import Part
 from runner.front.openai.reading import read
@@ -47,7 +48,7 @@ class OperatorApi:
             app.router.add("POST", path, guarded(needs_key(handler, self._keys)))
 
     async def _load(self, request: Request) -> None:
-        asked = read(_Load, await request.body())
+        asked = read(_Load, await json_body(request))
         predictor = self._engine().predictor
         place = predictor.adapters.found(asked.lora_path)
         predictor.adapters.check_name(asked.lora_name, place, self._served())
@@ -56,6 +57,6 @@ class OperatorApi:
         await request.respond_json(200, {"lora_name": asked.lora_name, "lora_path": place})
 
     async def _unload(self, request: Request) -> None:
-        asked = read(_Unload, await request.body())
+        asked = read(_Unload, await json_body(request))
         self._engine().predictor.adapters.remove(asked.lora_name)
         await request.respond_json(200, {"lora_name": asked.lora_name})

@@ -11,6 +11,7 @@ import pytest
 from tests.support.front import running
 
 KEY = {"authorization": "Bearer secret-key"}
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -31,15 +32,16 @@ def errors(front):
     ("path", "options", "status", "code"),
     [
         ("/v1/completions", {"json": {"prompt": "1"}}, 401, "E1304"),
-        ("/v1/completions", {"content": b"x" * 1001, "headers": KEY}, 413, "E1320"),
-        ("/v1/completions", {"content": b"{", "headers": KEY}, 400, "E1300"),
+        ("/v1/completions", {"content": b"x" * 1001, "headers": KEY | JSON}, 413, "E1320"),
+        ("/v1/completions", {"content": b"{", "headers": KEY | JSON}, 400, "E1300"),
         ("/v1/nothing", {"headers": KEY}, 404, "E1306"),
         ("/tokenize", {"json": {"messages": [{"role": "user", "content": "for ever"}]}, "headers": KEY}, 400, "E1005"),
-        ("/predictions", {"content": b"x" * 1001}, 413, "E1320"),
-        ("/predictions", {"content": b"{}"}, 415, "E1321"),
-        ("/predictions", {"content": b"{", "headers": {"content-type": "application/json"}}, 400, "E1321"),
+        ("/predictions", {"content": b"x" * 1001, "headers": JSON}, 413, "E1320"),
+        ("/predictions", {"content": b"{}"}, 415, "E1336"),
+        ("/predictions", {"content": b"{", "headers": JSON}, 400, "E1321"),
         ("/predictions", {"json": {"input": {"top_p": 2}}}, 422, "E1322"),
         ("/predictions", {"json": {"input": {"prompt": "1", "min_tokens": 1, "min_new_tokens": 1}}}, 200, "E1101"),
+        ("/tokenize", {"content": b"{}", "headers": KEY | JSON | {"content-encoding": "gzip"}}, 415, "E1337"),
         ("/predictions/x/cancel", {}, 404, "E1324"),
     ],
 )  # fmt: skip
