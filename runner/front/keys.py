@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from runner.setting_files import text_of
 from shared.errors import ApiKeyInvalid, SettingInvalid
-from shared.logs import bind_contextvars, get_logger, register_secret
+from shared.logs import bind_client, bind_contextvars, get_logger, register_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +160,7 @@ def needs_key(handler: Handler, keys: Keys | None) -> Handler:
         holder = keys.holder_of(request.header(b"authorization"))
         request.key = holder.identity
         bind_contextvars(key=holder.name)
+        bind_client(holder.name)
         await handler(request)
 
     return handle

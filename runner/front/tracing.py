@@ -10,7 +10,8 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
-from shared.logs import bind_contextvars
+from shared.log_rate import client_at
+from shared.logs import bind_client, bind_contextvars
 
 if TYPE_CHECKING:
     from runner.front.http import Request
@@ -24,6 +25,8 @@ _TRACE_STATE = re.compile(r"[\x20-\x7e]{1,4096}")
 
 def trace(request: Request) -> None:
     """Put `x-request-id` and trace context into the answer, and into the log lines of the calling task."""
+    if address := request.scope.get("client"):
+        bind_client(client_at(address[0]))
     request_id = request.header(b"x-request-id") or ""
     if not _REQUEST_ID.fullmatch(request_id):
         request_id = secrets.token_hex(16)

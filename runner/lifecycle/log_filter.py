@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from runner.triton.server import is_harmless
 from shared.errors import from_text
+from shared.log_lines import LineCutter
 
 if TYPE_CHECKING:
     from typing import IO
 
     from shared.errors import CogTritonError
 
-_MAX_LINE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 
 
 class LogForwarder:
@@ -26,14 +27,18 @@ class LogForwarder:
 
     async def forward(self, pipe: IO[bytes]) -> None:
         """Read to the end."""
-        reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+        reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), pipe
         )
+        cutter = LineCutter()
         try:
-            while line := await _line(reader):
-                self._take(line)
+            while data := await reader.read(_READ_BYTES):
+                for line in cutter.feed(data):
+                    self._take(line)
         finally:
+            for line in cutter.end():
+                self._take(line)
             transport.close()
 
     def _take(self, line: bytes) -> None:
@@ -43,13 +48,3 @@ class LogForwarder:
         self.last_error = from_text(text.rstrip('"\n')) or self.last_error
         with suppress(OSError):  # its reader is gone
             os.write(2, line)
-
-
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; part of one that is too long; nothing at the end."""
-    try:
-        return await reader.readuntil()
-    except asyncio.IncompleteReadError as end:
-        return end.partial
-    except asyncio.LimitOverrunError as long:
-        return await reader.readexactly(long.consumed)

@@ -1,7 +1,11 @@
 import json
 import logging
+import os
 import sys
+import time
 import timeit
+from contextlib import contextmanager
+from contextvars import copy_context
 
 import pytest
 import structlog
@@ -147,3 +151,136 @@ def test_a_blank_secret_is_none(lines):
     register_secret(" ")
     structlog.get_logger().info("a b")
     assert lines()[0]["event"] == "a b"
+
+
+def raw_lines(capsys):
+    return capsys.readouterr().err.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "x" * 1_000_000},
+        {"event": "prompt", "prompt": "\N{GRINNING FACE}" * 100_000},
+        {"event": "many", "values": list(range(1_000_000))},
+        {"event": "nested", "inner": {str(n): ["y" * 10_000] * 10 for n in range(1000)}},
+        {"event": "keys", **{f"key_{n}": "z" * 5000 for n in range(5000)}},
+        {"event": "\0" * 5000, "request_id": "\N{GRINNING FACE}" * 500, "key": "\x7f" * 1000},
+    ],
+)
+def test_no_line_is_longer_than_a_pipe_takes_in_one_piece(capsys, event):
+    configure_logging()
+    structlog.get_logger().error(**event)
+    (line,) = raw_lines(capsys)
+    assert len(line.encode()) <= 4096
+    parsed = json.loads(line)
+    assert parsed["level"] == "error"
+    assert "left out" in line or "left_out" in parsed
+
+
+def test_what_a_line_leaves_out_is_said(lines):
+    configure_logging()
+    structlog.get_logger().info("x", text="y" * 100_000)
+    (line,) = lines()
+    kept, _, mark = line["text"].partition(" ")
+    assert mark == f"[{100_000 - len(kept)} characters left out]"
+    assert len(kept) == 3072
+
+
+def test_a_traceback_keeps_its_end(lines):
+    configure_logging()
+
+    def again(depth):
+        fail(depth)
+
+    def fail(depth):
+        if depth:
+            (fail if depth % 2 else again)(depth - 1)
+        raise RuntimeError("the " + "reason " * 30)
+
+    try:
+        fail(60)
+    except RuntimeError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("asyncio").exception("failed")
+    for line in lines():
+        assert line["exception"].startswith("[")
+        assert line["exception"].endswith("RuntimeError: the " + "reason " * 30)
+        assert line["event"] == "failed"
+
+
+def test_what_is_cut_holds_no_part_of_a_secret(capsys):
+    configure_logging()
+    secret = "hf_" + "s" * 500
+    register_secret(secret)
+    log = structlog.get_logger()
+    for before in range(3000, 6000, 100):
+        log.info("x", text="a" * before + secret * 3 + "b" * 9000)
+        try:
+            raise RuntimeError("a" * 9000 + secret * 3 + "b" * before)
+        except RuntimeError:
+            log.exception("failed")
+    assert "hf_" not in (text := capsys.readouterr().err)
+    assert "sss" not in text
+
+
+def test_a_text_of_16_mb_is_logged_in_little_time(capsys):
+    configure_logging()
+    for number in range(10):
+        register_secret("sk-" + "x" * (30 + number))
+    text = "a prompt " * (16 << 17)
+    took = min(timeit.repeat(lambda: structlog.get_logger().info("prompt", prompt=text), number=1, repeat=3))
+    assert took < 0.25
+
+
+def test_lines_of_one_client_are_bounded(lines):
+    configure_logging()
+
+    def flood():
+        logs.bind_client("a")
+        for number in range(1000):
+            structlog.get_logger().info("no", number=number)
+
+    copy_context().run(flood)
+    structlog.get_logger().info("of nobody")
+    written = [line["event"] for line in lines()]
+    assert 100 <= len(written) < 120
+    assert written[-1] == "of nobody"
+    configure_logging()  # at the latest at the end, the rest is told
+    assert "log lines were left out: 9" in lines()[0]["event"]
+
+
+@contextmanager
+def pipe():
+    """The end to read of a pipe that is standard error. Not as a fixture: pytest sets it after these."""
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(writing, "w") as stderr,
+        os.fdopen(reading, "rb", buffering=0) as reader,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "stderr", stderr)
+        yield reader
+
+
+def test_a_pipe_that_nobody_reads_delays_nothing_and_its_reader_is_told_later():
+    with pipe() as reader:
+        configure_logging()
+        log = logging.getLogger("x")
+        began = time.monotonic()
+        for number in range(5000):
+            log.warning("%d %s", number, "x" * 1000)
+        assert time.monotonic() - began < 10
+        written = reader.read(1 << 20).splitlines()
+        log.warning("back")
+        notice, back = map(json.loads, reader.read(1 << 20).splitlines())
+        assert os.get_blocking(sys.stderr.fileno()), "others share it"
+    assert notice["event"] == f"log lines were lost here, since nothing took them: {5000 - len(written)}"
+    assert back["event"] == "back"
+
+
+def test_a_reader_that_is_gone_ends_nothing():
+    with pipe() as reader:
+        configure_logging()
+        reader.close()
+        logging.getLogger("x").warning("nobody hears")

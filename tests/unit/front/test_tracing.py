@@ -1,10 +1,13 @@
+import asyncio
 import contextvars
 
 import pytest
 import structlog
 
 from runner.front.http import Request
+from runner.front.keys import Keys, needs_key, parse_keys
 from runner.front.tracing import trace
+from shared.log_rate import _client
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -66,3 +69,20 @@ def test_a_trace_context_that_is_not_valid_counts_as_none(parent):
     given, bound = call(x_request_id="r", traceparent=parent, tracestate="a=b")
     assert given == {"x-request-id": "r"}
     assert bound == {"request_id": "r"}
+
+
+def test_log_lines_are_counted_by_address_and_then_by_key():
+    async def handled(request):
+        counted.append(_client.get())
+
+    async def call():
+        request = Request(scope, None, None, 0, print)
+        trace(request)
+        counted.append(_client.get())
+        await needs_key(handled, Keys(parse_keys(["alice key-of-alice"], "API_KEYS")))(request)
+
+    counted: list[str | None] = []
+    headers = [(b"authorization", b"Bearer key-of-alice")]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "client": ("::1", 7)}
+    asyncio.run(call())
+    assert counted == ["::/64", "alice"]
