@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -110,10 +111,11 @@ class _Handler(logging.Handler):
         self._lost = 0
         self._descriptor = -1
         self._takes = select.poll()
-        # What a test puts in its place has none.
-        with suppress(OSError, AttributeError):
-            self._descriptor = _own_description(sys.stderr.fileno())
-            self._takes.register(self._descriptor, select.POLLOUT)
+        # What Cog puts in its place knows which prediction a line belongs to.
+        if isinstance(sys.stderr, io.TextIOWrapper):
+            with suppress(OSError):  # what a test puts there has no descriptor
+                self._descriptor = _own_description(sys.stderr.fileno())
+                self._takes.register(self._descriptor, select.POLLOUT)
 
     def emit(self, record: logging.LogRecord) -> None:
         """As in the base class."""
