@@ -37,7 +37,14 @@ from huggingface_hub.utils.tqdm import tqdm
 
 from builder.sources.hub_cache import belongs
 from builder.sources.hub_files import fetch_blob
-from builder.sources.hub_limits import AnswerTooLong, NameRefused, check_commit, limit_the_hub
+from builder.sources.hub_limits import (
+    AnswerCompressed,
+    AnswerTooLong,
+    FileTooLong,
+    NameRefused,
+    check_commit,
+    limit_the_hub,
+)
 from builder.sources.weights import INDEX, indexed, listed
 from shared.errors import (
     CogTritonError,
@@ -140,8 +147,9 @@ class HubModel:
         _check_space(missing)
         show.total += sum(file.size or 0 for file in missing)
         there = self._fetch_large(missing, commit, show)
-        path = self._download(api, commit, patterns, show)
-        self._verify((file for file in missing if file not in there), path)
+        small = [file for file in missing if file not in there]
+        path = self._download(api, commit, patterns, show, _most_bytes(small))
+        self._verify(small, path)
         show.before = show.total
         return path
 
@@ -195,7 +203,7 @@ class HubModel:
             if file.lfs is None or self._holds(blobs / file.lfs.sha256):
                 continue
             url = hf_hub_url(self.name, file.rfilename, revision=commit)
-            found = fetch_blob(url, file.lfs.sha256, blobs, self.token, show)
+            found = fetch_blob(url, file.lfs.sha256, file.lfs.size, blobs, self.token, show)
             if found is None:
                 continue
             if found != file.lfs.sha256:
@@ -204,8 +212,13 @@ class HubModel:
             fetched.append(file)
         return fetched
 
-    def _download(self, api: HfApi, commit: str, patterns: list[str], show: _Arrived) -> Path:
-        """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk."""
+    def _download(
+        self, api: HfApi, commit: str, patterns: list[str], show: _Arrived, most_bytes: int
+    ) -> Path:
+        """Run the hub library in a thread of its own, so that a cancelled build stops at the next chunk.
+
+        Raises FileTooLong.
+        """
         # The library would ask again which commit the revision is, and believe any answer.
         with suppress(OSError):  # a cache that cannot be written to may have it all
             _cache_commit_hash_for_specific_revision(str(self._folder), self.revision or "main", commit)
@@ -214,6 +227,8 @@ class HubModel:
         def count(done: int) -> None:
             if cancelled.is_set():
                 raise _CancelledError
+            if done > most_bytes:
+                raise FileTooLong
             show(done)
 
         with ThreadPoolExecutor(1) as executor:
@@ -290,6 +305,10 @@ class HubModel:
                 reason = "the hub gives a commit or a file a name that it cannot have"
             case AnswerTooLong():
                 reason = "what the hub says of the model has no end"
+            case AnswerCompressed():
+                reason = "the hub compresses its answers, though it is asked not to"
+            case FileTooLong():
+                reason = "the hub sends more of a file than it says that the file has"
             case HfHubHTTPError():
                 reason = f"the hub answered {error.response.status_code}"
             case httpx2.TransportError() | httpx2.InvalidURL() if not is_web_address(constants.ENDPOINT):
@@ -343,11 +362,24 @@ def _takes(patterns: Collection[str], name: str) -> bool:
 def _check_space(files: Collection[RepoSibling]) -> None:
     """Refuse what does not fit, before any transfer."""
     cache = _cache()
-    place = next(path for path in (cache, *cache.parents) if path.exists())
-    needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(place).free
+    needed, free = sum(file.size or 0 for file in files), shutil.disk_usage(_existing(cache)).free
     if needed > free:
         reason = f"{readable(needed)} must be downloaded, but {cache} has {readable(free)} free"
         raise NotEnoughSpace(reason=reason, place=cache)
+
+
+def _most_bytes(files: Collection[RepoSibling]) -> int:
+    """How many may be written for `files`: twice their sizes, as the library may begin one again. Where the
+    hub does not say them all, half of what is free.
+    """
+    sizes = [file.size for file in files if file.size is not None]
+    if len(sizes) == len(files):
+        return 2 * sum(sizes)
+    return shutil.disk_usage(_existing(_cache())).free // 2
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _cache() -> Path:

@@ -3,8 +3,9 @@ who gets the token.
 
 By itself, the hub library waits for ever for the answers to some requests, and for each byte of a drip.
 Dripping headers are only bounded by their size (100 kB). It keeps answers and lists in memory, however long
-they are. It makes paths below its cache of the names that the hub gives to contents and commits, whatever
-they are. And it sends the token to wherever the hub says that a list goes on.
+they are. It unpacks compressed answers to any size. It makes paths below its cache of the names that the hub
+gives to contents and commits, whatever they are. And it sends the token to wherever the hub says that a list
+goes on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ class AnswerTooLong(Exception):
     """What the hub says of a model goes on and on."""
 
 
+class AnswerCompressed(Exception):
+    """The hub compressed an answer, though it was asked not to: it could unpack to any size."""
+
+
+class FileTooLong(Exception):
+    """More of a file arrives than the hub says that it has."""
+
+
 class _List(threading.local):
     """The one list that a thread asks for, page after page (HubModel._download has a thread for each)."""
 
@@ -64,8 +73,8 @@ def _client() -> httpx2.Client:
     client = default_client_factory()
     hooks = client.event_hooks
     client.event_hooks = {
-        "request": [*hooks["request"], _limit_silence, _withhold_token],
-        "response": [*hooks["response"], _limit_bodies, _limit_lists, _refuse_paths],
+        "request": [*hooks["request"], _limit_silence, _withhold_token, _ask_for_plain],
+        "response": [*hooks["response"], _refuse_compressed, _limit_bodies, _limit_lists, _refuse_paths],
     }
     return client
 
@@ -85,6 +94,17 @@ def _withhold_token(request: httpx2.Request) -> None:
     places = (hub, hub.replace("http://", "https://", 1))
     if not any(_is_same_or_hub_host(place, str(request.url)) for place in places):
         request.headers.pop("authorization", None)
+
+
+def _ask_for_plain(request: httpx2.Request) -> None:
+    request.headers["accept-encoding"] = "identity"
+
+
+def _refuse_compressed(response: httpx2.Response) -> None:
+    """Raises AnswerCompressed."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if response.request.method != "HEAD" and encoding.strip().lower() not in ("", "identity"):
+        raise AnswerCompressed
 
 
 def _limit_bodies(response: httpx2.Response) -> None:

@@ -6,6 +6,7 @@ files (here: *.safetensors) a redirect to where they are stored.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import threading
@@ -20,6 +21,10 @@ from tests.support.loopback import LoopbackServer, QuietHandler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+
+STRANGE = b"not what any repository has"
+_MOST_SENT = 1 << 30  # bytes that are as good as no end
 
 
 @dataclass
@@ -61,6 +66,10 @@ class Hub(LoopbackServer):
         self.tampered: dict[str, bytes] = {}  # what is sent instead of these files
         # The values of these headers, of the commit ("sha"), and of the SHA-256 of large files in a "tree".
         self.claims: dict[str, str] = {}
+        self.compressing = ""  # below which path answers are compressed, asked for or not
+        self.endless = ""  # below which path no answer ever ends
+        self.sent_endlessly = 0  # bytes of those
+        self.also_lists: list[str] = []  # files that no repository has; each is sent as `STRANGE`
         self.next_page = ""  # where the next list of files says that it goes on
         self.lists_end = True  # otherwise every list says that it goes on at its beginning
         self.moved = ""  # the path below which a redirect says that the API is
@@ -119,6 +128,7 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                 name, revision = path.split("/tree/")
                 if repository := self._repository(name, revision):
                     entries = [_tree_entry(repository, file) for file in repository.files()]
+                    entries += [_entry(file, STRANGE) for file in hub.also_lists]
                     for entry in entries:
                         if "tree" in hub.claims and isinstance(lfs := entry.get("lfs"), dict):
                             lfs["oid"], entry["xetHash"] = hub.claims["tree"], "0" * 64
@@ -127,7 +137,9 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             else:
                 name, _, revision = path.partition("/revision/")
                 if repository := self._repository(name, revision or "main"):
-                    siblings = [_sibling(repository, file) for file in repository.files()]
+                    entries = [_tree_entry(repository, file) for file in repository.files()]
+                    siblings = [_sibling(entry) for entry in entries]
+                    siblings += [_sibling(_entry(file, STRANGE)) for file in hub.also_lists]
                     commit = hub.claims.get("sha", repository.commit)
                     self._json({"id": name, "sha": commit, "siblings": siblings, "private": False})
 
@@ -139,6 +151,9 @@ def _handler(hub: Hub) -> type[QuietHandler]:
                 return
             if repository.gated and self.sent_token != repository.token:
                 self._error(403, "GatedRepo", "Access to this model is restricted.")
+            elif file in hub.also_lists:
+                headers = {"X-Repo-Commit": repository.commit}
+                self._send(200, STRANGE, headers | {"ETag": f'"{hashlib.sha256(STRANGE).hexdigest()}"'})
             elif file not in repository.files():
                 self._error(404, "EntryNotFound", "Entry not found")
             elif file.endswith(".safetensors"):
@@ -188,6 +203,11 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             self._send(status, body, {"X-Error-Code": code, "X-Error-Message": message, "ETag": weak})
 
         def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+            if hub.endless and hub.endless in self.path and self.command == "GET":
+                self._send_endlessly(headers or {})
+                return
+            if hub.compressing and hub.compressing in self.path:
+                body, headers = gzip.compress(body), {**(headers or {}), "Content-Encoding": "gzip"}
             self.send_response(status)
             for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
                 self.send_header(name, hub.claims.get(name, value))
@@ -202,19 +222,33 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             with suppress(ConnectionError):  # a client that has all it wants of this connection
                 self.wfile.write(body)
 
+        def _send_endlessly(self, headers: dict[str, str]) -> None:
+            self.send_response(200)
+            for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            piece = bytes(1 << 16)
+            with suppress(ConnectionError):
+                while hub.sent_endlessly < _MOST_SENT:
+                    self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+                    hub.sent_endlessly += len(piece)
+            self.close_connection = True
+
     return Handler
 
 
-def _sibling(repository: Repository, file: str) -> dict[str, object]:
-    entry = _tree_entry(repository, file)
-    sibling = {"rfilename": file, "size": entry["size"], "blobId": entry["oid"]}
+def _sibling(entry: dict[str, object]) -> dict[str, object]:
+    sibling = {"rfilename": entry["path"], "size": entry["size"], "blobId": entry["oid"]}
     if isinstance(lfs := entry.get("lfs"), dict):
         sibling["lfs"] = {"sha256": lfs["oid"], "size": lfs["size"], "pointerSize": lfs["pointerSize"]}
     return sibling
 
 
 def _tree_entry(repository: Repository, file: str) -> dict[str, object]:
-    content = (repository.directory / file).read_bytes()
+    return _entry(file, (repository.directory / file).read_bytes())
+
+
+def _entry(file: str, content: bytes) -> dict[str, object]:
     entry: dict[str, object] = {
         "type": "file",
         "path": file,
