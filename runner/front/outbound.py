@@ -27,6 +27,7 @@ _MAX_REDIRECTS = 5
 _CONNECTIONS = 1000
 _IDLE = 20
 _PIECE = 1 << 20
+_MAX_ANSWER = 1 << 20  # bytes that are read of what a receiver says
 _CLOSED_EARLY = ("Server disconnected", "peer closed connection")  # the same class has what is not HTTP
 
 
@@ -93,15 +94,22 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL | TimeoutError) -> 
 async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
     """Send a file with PUT, as it is read; return where it is now, which the answer may say in `Location`.
 
-    `progress` gets how many bytes have been sent. Raises AddressRefused for an address to which nothing is
+    `progress` gets how many bytes have been sent. Each piece has ANSWER_SECONDS, and so has the answer, of
+    whose body no more than the beginning is read. Raises AddressRefused for an address to which nothing is
     sent, UploadFailed when it does not accept the file.
     """
+    limit = asyncio.timeout(None)
+
+    def begin_to_wait() -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + ANSWER_SECONDS)
 
     async def content() -> AsyncIterator[bytes]:
         with path.open("rb") as file:
             while piece := await asyncio.to_thread(file.read, _PIECE):
                 progress(file.tell() - len(piece))
+                begin_to_wait()
                 yield piece
+        begin_to_wait()
 
     size = path.stat().st_size  # noqa: ASYNC240 - one look
     headers = {"content-type": "application/x-tar", "content-length": str(size), **addresses.headers(address)}
@@ -110,11 +118,18 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
     except OSError as error:
         raise UploadFailed(address=public_address(address), reason=str(error)) from None
     try:
-        async with client:
-            # A body that can be read only once cannot follow a redirect.
-            answer = await client.put(address, content=content(), headers=headers, follow_redirects=False)
+        # A body that can be read only once cannot follow a redirect.
+        request = client.build_request("PUT", address, content=content(), headers=headers)
+        async with client, limit:
+            answer = await client.send(request, stream=True, follow_redirects=False)
+            left = _MAX_ANSWER
+            async for chunk in answer.aiter_raw():  # unpacked, they could have any size
+                left -= len(chunk)
+                if left < 0:
+                    break
+            await answer.aclose()
         answer.raise_for_status()
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise UploadFailed(address=public_address(address), reason=why_failed(error)) from None
     location = answer.headers.get("location")
     return str(answer.url.join(location)) if location else address.partition("?")[0]

@@ -3,9 +3,12 @@
 import asyncio
 import socket
 import threading
+import time
+from contextlib import nullcontext, suppress
 
 import pytest
 
+from runner.front import outbound
 from runner.front.addresses import Addresses
 from runner.front.outbound import put_file
 from shared.errors import UploadFailed
@@ -56,3 +59,49 @@ def test_a_server_that_hangs_up_is_not_said_to_answer(tmp_path, answer, told):
                 )
             )
         server.join()
+
+
+_CHUNK = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begins", "goes_on", "pause", "told"),
+    [
+        (b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n", _CHUNK, 0, None),
+        (b"HTTP/1.1 201 Created\r\n", b"X-A: 1\r\n", 0.05, "it did not answer in time"),
+        (b"HTTP/1.1 201 Created\r\nContent-Length: 9999\r\n\r\n", b"x", 0.05, "it did not answer in time"),
+    ],
+    ids=["a body without end", "headers that drip", "a body that drips"],
+)
+def test_an_answer_without_an_end_is_not_waited_for(tmp_path, monkeypatch, begins, goes_on, pause, told):
+    """It was all kept in memory."""
+    monkeypatch.setattr(outbound, "ANSWER_SECONDS", 1)
+    sent = 0
+
+    def answer():
+        nonlocal sent
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.makefile("rb").readline()
+            connection.sendall(begins)
+            while sent < 256 << 20:
+                connection.sendall(goes_on)
+                sent += len(goes_on)
+                time.sleep(pause)
+
+    (tmp_path / "engine.tar").write_bytes(b"x")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer)
+        server.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        ends = nullcontext() if told is None else pytest.raises(UploadFailed, match=told)
+        began = time.monotonic()
+        with ends:
+            asyncio.run(
+                put_file(
+                    Addresses([address], None, "X"), f"{address}/x", tmp_path / "engine.tar", lambda _: None
+                )
+            )
+        assert time.monotonic() - began < 3
+        server.join()
+    assert sent < 32 << 20
