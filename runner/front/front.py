@@ -142,7 +142,9 @@ class Front:
     async def _start(self, asked: Asked, prediction_id: str, request: Request) -> TextWork:
         predictor = self._loaded().predictor
         ask = Inputs(**asked.inputs).ask()
-        return TextWork(await predictor.start(ask, key=request.key, prediction_id=prediction_id))
+        return TextWork(
+            await predictor.start(ask, key=request.key, sender=request.sender, prediction_id=prediction_id)
+        )
 
     async def _metrics(self, request: Request) -> None:
         # In a thread: Triton's own are fetched for it.

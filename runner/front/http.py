@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -11,7 +13,7 @@ from runner.front.statuses import retry_after, status_of
 from shared.errors import BodyTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 
     from shared.errors import CogTritonError
 
@@ -106,6 +108,18 @@ class Request:
                 return str(value, "latin-1")
         return None
 
+    @property
+    def sender(self) -> str:
+        """Whose work this is, where it shares something fairly with others': the holder of the API key, else
+        the client's address. A machine may have any address of an IPv6 network of 64 bits.
+        """
+        if self.key:
+            return self.key
+        host: str = (self.scope["client"] or ("",))[0]
+        if ":" not in host:
+            return host
+        return str(IPv6Network((host.partition("%")[0], 64), strict=False))
+
     async def body(self) -> bytes:
         """The whole body. Raises BodyTooLarge as soon as it is known to be too large."""
         length = self.header(b"content-length")
@@ -136,6 +150,32 @@ class Request:
         if self._left is not None:
             self._client.on_leaving.discard(self._left)
             self._left = None
+
+    @contextmanager
+    def while_connected(self) -> Iterator[None]:
+        """Cancel what is done inside when the client leaves; then Disconnected is raised."""
+        task = asyncio.current_task()
+        assert task is not None
+        gone = False
+
+        def leave() -> None:
+            nonlocal gone
+            gone = True
+            task.cancel()
+
+        client = self._client
+        if client.is_gone:
+            raise Disconnected
+        client.on_leaving.add(leave)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            task.uncancel()
+            raise Disconnected from None
+        finally:
+            client.on_leaving.discard(leave)
 
     @property
     def _client(self) -> Client:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_LONGEST = 1 << 20  # tokens of a text, where the engine takes no more
+
 
 class Predictor:
     """Turns asks into one engine's text. For one event loop."""
@@ -50,21 +52,23 @@ class Predictor:
         self._settings = settings
         self._chat = chat
         self._request_ids = itertools.count(1)
-        self._tokenising = Tokenising(preparation.tokenizer)
+        self._tokenising = Tokenising(preparation.tokenizer, max(_LONGEST, preparation.limits.prompt))
 
     async def start(
         self,
         ask: Ask,
         *,
         key: str = "",
+        sender: str = "",
         prediction_id: str = "",
         prompt: Callable[[], Awaitable[Sequence[int]]] | None = None,
         together: Together | None = None,
     ) -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
-        `key`: the identity of the API key's holder; `prompt` gives what `prompt_of` does, if other texts need
-        it, too; `together`: all texts of the request. Raises KeyLimitReached, LimitTooLow, Overloaded and
+        `key`: the identity of the API key's holder; `sender`: who shares the preparation of prompts fairly
+        with others; `prompt` gives what `prompt_of` does, if other texts need it, too; `together`: all texts
+        of the request. Raises KeyLimitReached, LimitTooLow, Overloaded and
         ShuttingDown when it is not let in; the errors of prompts (E1001 to E1007), InvalidArgument and
         TritonTokenizerError for what was asked.
         What the engine itself refuses is raised by the iteration.
@@ -76,7 +80,7 @@ class Predictor:
             self._metrics.ended("refused", error)
             raise
         try:
-            prepared = await self._prepare(ask, prediction_id, key, prompt)
+            prepared = await self._prepare(ask, prediction_id, key, sender, prompt)
             ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens, together)
             return TextGeneration(
                 prepared,
@@ -110,43 +114,48 @@ class Predictor:
         finally:
             generation.cancel()
 
-    async def prompt_of(self, ask: Ask, prediction_id: str) -> Sequence[int]:
+    async def prompt_of(self, ask: Ask, prediction_id: str, sender: str = "") -> Sequence[int]:
         """The tokens of its prompt. Raises the errors of prompts (E1001 to E1007), PreparationTimedOut and
         TritonTokenizerError.
         """
         if ask.prompt is not None and not isinstance(ask.prompt, str):
             return ask.prompt
-        text = await self.text_of(ask)
+        text = await self.text_of(ask, sender)
         if self._settings.log_prompts:
             log.info("prompt", prompt=text, prediction_id=prediction_id)
-        return await self.tokens_of(text, templated=ask.messages is not None)
+        return await self.tokens_of(text, sender, templated=ask.messages is not None)
 
     async def _prepare(
         self,
         ask: Ask,
         prediction_id: str,
         key: str,
+        sender: str,
         prompt: Callable[[], Awaitable[Sequence[int]]] | None,
     ) -> Prepared:
         lora = None if ask.lora is None else self.adapters.place(ask.lora)
-        tokens = await (self.prompt_of(ask, prediction_id) if prompt is None else prompt())
+        tokens = await (self.prompt_of(ask, prediction_id, sender) if prompt is None else prompt())
         return self.preparation.request(ask, tokens, next(self._request_ids), lora=lora, key=key)
 
-    async def text_of(self, ask: Ask) -> str:
+    async def text_of(self, ask: Ask, sender: str = "") -> str:
         """The prompt that the engine will read, as text. Raises the errors of prompts (E1001 to E1007)."""
         if ask.messages is None:
             return self.preparation.prompt(ask)
         conversation = self.preparation.conversation(ask)
         if self._chat is None:
             raise ChatTemplateMissing
-        return await self._chat.render(conversation, ask.template_arguments)
+        return await self._chat.render(conversation, ask.template_arguments, sender)
 
-    async def tokens_of(self, text: str, *, templated: bool = False) -> list[int]:
+    async def tokens_of(self, text: str, sender: str = "", *, templated: bool = False) -> list[int]:
         """The tokens of a text; one `templated` by the model's own chat template has its special ones.
 
-        Raises PreparationTimedOut and TritonTokenizerError.
+        Raises Overloaded, PreparationTimedOut, PromptTooLong and TritonTokenizerError.
         """
-        return await self._tokenising.tokens_of(text, add_special_tokens=not templated)
+        return await self._tokenising.tokens_of(text, sender, add_special_tokens=not templated)
+
+    async def words_of(self, tokens: Sequence[int], sender: str = "") -> str:
+        """The text of these tokens, without special ones. Raises PreparationTimedOut and Overloaded."""
+        return await self._tokenising.text_of(tokens, sender)
 
     def _failed(self, error: BaseException, prediction_id: str) -> BaseException:
         """The error to report; it is counted and logged."""

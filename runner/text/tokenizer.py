@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import tokenizers
 
-from shared.errors import TritonTokenizerError
+from shared.errors import PromptTooLong, TritonTokenizerError
 from shared.unreadable import reason_of, why_no_json
 
 from .pieces import BYTE_TOKEN, Pieces
@@ -98,14 +98,19 @@ class Tokenizer:
         except TritonTokenizerError:  # its vocabulary has no such word
             return [0]
 
-    def encode_all(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+    def encode_all(
+        self, texts: Sequence[str], longest: int, *, add_special_tokens: bool = True
+    ) -> list[list[int]]:
         """`encode` of each, while other Python threads run; slower for a single short text.
 
-        Raises TritonTokenizerError when one of them cannot be encoded.
+        Raises TritonTokenizerError when one of them cannot be encoded, PromptTooLong when one has more than
+        `longest` tokens: a list of millions would stop all threads while it is made.
         """
         with _coded("it cannot encode the prompt"):
             found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
-            tokens = [encoding.ids for encoding in found]
+        if (most := max(map(len, found), default=0)) > longest:
+            raise PromptTooLong(prompt_tokens=most, max_prompt_tokens=longest)
+        tokens = [encoding.ids for encoding in found]
         return [self._with_bos(ids) for ids in tokens] if add_special_tokens else tokens
 
     def _with_bos(self, ids: list[int]) -> list[int]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from runner.front.bodies import json_body
-from runner.front.http import JSON, Disconnected
+from runner.front.http import JSON
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
 from runner.front.openai.asks import as_sent, chat_asks, completion_asks
@@ -32,7 +30,7 @@ from shared import VERSION
 from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from runner.front.app import App
     from runner.front.engine import LoadedEngine
@@ -137,9 +135,9 @@ class OpenAIApi:
         answer = Answer.of(form, adapter or self._model())
         predictor = self._engine().predictor
         predictor.admission.check(len(asks), request.key)
-        texts = Texts(predictor, answer, asks, parameters.n or 1, request.key)
+        texts = Texts(predictor, answer, asks, parameters.n or 1, request.key, request.sender)
         options = parameters.stream_options or StreamOptions()
-        with _while_connected(request):
+        with request.while_connected():
             if parameters.stream:
                 usage = bool(options.include_usage)
                 in_each = usage and bool(options.continuous_usage_stats)
@@ -154,9 +152,10 @@ class OpenAIApi:
             ask = Ask(messages=[message.for_template() for message in parameters.messages])
         else:
             ask = Ask(prompt=parameters.prompt, prompt_template="{prompt}")
-        text = await predictor.text_of(ask)
         plain = parameters.messages is not None or parameters.add_special_tokens is False
-        tokens = await predictor.tokens_of(text, templated=plain)
+        with request.while_connected():
+            text = await predictor.text_of(ask, request.sender)
+            tokens = await predictor.tokens_of(text, request.sender, templated=plain)
         content = {
             "count": len(tokens),
             "max_model_len": predictor.preparation.limits.sequence,
@@ -166,8 +165,8 @@ class OpenAIApi:
 
     async def _detokenize(self, request: Request) -> None:
         parameters = await self._read(DetokenizeParameters, request)
-        tokenizer = self._engine().predictor.preparation.tokenizer
-        text = await asyncio.to_thread(tokenizer.decode, parameters.tokens)
+        with request.while_connected():
+            text = await self._engine().predictor.words_of(parameters.tokens, request.sender)
         await request.respond_json(200, {"prompt": text})
 
     async def _read(self, kind: type[_Body], request: Request) -> _Body:
@@ -199,31 +198,6 @@ def _told(handler: Handler) -> Handler:
             await _fail(request, error)
 
     return handle
-
-
-@contextmanager
-def _while_connected(request: Request) -> Iterator[None]:
-    """Cancel what is done inside when the client leaves; then Disconnected is raised."""
-    task = asyncio.current_task()
-    assert task is not None
-    inside, gone = True, False
-
-    def leave() -> None:
-        nonlocal gone
-        if inside:
-            gone = True
-            task.cancel()
-
-    request.on_disconnect(leave)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        task.uncancel()
-        raise Disconnected from None
-    finally:
-        inside = False
 
 
 async def _version(request: Request) -> None:

@@ -37,6 +37,7 @@ class Texts:
     asks: Sequence[Ask]
     per_prompt: int
     key: str
+    sender: str
     _prompts: dict[int, _Once[Sequence[int]]] = field(default_factory=dict)
     _generations: dict[int, TextGeneration] = field(default_factory=dict)
     _together: Together = field(init=False)
@@ -99,10 +100,15 @@ class Texts:
     async def _start(self, index: int, ask: Ask) -> TextGeneration:
         prompt = None
         if self.per_prompt > 1:
-            make = partial(self.predictor.prompt_of, ask, self.answer.id)
+            make = partial(self.predictor.prompt_of, ask, self.answer.id, self.sender)
             prompt = self._prompts.setdefault(index // self.per_prompt, _Once(make))
         generation = await self.predictor.start(
-            ask, key=self.key, prediction_id=self.answer.id, prompt=prompt, together=self._together
+            ask,
+            key=self.key,
+            sender=self.sender,
+            prediction_id=self.answer.id,
+            prompt=prompt,
+            together=self._together,
         )
         self._generations[index] = generation
         return generation

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import time
+
 import httpx2
 import pytest
 
@@ -66,3 +70,16 @@ def test_a_compressed_body_is_refused_by_the_name_of_its_encoding(http, answered
 )
 def test_what_is_json_is_read(http, headers):
     assert post(http, "/v1/completions", COMPLETION, headers).status_code == 200
+
+
+def test_who_leaves_takes_the_conversation_along(http):
+    """They were rendered one after the other, before anybody else's."""
+    body = json.dumps({"messages": [{"role": "user", "content": "for ever"}]}).encode()
+    head = "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    for _ in range(5):
+        with socket.create_connection((http.base_url.host, http.base_url.port)) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    time.sleep(0.2)
+    started = time.monotonic()
+    answer = post(http, "/tokenize", b'{"messages": [{"role": "user", "content": "1"}]}', JSON)
+    assert (answer.status_code, time.monotonic() - started < 6) == (200, True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 import tokenizers
 
 from runner.prediction.tokenising import Tokenising
 from runner.text.tokenizer import Tokenizer
-from shared.errors import TritonTokenizerError
+from shared.errors import PromptTooLong, TritonTokenizerError
 
 LONG = 5000  # words: more than what is cut together with others
 
@@ -29,7 +30,7 @@ def cut(tokenizer, *asked):
     """The tokens of each (text, add_special_tokens), or its error; all asked for at once."""
 
     async def main():
-        tokenising = Tokenising(tokenizer)
+        tokenising = Tokenising(tokenizer, 10**9)
         try:
             work = [tokenising.tokens_of(text, add_special_tokens=special) for text, special in asked]
             return await asyncio.gather(*work, return_exceptions=True)
@@ -60,7 +61,7 @@ def test_a_text_without_tokens_fails_alone(tokenizer, count):
 
 def test_the_loop_goes_on_while_a_text_is_cut(tokenizer):
     async def main():
-        tokenising = Tokenising(tokenizer)
+        tokenising = Tokenising(tokenizer, 10**9)
         cutting = asyncio.create_task(tokenising.tokens_of("a b " * 500_000, add_special_tokens=True))
         turns = 0
         while not cutting.done():
@@ -76,7 +77,7 @@ def test_the_loop_goes_on_while_a_text_is_cut(tokenizer):
 
 def test_who_leaves_while_its_text_is_cut_takes_nobody_along(tokenizer):
     async def main():
-        tokenising = Tokenising(tokenizer)
+        tokenising = Tokenising(tokenizer, 10**9)
         texts = ["a b " * 200] * 8
         tasks = [asyncio.create_task(tokenising.tokens_of(t, add_special_tokens=True)) for t in texts]
         await asyncio.sleep(0)
@@ -92,7 +93,7 @@ def test_who_leaves_while_its_text_is_cut_takes_nobody_along(tokenizer):
 
 def test_closing_cancels_those_who_wait(tokenizer):
     async def main():
-        tokenising = Tokenising(tokenizer)
+        tokenising = Tokenising(tokenizer, 10**9)
         tasks = [
             asyncio.create_task(tokenising.tokens_of("a b " * 1000, add_special_tokens=True))
             for _ in range(4)
@@ -103,3 +104,69 @@ def test_closing_cancels_those_who_wait(tokenizer):
 
     for one in asyncio.run(main()):
         assert isinstance(one, list | asyncio.CancelledError | RuntimeError)
+
+
+class Recorded:
+    """A tokenizer that cuts slowly, and tells what it has cut."""
+
+    def __init__(self):
+        self.cut = []
+
+    def encode_all(self, texts, _longest, *, add_special_tokens):
+        time.sleep(0.05)
+        self.cut += texts
+        return [[0]] * len(texts)
+
+
+@pytest.mark.parametrize("length", [1000, 10_000, 500_000])
+def test_texts_of_those_who_have_left_are_not_cut(length):
+    """They waited in a thread's own queue, where nothing took them out."""
+    recorded = Recorded()
+
+    async def main():
+        tokenising = Tokenising(recorded, 10**9)
+        asked = [
+            asyncio.create_task(tokenising.tokens_of("a" * length, "x", add_special_tokens=True))
+            for _ in range(100)
+        ]
+        await asyncio.sleep(0.01)
+        for task in asked:
+            task.cancel()
+        await tokenising.tokens_of("b" * length, "x", add_special_tokens=True)
+        tokenising.close()
+
+    asyncio.run(main())
+    assert len(recorded.cut) <= 33  # those that were being cut, and the last
+    assert recorded.cut[-1] == "b" * length
+
+
+def test_nobody_waits_behind_all_the_long_texts_of_another():
+    recorded = Recorded()
+
+    async def main():
+        tokenising = Tokenising(recorded, 10**9)
+        greedy = [
+            asyncio.create_task(tokenising.tokens_of("a" * 100_000, "greedy", add_special_tokens=True))
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0.01)
+        await tokenising.tokens_of("b" * 100_000, "shy", add_special_tokens=True)
+        ended = len(recorded.cut)
+        for task in greedy:
+            task.cancel()
+        tokenising.close()
+        return ended
+
+    assert asyncio.run(main()) <= 6
+
+
+def test_a_text_of_more_tokens_than_are_of_use_is_refused_before_they_are_listed(tokenizer):
+    async def main():
+        tokenising = Tokenising(tokenizer, 1000)
+        try:
+            with pytest.raises(PromptTooLong, match="has 10001 tokens; the maximum input length is 1000"):
+                await tokenising.tokens_of("a " * 10_000, add_special_tokens=True)
+        finally:
+            tokenising.close()
+
+    asyncio.run(main())

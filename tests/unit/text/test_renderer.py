@@ -62,12 +62,12 @@ def test_those_who_wait_are_served_when_the_process_dies(tmp_path):
 
 def test_who_comes_while_another_process_starts_gets_its_own_text_and_so_do_those_after(tmp_path):
     async def use(renderer):
-        first = renderer._process
-        os.kill(first.pid, signal.SIGSTOP)
+        first = renderer._process.pid
+        os.kill(first, signal.SIGSTOP)
         fails = asyncio.create_task(renderer.render(message("fails")))
         await asyncio.sleep(0)
-        os.kill(first.pid, signal.SIGKILL)
-        while renderer._process in (first, None):  # noqa: ASYNC110  it has no event for that
+        os.kill(first, signal.SIGKILL)
+        while renderer._process.pid in (first, None):  # noqa: ASYNC110  it has no event for that
             await asyncio.sleep(0)
         meanwhile = [asyncio.create_task(renderer.render(message(text))) for text in "ab"]
         with pytest.raises(MessagesInvalid):
@@ -183,3 +183,49 @@ def test_arguments_may_have_any_name_but_not_any_depth(tmp_path):
         return await renderer.render(message("a"), {"messages": [], "self": 1, "tools": None})
 
     assert rendered(tmp_path, use) == "a"
+
+
+def test_who_leaves_takes_its_conversation_along(tmp_path):
+    """They stayed in the queue: the next waited until all of them were rendered."""
+
+    async def use(renderer):
+        os.kill(renderer._process.pid, signal.SIGSTOP)
+        long = [asyncio.create_task(renderer.render(message("x" * (1 << 20)), sender="x")) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        for task in long:
+            task.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+        asked = len(renderer._process._asked)
+        os.kill(renderer._process.pid, signal.SIGCONT)
+        return asked, await renderer.render(message("hi"), sender="x")
+
+    assert rendered(tmp_path, use) == (1, "hi")
+
+
+def test_a_short_conversation_does_not_wait_behind_long_ones(tmp_path):
+    async def use(renderer):
+        ended = []
+
+        async def ask(content, sender):
+            await renderer.render(message(content), sender=sender)
+            ended.append((len(content), sender))
+
+        long = [asyncio.create_task(ask("x" * (1 << 20), "greedy")) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        await asyncio.gather(*long, ask("hi", "greedy"), ask("hi", "shy"))
+        return ended
+
+    assert {(2, "greedy"), (2, "shy")} <= set(rendered(tmp_path, use)[:3])
+
+
+def test_one_sender_cannot_fill_the_queue(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_WAITING_BYTES", 1 << 22)
+
+    async def use(renderer):
+        work = [renderer.render(message("x" * (1 << 20)), sender="greedy") for _ in range(5)]
+        found = await asyncio.gather(
+            *work, renderer.render(message("hi"), sender="shy"), return_exceptions=True
+        )
+        return [type(one) for one in found]
+
+    assert rendered(tmp_path, use) == [str, Overloaded, Overloaded, Overloaded, Overloaded, str]
