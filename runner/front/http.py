@@ -39,10 +39,12 @@ def refusal(error: CogTritonError) -> dict[str, str]:
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("is_gone", "on_leaving")
+    __slots__ = ("is_gone", "on_leaving", "takes_comments")
 
     def __init__(self) -> None:
         self.is_gone = False
+        self.takes_comments = False
+        """Whether its answer is an event stream: a comment may be sent at any time."""
         self.on_leaving: set[Callable[[], object]] = set()
         """Called when it leaves."""
 
@@ -217,6 +219,7 @@ class Request:
 
     async def events(self, *headers: Header) -> None:
         """Begin an answer that is an event stream; then `send` events, and `end` it."""
+        self._client.takes_comments = True
         await self._start(200, (*_EVENTS, *headers))
 
     async def send(self, data: bytes) -> None:

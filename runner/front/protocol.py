@@ -9,25 +9,26 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runner.front.http import CLIENT, Client, refusal
+from runner.front.pipelining import SerialProtocol
+from runner.front.presence import Presence
 from runner.front.statuses import retry_after, status_of
 from runner.front.writes import GatheringTransport, Writes
-from shared.errors import HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
+from shared.errors import HeadersTooLarge, RequestTooSlow, TooManyConnections
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from uvicorn._types import ASGI3Application
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
     from runner.front.http import Message, Send
     from shared.errors import CogTritonError
 
 _OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
+_FIELD_OVERHEAD = 32  # bytes that each header counts beyond its own, as in HTTP/2
 REFUSED_POLITELY = 256  # beyond these, clients are not even told
 _PHRASES = {
     400: b"Bad Request",
@@ -60,21 +61,21 @@ def raise_descriptor_limit(connections: int) -> int:
     return max(1, min(connections, hard - _OTHER_DESCRIPTORS - REFUSED_POLITELY))
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(SerialProtocol):
     """One connection. `bounded` makes the class that has its `bounds`, and what counts its refusals."""
 
     bounds: ClassVar[Bounds]
     count: ClassVar[Callable[[CogTritonError], object]]
     writes: ClassVar[Writes]
+    _presence: Presence | None = None
+    _has_ended = False
+    """Whether the client sends no more."""
     _deadline: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
     _in_head = True
     _refused = False
-    _data = b""
     _got_on = False
-    """Whether `_data` held the end of a request, or part of a body."""
-    _answered: RequestResponseCycle | None = None
-    """The request that is being answered, or was last; those behind it wait in `pipeline`."""
+    """Whether the last piece had the end of a request, or part of a body."""
     _overhead = 0
     """Bytes since there was either: of a head, or of what may surround a body, such as trailers."""
     _fields = 0
@@ -93,10 +94,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
+        if self._presence is not None:
+            self._presence.stop()
         self.resume_writing()
-        # uvicorn tells the one that came last.
-        if self._answered is not None and not self._answered.response_complete:
-            self._answered.disconnected = True
         super().connection_lost(exc)
         self._client.leave()
 
@@ -105,17 +105,26 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._refused:
             self._gathering.has_read_all = False
-            self._refuse(TooManyConnections(limit=self.bounds.connections))
+            self.refuse(TooManyConnections(limit=self.bounds.connections))
             return
-        self._data, self._got_on = data, False
+        if self.awaits_answer:
+            self._gathering.has_read_all = False
         super().data_received(data)
-        if self._deadline is not None and not self._got_on:
-            self._overhead += len(data)
-            if self._overhead > self.bounds.header_bytes:
-                self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
+
+    def _feed(self, piece: bytes) -> None:
+        self._got_on = False
+        super()._feed(piece)
+        if self._got_on or self.transport.is_closing():
+            return
+        if self._deadline is None:  # before a request, there may be empty lines
+            self._await_part("head", self.bounds.header_seconds)
+        self._overhead += len(piece)
+        if self._overhead > self.bounds.header_bytes:
+            self.refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._client.takes_comments = False
         self.scope["extensions"] = {CLIENT: {"client": self._client}}
         self._in_head, self._overhead, self._gathering.has_read_all = True, 0, False
         self._fields = 0
@@ -126,61 +135,82 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._bound(len(name) + len(value))
+        self._bound(len(name) + len(value) + _FIELD_OVERHEAD)
         if self._in_head:  # trailers are not headers
             super().on_header(name, value)
 
     def _bound(self, more: int) -> None:
         self._fields += more
         if self._fields > self.bounds.header_bytes:
-            self._refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
-            raise ValueError  # to the parser, which stops
+            raise HeadersTooLarge(limit=self.bounds.header_bytes)  # to the parser, which stops
 
-    def on_headers_complete(self) -> None:
-        if self.parser.should_upgrade():
-            return  # to `_unsupported_upgrade_warning`
-        super().on_headers_complete()  # raises for an address that is none
+    def head_complete(self) -> None:
+        super().head_complete()  # raises for an address that is none
         self._in_head, self._fields = False, 0
         if self.scope["http_version"] == "1.0":
             # uvicorn has no other place at which an answer can be changed for old clients.
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
         self._await_part("body", self.bounds.body_seconds)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answered = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_body(self, body: bytes) -> None:
         self._got_on, self._overhead = True, 0
         super().on_body(body)
 
-    def on_message_complete(self) -> None:
-        if self.parser.should_upgrade():
-            return
-        self._got_on, self._overhead, self._gathering.has_read_all = True, 0, True
+    def request_complete(self) -> None:
+        self._got_on, self._overhead, self._gathering.has_read_all = True, 0, not self.unparsed
         self._in_time()
-        super().on_message_complete()
+        super().request_complete()
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Answer clients that offer another protocol in this one, as Java's client offers HTTP/2 with every
-        request.
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._has_ended:
+            self._parse_soon()
 
-        The parser stops at an offer, before the body: so the request is read again without it.
+    def _parse(self) -> None:
+        super()._parse()
+        if self._has_ended and not self.unparsed and not self.awaits_answer:
+            self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override] # uvicorn never stays
+        """The client sends no more: it gets its answers, unless it has gone altogether.
+
+        Over TLS, uvloop ends the connection in any case.
         """
-        (end_of_head,) = cast("httptools.HttpParserUpgrade", sys.exc_info()[1]).args
-        kept = [header for header in self.headers if header[0] != b"upgrade"]
-        if len(kept) == len(self.headers):  # CONNECT
-            self._refuse(RequestMalformed())
-            return
-        version = self.parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % header for header in kept]
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.data_received(b"\r\n".join([*lines, b"", self._data[end_of_head:]]))
+        wants_more = self.unparsed or (self.awaits_answer and self._takes_probes)
+        if self.scheme == "https" or self.transport.is_closing() or not wants_more:
+            self._gathering.send()
+            return False
+        self._has_ended = True
+        self._watch_presence()
+        return True
 
-    def send_400_response(self, _msg: str) -> None:
-        self._refuse(RequestMalformed())
+    def _hold_reading(self) -> None:
+        super()._hold_reading()
+        if self._is_full and not self.transport.is_closing():
+            self._watch_presence()  # nobody reads, so nobody notices its end
+        elif self._presence is not None and not self._has_ended:
+            self._presence.stop()
+
+    def _watch_presence(self) -> None:
+        if self._presence is None:
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            self._presence = Presence(self.loop, descriptor, self._probe, self.transport.abort)
+        self._presence.watch()
+
+    @property
+    def _takes_probes(self) -> bool:
+        """Whether it would show that the client has gone: HTTP/1.0 has no interim answers."""
+        return self.cycle.response_started or self.scope["http_version"] != "1.0"
+
+    def _probe(self) -> None:
+        """Send what a client ignores, if the answer has a place for that."""
+        cycle = self.cycle
+        if not (self.awaits_answer and self._takes_probes):
+            return
+        if not cycle.response_started:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif self._client.takes_comments:
+            self.transport.write(b"2\r\n:\n\r\n" if cycle.chunked_encoding else b":\n")
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -222,23 +252,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _late(self, part: str, seconds: float) -> None:
         self._deadline = None
-        before = self._answered
-        if (
-            before is not None
-            and not before.response_complete
-            and (self._in_head or before is not self.cycle)
-        ):
-            self._await_part(part, seconds)  # it would have to wait for the answer before it, which goes on
-            return
-        self._refuse(RequestTooSlow(part=part, seconds=seconds))
+        self.refuse(RequestTooSlow(part=part, seconds=seconds))
 
-    def _refuse(self, error: CogTritonError) -> None:
+    def refuse(self, error: CogTritonError) -> None:
         """Answer without a handler, and close: to a handler that waits for a body, the client has left."""
         self._in_time()
         if self.transport.is_closing():
             return
         cycle = self.cycle
-        if self.pipeline or (cycle is not None and cycle.response_started and not cycle.response_complete):
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.close()  # nothing can be said in the middle of an answer
             return
         in_body = not self._in_head and not self._gathering.has_read_all

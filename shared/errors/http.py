@@ -99,6 +99,23 @@ class OutputNotFound(CogTritonError):
     remedy = "Fetch it after the build has succeeded, and before the next one replaces it."
 
 
+class HostHeaderInvalid(CogTritonError):
+    code = "E1333"
+    fixed_by = FixedBy.USER
+    message = "A request of HTTP/1.1 has one `Host` header; this one has {count}."
+    remedy = "Send one `Host` header with the name or address of this server."
+
+
+class BodyLengthInvalid(CogTritonError):
+    code = "E1334"
+    fixed_by = FixedBy.USER
+    message = "The length of the body is not clear."
+    remedy = (
+        "Send one `Content-Length` with the number of bytes, or `Transfer-Encoding: chunked` without a"
+        " `Content-Length`."
+    )
+
+
 class ContentTypeWrong(CogTritonError):
     code = "E1336"
     fixed_by = FixedBy.USER

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.support.front import ASYNC, EVENTS, running, wait_ended, words
+from tests.support.waiting import wait_for
 
 BRIEF = {"input": {"prompt": "a", "max_tokens": 3}}
 
@@ -40,7 +41,11 @@ class TestWaitingForAPlace:
 
     def nobody_waits(self, client):
         """Its share is one place: another one would be refused."""
-        assert client.put("/predictions/more", json=BRIEF, headers=ASYNC).status_code == 202
+
+        def accepted() -> bool:
+            return client.put("/predictions/more", json=BRIEF, headers=ASYNC).status_code == 202
+
+        wait_for(accepted, seconds=5)
         client.post("/predictions/more/cancel")
         assert wait_ended(client, "more")["status"] == "canceled"
 

@@ -17,6 +17,7 @@ from runner.front.protocol import REFUSED_POLITELY, Bounds, bounded
 from shared.errors import BodyTooLarge, HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
 from tests.support.files import CERTIFICATE
 from tests.support.front import running
+from tests.support.raw_http import connected, everything, head, status_of, text_of
 from tests.support.waiting import wait_for
 
 LIMIT = 4096
@@ -38,39 +39,6 @@ def strict(engine_directory):
         ACCEPT_ANY_MODEL="true",
     ) as server:
         yield server
-
-
-@contextlib.contextmanager
-def connected(front, data: bytes = b""):
-    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as connection:
-        connection.sendall(data)
-        yield connection
-
-
-def everything(connection) -> bytes:
-    received = b""
-    with contextlib.suppress(ConnectionError):
-        while data := connection.recv(1 << 16):
-            received += data
-    return received
-
-
-def status_of(answer: bytes) -> int:
-    return int(answer.split()[1])
-
-
-def text_of(answer: bytes) -> str:
-    """The error of an answer, whole."""
-    # What follows is the answer to what was taken for another request.
-    text = answer.partition(b"\r\n\r\n")[2].decode()
-    return json.JSONDecoder().raw_decode(text)[0]["error"]
-
-
-def head(length: int, path: str = "/predictions") -> bytes:
-    lines = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
-    )
-    return f"{lines}\r\n".encode()
 
 
 def still_answers(front) -> bool:
@@ -224,7 +192,6 @@ def test_a_body_that_does_not_come_once_its_request_is_answered(strict):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"CONNECT /predictions HTTP/1.1\r\n\r\n",
         b"CONNECT host:80 HTTP/1.1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
     ],
 )
@@ -235,14 +202,18 @@ def test_no_http_at_all(strict, answered, sent):
     answered(text_of(answer), RequestMalformed())
 
 
-def test_what_is_no_http_does_not_go_into_the_answer_before_it(strict):
-    body = json.dumps({"input": {"prompt": "a", "max_tokens": 1_000_000}}).encode()
+def test_what_is_no_http_does_not_go_into_the_answer_before_it(strict, answered):
+    body = json.dumps({"input": {"prompt": "a", "max_tokens": 1000}}).encode()
     events = head(len(body)).replace(b"Host", b"Accept: text/event-stream\r\nHost") + body
     with connected(strict, events) as connection:
         received = connection.recv(1 << 16)
         connection.sendall(b"nonsense\r\n\r\n")
         received += everything(connection)
-    assert received.count(b"HTTP/1.1 ") == 1
+    stream, end, refused = received.partition(b"0\r\n\r\n")
+    assert stream.count(b"event: completed") == 1
+    assert end
+    assert status_of(refused) == 400
+    answered(text_of(refused), RequestMalformed())
 
 
 @pytest.mark.parametrize("trailers", [b"a: b\r\n", b"x"])
@@ -434,7 +405,7 @@ def test_a_client_that_reads_slowly_gets_everything(monkeypatch):
                 client.setblocking(False)
                 loop = asyncio.get_running_loop()
                 await loop.sock_connect(client, listener.getsockname())
-                await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+                await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 count, now = 0, loop.time()
                 monkeypatch.setattr(loop, "time", lambda: now)
                 with contextlib.suppress(ConnectionError):
