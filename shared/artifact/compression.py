@@ -18,6 +18,7 @@ _GZIP = b"\x1f\x8b"  # RFC 1952, 2.3.1
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 _MAX_RATIO = 100  # weights hardly ever shrink to half
 _ANY_RATIO = 64 << 20  # bytes that may come out of any input, however small
+_MAX_SILENCE = 8 << 20  # bytes that may go in while nothing comes out; a block of either form has less
 _MAX_WINDOW_LOG = 27  # 128 MiB of memory: what `zstd --long` and `--ultra` need
 _WINDOW_TOO_LARGE = "requires too much memory"  # its errors have no codes
 
@@ -63,10 +64,15 @@ class _Compressed(RawIOBase):
         super().__init__()
         self._source = source
         self.count = 0
+        self.told = 0
+        """The count when something last came out."""
 
     def read(self, size: int = -1, /) -> bytes:
+        """Raises EngineArchiveMalformed for empty parts without end, which take time alone."""
         some = bytes(self._source.read(size))
         self.count += len(some)
+        if self.count - self.told > _MAX_SILENCE:
+            raise EngineArchiveMalformed(reason=f"{_MAX_SILENCE >> 20} MiB of its data hold nothing")
         return some
 
 
@@ -93,6 +99,7 @@ class _Decompressed:
                 )
             raise EngineArchiveMalformed(reason=reason) from None
         self._count += len(some)
+        self._compressed.told = self._compressed.count
         if self._count > _ANY_RATIO + _MAX_RATIO * self._compressed.count:
             raise EngineArchiveTooLarge(limit=f"{_MAX_RATIO} times its compressed size")
         return some

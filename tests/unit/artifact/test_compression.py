@@ -101,3 +101,19 @@ def test_what_comes_out_is_bounded_by_what_went_in(monkeypatch):
 def test_weights_of_zeros_are_no_bomb():
     stream = compression.decompressed(io.BytesIO(gzip.compress(bytes(32 << 20))))
     assert sum(len(chunk) for chunk in iter(lambda: stream.read(1 << 20), b"")) == 32 << 20
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [gzip.compress(b""), zstd.compress(b""), b"\x50\x2a\x4d\x18\xe8\x03\0\0" + bytes(1000)],
+    ids=["gzip", "Zstandard", "a frame to skip"],
+)
+def test_parts_that_hold_nothing_come_to_an_end(monkeypatch, empty):
+    """They took seconds for each megabyte, and no room that a limit would count."""
+    monkeypatch.setattr(compression, "_MAX_SILENCE", 100_000)
+    beginning = gzip.compress(b"x") if empty.startswith(b"\x1f\x8b") else zstd.compress(b"x")
+    endless = io.BytesIO(beginning + empty * (1_000_000 // len(empty)))
+    stream = compression.decompressed(endless)
+    with pytest.raises(EngineArchiveMalformed, match="of its data hold nothing"):
+        list(iter(lambda: stream.read(1 << 20), b""))
+    assert endless.tell() < 500_000
