@@ -2,7 +2,7 @@
 who gets the token.
 
 By itself, the hub library waits for ever for the answers to some requests, and for each byte of a drip.
-Dripping headers are only bounded by their size (100 kB). It keeps answers and lists in memory, however long
+Dripping headers have no limit at all (hub_waiting.py). It keeps answers and lists in memory, however long
 they are. It unpacks compressed answers to any size. It makes paths below its cache of the names that the hub
 gives to contents and commits, whatever they are. And it sends the token to wherever the hub says that a list
 goes on.
@@ -19,6 +19,7 @@ from huggingface_hub import constants, set_client_factory
 from huggingface_hub.file_download import REGEX_COMMIT_HASH, _normalize_etag
 from huggingface_hub.utils._http import _is_same_or_hub_host, default_client_factory
 
+from builder.sources.hub_waiting import limit_waiting
 from shared.http import TooSlow, limits, paced
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _client() -> httpx2.Client:
         "request": [*hooks["request"], _limit_silence, _withhold_token, _ask_for_plain],
         "response": [*hooks["response"], _refuse_compressed, _limit_bodies, _limit_lists, _refuse_paths],
     }
+    limit_waiting(client)
     return client
 
 

@@ -19,6 +19,8 @@ DRIPS = {
     "a body": drips("HTTP/1.1 200 OK\nContent-Type: application/json\nContent-Length: 5000\n\n", b" "),
     "chunks": drips("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n", b"1\r\n \r\n"),
     "nothing": drips("", b""),
+    "headers": drips("HTTP/1.1 200 OK\n", b"X-A: 1\r\n"),
+    "interim answers": drips("", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
 }
 
 
@@ -26,6 +28,7 @@ DRIPS = {
 def _in_a_hurry(monkeypatch):
     monkeypatch.setattr(limits, "SILENCE_SECONDS", 0.3)
     monkeypatch.setattr(limits, "PACE_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", 1)
     monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
