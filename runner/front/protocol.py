@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import resource
 import sys
 import termios
 from dataclasses import dataclass
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
     from runner.front.http import Message, Send
     from shared.errors import CogTritonError
 
-_OTHER_DESCRIPTORS = 256  # libraries, logs, Triton, webhooks
 _FIELD_OVERHEAD = 32  # bytes that each header counts beyond its own, as in HTTP/2
-REFUSED_POLITELY = 256  # beyond these, clients are not even told
 _PHRASES = {
     400: b"Bad Request",
     408: b"Request Timeout",
@@ -43,22 +40,13 @@ class Bounds:
     """The bounds of one server."""
 
     connections: int
+    refused: int = 128
+    """Connections beyond those that are told so; further ones are closed without a word."""
     header_bytes: int = 1 << 16
     header_seconds: float = 10
     body_seconds: float = 60
     stall_seconds: float = 60
     """How long a client may read nothing while its buffer is full."""
-
-
-def raise_descriptor_limit(connections: int) -> int:
-    """Allow this process as many open files as possible; return how many connections that leaves, at most
-    these.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard == resource.RLIM_INFINITY:
-        return connections
-    return max(1, min(connections, hard - _OTHER_DESCRIPTORS - REFUSED_POLITELY))
 
 
 class BoundedProtocol(SerialProtocol):
@@ -86,7 +74,7 @@ class BoundedProtocol(SerialProtocol):
         super().connection_made(cast("asyncio.Transport", self._gathering))
         self._client = Client()
         over = len(self.connections) - self.bounds.connections
-        if over > REFUSED_POLITELY:
+        if over > self.bounds.refused:
             transport.abort()
             return
         self._refused = over > 0

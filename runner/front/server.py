@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from functools import partial
 from typing import TYPE_CHECKING, cast
-from weakref import WeakSet
 
 import uvicorn
 
-from runner.front.protocol import REFUSED_POLITELY, BoundedProtocol, Bounds, bounded, raise_descriptor_limit
+from runner.front.descriptors import share_descriptors
+from runner.front.handshakes import TlsServer, server_context
+from runner.front.protocol import Bounds, bounded
 from runner.setting_files import content_of
 from shared.cog.server import BACKLOG
 from shared.errors import SettingInvalid
 from shared.tls import why_unusable
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from pathlib import Path
 
     from runner.front.app import App
+    from runner.front.protocol import BoundedProtocol
     from runner.settings import Settings
 
 _KEEP_ALIVE_SECONDS = 60
@@ -55,39 +57,12 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-class _Context(ssl.SSLContext):
-    """TLS for a number of connections, including those in the handshake: no protocol knows these yet."""
-
-    most: int
-
-    def __init__(self, _protocol: int) -> None:
-        self._open: WeakSet[ssl.SSLObject] = WeakSet()
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        """Begin a handshake. Raises SSLError, which ends the connection, if there are too many."""
-        if len(self._open) >= self.most:
-            raise ssl.SSLError("too many connections")
-        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        self._open.add(made)
-        return made
-
-
-def _context(certificate: Path, key: Path, connections: int) -> ssl.SSLContext:
-    context = _Context(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    context.most = connections + REFUSED_POLITELY
-    return context
-
-
 class _Server(uvicorn.Server):
-    """Also limits how long a handshake takes, for which uvicorn has no setting."""
+    """Also bounds the handshakes of TLS, for which uvicorn has no setting."""
+
+    def __init__(self, config: uvicorn.Config, most_handshakes: int) -> None:
+        super().__init__(config)
+        self._most_handshakes = most_handshakes
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
@@ -96,17 +71,10 @@ class _Server(uvicorn.Server):
             await super().startup(sockets)
             return
         connection = cast("type[BoundedProtocol]", config.http_protocol_class)
-        make = partial(connection, config, self.server_state, self.lifespan.state)
-        self.servers = [
-            await asyncio.get_running_loop().create_server(
-                make,
-                sock=listener,
-                ssl=config.ssl,
-                backlog=config.backlog,
-                ssl_handshake_timeout=connection.bounds.header_seconds,
-            )
-            for listener in sockets
-        ]
+        make_protocol = partial(connection, config, self.server_state, self.lifespan.state)
+        seconds = connection.bounds.header_seconds
+        server = TlsServer(sockets[0], make_protocol, config.ssl, self._most_handshakes, seconds)
+        self.servers = [cast("asyncio.Server", server)]
         self.started = True
 
 
@@ -114,11 +82,11 @@ def make_server(
     app: App, max_connections: int, grace: float, tls: tuple[Path, Path] | None = None
 ) -> uvicorn.Server:
     """The server of the application; when it ends, answers in progress have `grace` seconds."""
-    connections = raise_descriptor_limit(max_connections)
+    shares = share_descriptors(max_connections)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
-        http=bounded(Bounds(connections), app.count),
+        http=bounded(Bounds(shares.connections, shares.refused), app.count),
         loop="uvloop",
         ws="none",
         proxy_headers=False,
@@ -126,12 +94,12 @@ def make_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        ssl_context_factory=None if tls is None else lambda *_: _context(*tls, connections),
+        ssl_context_factory=None if tls is None else lambda *_: server_context(*tls),
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
-    return _Server(config)
+    return _Server(config, shares.handshakes)
 
 
 def acceptors(listener: socket.socket) -> list[socket.socket]:

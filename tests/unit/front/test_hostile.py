@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import json
 import socket
-import ssl
 import time
 
 import httpx2
 import pytest
 import uvicorn
 
-from runner.front.protocol import REFUSED_POLITELY, Bounds, bounded
+from runner.front.protocol import Bounds, bounded
 from shared.errors import BodyTooLarge, HeadersTooLarge, RequestMalformed, RequestTooSlow, TooManyConnections
-from tests.support.files import CERTIFICATE
 from tests.support.front import running
 from tests.support.raw_http import connected, everything, head, status_of, text_of
 from tests.support.waiting import wait_for
@@ -277,46 +275,6 @@ def test_more_connections_than_there_may_be(strict, answered):
         answered(text_of(answer), TooManyConnections(limit=20))
         assert b"retry-after: 2\r\n" in answer
     assert still_answers(strict)
-
-
-@contextlib.contextmanager
-def with_tls(engine_directory, **bounds):
-    tls = {"TLS_CERTIFICATE": str(CERTIFICATE), "TLS_KEY": str(CERTIFICATE)}
-    with running(engine_directory, bounds=bounds, MAX_CONNECTIONS="20", **tls) as server:
-        yield server
-
-
-def answers_with_tls(front) -> bool:
-    trusting = ssl._create_unverified_context()
-    with contextlib.suppress(httpx2.TransportError):
-        return httpx2.get(f"{front.url}/health/live", verify=trusting, timeout=20).status_code == 200
-    return False
-
-
-def test_a_handshake_that_does_not_end(engine_directory):
-    """It had a minute."""
-    with with_tls(engine_directory, header_seconds=SECONDS) as front:
-        began = time.monotonic()
-        with connected(front, b"\x16\x03\x01") as connection:
-            assert everything(connection) == b""
-        assert time.monotonic() - began < 20
-
-
-def test_more_handshakes_than_there_may_be_connections(engine_directory):
-    """They were not counted: they took all descriptors, and the supervisor ended a front that it could not reach."""
-    most = 20 + REFUSED_POLITELY
-    with with_tls(engine_directory) as front, contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(connected(front)) for _ in range(most)]
-        with connected(front) as one_more:
-            assert everything(one_more) == b""
-        assert not answers_with_tls(front)
-        for connection in waiting:
-            connection.close()
-        wait_for(lambda: answers_with_tls(front), seconds=20)
-        for _ in range(2 * most):  # what has ended counts no longer
-            with connected(front, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as plain:
-                assert everything(plain) == b""
-        assert answers_with_tls(front)
 
 
 def test_a_reader_that_does_not_read_is_let_go(strict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import random
 import socket
@@ -15,6 +14,7 @@ from collections import Counter
 import pytest
 
 from runner.front.pipelining import SerialProtocol
+from runner.front.protocol import BoundedProtocol
 from shared.errors import BodyLengthInvalid, HeadersTooLarge, HostHeaderInvalid, RequestTooSlow
 from tests.support.front import running
 from tests.support.raw_http import connected, everything, head, serving_asgi, status_of, text_of
@@ -54,29 +54,34 @@ def test_offers_of_another_protocol_in_any_number(front):
 
 
 @pytest.mark.parametrize("request_", [GET, OFFER])
-def test_a_pass_of_the_loop_begins_one_request_of_each_connection(request_):
-    """All requests of a read began in the same pass, and the others waited for them."""
-    passes, begun = itertools.count(), Counter()
-    now = 0
+def test_a_pass_of_the_loop_reads_one_request_of_each_connection(request_, monkeypatch):
+    """All requests of a read were parsed in the same pass, and the others waited for them."""
+    now, begun = 0, Counter()
 
     def tick(loop):
         nonlocal now
-        now = next(passes)
+        now += 1
         loop.call_soon(tick, loop)
 
-    async def app(scope, _receive, send):
+    def count(protocol):
         if not now:
             tick(asyncio.get_running_loop())
-        begun[scope["client"], now] += 1
+        begun[id(protocol), now] += 1
+        return begin(protocol)
+
+    async def app(_scope, _receive, send):
         await send(ANSWER)
         await send(END)
 
+    begin = BoundedProtocol.on_message_begin
+    monkeypatch.setattr(BoundedProtocol, "on_message_begin", count)
+    parses = 2 if request_ is OFFER else 1  # with the offer, and without
     with serving_asgi(app) as server, contextlib.ExitStack() as stack:
         many = [stack.enter_context(connected(server, request_ * 1000 + LAST)) for _ in range(4)]
         for connection in many:
             assert everything(connection).count(b"HTTP/1.1 200 ") == 1001
-    assert begun.total() == 4 * 1001
-    assert max(begun.values()) == 1
+    assert begun.total() == 4 * (1000 * parses + 1)
+    assert max(begun.values()) == parses
 
 
 def test_a_request_begins_when_the_one_before_it_has_been_answered():
