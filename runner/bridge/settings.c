@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static TRITONSERVER_Error *settings_parse(const char *config, struct settings *s
     return misconfigured("the parameter interface of the model is not one of tokens, text and vllm");
   }
 
-  double restarts = 5;
+  double restarts = INT_MAX;  // whoever makes it die cannot end it for good
   settings->start_timeout_seconds = 600;
   settings->feed_timeout_seconds = 30;
   TRITONSERVER_Error *error =

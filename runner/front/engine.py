@@ -21,7 +21,6 @@ from runner.triton.client import EngineClient
 from shared.artifact import EngineDirectory
 from shared.errors import (
     CogTritonError,
-    EngineGaveUp,
     EngineNotReady,
     GenericError,
     SettingInvalid,
@@ -161,9 +160,7 @@ class LoadedEngine:
         return self._client.state is EngineState.READY and self._probe.is_alive
 
     def check(self) -> None:
-        """Raise EngineNotReady or EngineGaveUp while it cannot accept a request."""
-        if self._client.state is EngineState.GIVEN_UP:
-            raise EngineGaveUp
+        """Raise EngineNotReady while it cannot accept a request."""
         if self._client.state is not EngineState.READY:
             raise EngineNotReady
 

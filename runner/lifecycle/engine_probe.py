@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shared.errors import CogTritonError, EngineGaveUp, EngineInternalError, FixedBy
+from shared.errors import CogTritonError, EngineGaveUp, EngineInternalError, EngineProcessDied, FixedBy
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ log = get_logger()
 
 _INTERVAL_SECONDS = 1.0
 _MAX_FAILURES = 10  # within some five seconds: each is a traceback in the log
+_MAX_DEATHS = 5
 
 
 class EngineProbe:
@@ -30,12 +31,16 @@ class EngineProbe:
     async def first(self, retry_seconds: float = 0.02) -> None:
         """Ask until a token comes, however long the engine loads.
 
-        Raises EngineGaveUp, EngineInternalError when the engine fails on one request after the other, and
-        what is wrong with the request itself, which would stay wrong.
+        Raises EngineGaveUp when the engine's process dies of one request after the other,
+        EngineInternalError when it fails on each, and what is wrong with the request itself, which would
+        stay wrong.
         """
-        failures = 0
+        failures = deaths = 0
         while (problem := await self._problem()) is not None:
             failures = failures + 1 if isinstance(problem, EngineInternalError) else 0
+            deaths += isinstance(problem, EngineProcessDied)
+            if deaths > _MAX_DEATHS:
+                raise EngineGaveUp from problem
             given_up = isinstance(problem, EngineGaveUp) or problem.fixed_by is FixedBy.USER
             if given_up or failures == _MAX_FAILURES:
                 raise problem

@@ -94,6 +94,21 @@ def test_an_engine_that_will_give_none_is_not_waited_for(errors, asked):
     assert next(times) == asked + 1
 
 
+def test_an_engine_that_dies_of_each_request_is_given_up():
+    errors = itertools.cycle([EngineProcessDied(reason="exit status 1"), EngineNotReady()])
+    deaths = itertools.count()
+
+    async def ask() -> None:
+        error = next(errors)
+        if isinstance(error, EngineProcessDied):
+            next(deaths)
+        raise error
+
+    with pytest.raises(EngineGaveUp):
+        asyncio.run(asyncio.wait_for(EngineProbe(ask, lambda: 0).first(retry_seconds=0), 10))
+    assert next(deaths) == 6
+
+
 def test_an_engine_that_fails_now_and_then_is_waited_for():
     errors = [EngineInternalError(reason="a bug"), EngineNotReady()] * engine_probe._MAX_FAILURES
 
