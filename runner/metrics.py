@@ -69,6 +69,10 @@ class Metrics:
         """Make `cog_triton_NAME` report a current value."""
         Gauge(f"cog_triton_{name}", text, registry=self.registry).set_function(value)
 
+    def constant(self, name: str, text: str, value: int) -> None:
+        """Make `cog_triton_NAME_total` report what was counted before this process began."""
+        Counter(f"cog_triton_{name}", text, registry=self.registry).inc(value)
+
     def sent(self, queued: float, prompt_tokens: int) -> None:
         """A prediction was handed to Triton, `queued` seconds after its arrival."""
         self._queue.observe(queued)

@@ -6,10 +6,13 @@ import asyncio
 import os
 import sys
 
+from runner.cog.answers import Answers
 from runner.lifecycle.control import CONTROL
+from runner.lifecycle.liveness import wait_until_hung
 from runner.lifecycle.processes import children
 from runner.lifecycle.server import Command, Server
 from runner.settings import COG_SLOTS
+from runner.triton.address import reached_at
 from shared.layout import PROJECT_ROOT
 
 _LOOK_SECONDS = 0.2
@@ -21,16 +24,16 @@ class CogServer(Server):
     """`cog.server.http`, whose worker is runner/run.py.
 
     If a worker dies before the two have met, it says STARTING for ever: so until then the worker is watched.
+    Later the answers of the server are counted: its event loop is not ours, and cannot count turns.
     """
 
-    liveness_path = "/health-check"
-
-    def command(self, control_path: str) -> Command:
+    def command(self, control_path: str, restarts: int) -> Command:
         """As in the base class.
 
         Cog starts its worker as the first `python` on PATH, so ours must come first. With PYTHONSAFEPATH the
         working directory does not shadow modules of other packages.
         """
+        del restarts  # it has no place to report them
         path = os.path.dirname(sys.executable)  # noqa: PTH120 - not resolved: an environment is found by its link
         environment = {
             "COG_MAX_CONCURRENCY": str(COG_SLOTS),
@@ -60,3 +63,11 @@ class CogServer(Server):
                 return "has no worker"
             await asyncio.sleep(_LOOK_SECONDS)
         return await super().wait_until_broken(pid, connected)
+
+    async def _wait_until_hung(self, pid: int) -> str:
+        answers = Answers(reached_at(self.host), self.port, "/health-check")
+        asking = asyncio.create_task(answers.ask())
+        try:
+            return await wait_until_hung(pid, lambda: answers.count)
+        finally:
+            asking.cancel()

@@ -1,7 +1,8 @@
-"""The process that answers HTTP: `python -m runner.front --control PATH --listen-fd FD`.
+"""The process that answers HTTP: `python -m runner.front --control PATH --listen-fd FD --heartbeat-fd FD`.
 
 The supervisor listens at PATH (runner/lifecycle/control.py): it says where the engine is, and when to finish.
-FD is the socket that clients connect to, which the supervisor also keeps open.
+The first FD is the socket that clients connect to, which the supervisor also keeps open; the second is the
+memory in which it sees that the event loop turns (runner/lifecycle/heartbeat.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from runner.lifecycle.control import (
     SetupFailed,
     Shutdown,
 )
+from runner.lifecycle.heartbeat import Heartbeat
 from runner.settings import Settings
 from shared.errors import CogTritonError
 from shared.logs import configure_logging
@@ -39,8 +41,12 @@ if TYPE_CHECKING:
 _COLLECT_AFTER = 50_000  # additional objects: those of some hundred requests
 
 
-async def serve(control_path: str, listener: socket.socket) -> int:
-    """Serve until the supervisor ends, or a signal arrives; 1 when serving cannot begin."""
+async def serve(control_path: str, listener: socket.socket, heartbeat: Heartbeat, restarts: int) -> int:
+    """Serve until the supervisor ends, or a signal arrives; 1 when serving cannot begin.
+
+    `restarts`: how many fronts of this runner have died.
+    """
+    heartbeat.beat(asyncio.get_running_loop())
     try:
         control = await Connection.connect(control_path)
     except OSError:  # the supervisor has ended already, and has said why
@@ -48,7 +54,7 @@ async def serve(control_path: str, listener: socket.socket) -> int:
     try:
         configure_logging()
         settings = Settings.from_environment(os.environ)
-        front = Front(settings, lambda: control.send(Shutdown()))
+        front = Front(settings, lambda: control.send(Shutdown()), restarts)
         server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     except CogTritonError as error:
         control.send(Refused(str(error)))
@@ -103,8 +109,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="runner.front")
     parser.add_argument("--control", required=True)
     parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--heartbeat-fd", type=int, required=True)
+    parser.add_argument("--restarts", type=int, default=0)
     options = parser.parse_args()
-    return uvloop.run(serve(options.control, socket.socket(fileno=options.listen_fd)))
+    listener = socket.socket(fileno=options.listen_fd)
+    heartbeat = Heartbeat(options.heartbeat_fd)
+    return uvloop.run(serve(options.control, listener, heartbeat, options.restarts))
 
 
 if __name__ == "__main__":

@@ -42,8 +42,13 @@ _WEBHOOK_GRACE = 5
 class Front:
     """Everything behind the port. For one event loop."""
 
-    def __init__(self, settings: Settings, shut_down: Callable[[], object] = lambda: None) -> None:
-        """`shut_down` is called by POST /shutdown. Raises SettingInvalid."""
+    def __init__(
+        self, settings: Settings, shut_down: Callable[[], object] = lambda: None, restarts: int = 0
+    ) -> None:
+        """`shut_down` is called by POST /shutdown; `restarts`: how many fronts of this runner have died.
+
+        Raises SettingInvalid.
+        """
         self._shut_down = shut_down
         self.settings = settings
         self.admission = Admission(
@@ -51,8 +56,9 @@ class Front:
             key_requests=settings.key_max_requests,
             key_tokens=settings.key_max_tokens,
         )
-        self.health = Health(self.admission)
+        self.health = Health(self.admission, restarts)
         self.metrics = Metrics(self.admission, lambda: self.client)
+        self.metrics.constant("front_restarts", "Restarts of the front", restarts)
         self.metrics.gauge("ready", "1 while predictions can be answered", lambda: self.health.is_ready)
         self.app = App(settings.max_body_bytes, self.metrics.answered)
         self.engine: LoadedEngine | None = None
@@ -126,9 +132,7 @@ class Front:
             await self.client.close()
 
     def _loaded(self) -> LoadedEngine:
-        """Raises ShuttingDown once it drains, EngineNotReady and EngineGaveUp while no engine accepts
-        requests.
-        """
+        """Raises ShuttingDown once it drains, EngineNotReady while no engine accepts requests."""
         if self.admission.closed:
             raise ShuttingDown
         if self.engine is None:

@@ -22,8 +22,9 @@ _BUSY = "BUSY"
 class Health:
     """STARTING, then READY (BUSY when no more are accepted), UNHEALTHY or SETUP_FAILED."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, front_restarts: int = 0) -> None:
         self._admission = admission
+        self._front_restarts = front_restarts
         self._started_at = _now()
         self._completed_at: str | None = None
         self._error: str | None = None
@@ -74,6 +75,7 @@ class Health:
         return {
             "status": self.status,
             "setup": setup,
+            "front_restarts": self._front_restarts,
             "version": {"cog_triton": VERSION, "python": sys.version.split()[0]},
         }
 
@@ -85,7 +87,8 @@ class Health:
         await request.respond_json(200, {"status": self.status})
 
     async def _is_ready(self, request: Request) -> None:
-        await request.respond_json(200 if self.is_ready else 503, {"status": self.status})
+        view = {"status": self.status, "front_restarts": self._front_restarts}
+        await request.respond_json(200 if self.is_ready else 503, view)
 
 
 def _now() -> str:

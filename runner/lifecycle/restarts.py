@@ -1,4 +1,4 @@
-"""When something that died is started again, and when no longer."""
+"""When something that died is started again, and how often that was."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ _WITHIN_SECONDS = 300
 class Restarts:
     """Counts the deaths of one process."""
 
-    def __init__(self, most: int | None = None) -> None:
-        """`most`: how many deaths within five minutes are followed by a restart; None: all are."""
-        self._most = most
-        self._deaths: list[float] = []
+    def __init__(self) -> None:
+        """None so far."""
+        self.total = 0
+        """All deaths."""
+        self._recent: list[float] = []
 
-    def pause(self) -> float | None:
-        """Note a death; return the seconds until it is started again, None when it died too often."""
+    @property
+    def recent(self) -> int:
+        """The deaths within the five minutes before the last one."""
+        return len(self._recent)
+
+    def pause(self) -> float:
+        """Note a death; return the seconds until the process is started again, at most 15."""
         now = time.monotonic()
-        self._deaths = [death for death in self._deaths if now - death < _WITHIN_SECONDS] + [now]
-        if self._most is not None and len(self._deaths) > self._most:
-            return None
-        return _PAUSES[min(len(self._deaths), len(_PAUSES)) - 1]
+        self.total += 1
+        self._recent = [death for death in self._recent if now - death < _WITHIN_SECONDS] + [now]
+        return _PAUSES[min(self.recent, len(_PAUSES)) - 1]

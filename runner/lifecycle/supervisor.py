@@ -5,8 +5,9 @@
                         the front (runner/front), or Cog's server with its worker (runner/cog/server.py)
 
 All three start immediately or as soon as they can. What dies is started again, after a growing pause: a new
-front finds the engine loaded, a new Triton is found by the front. An HTTP server that does not answer is
-killed, and counts as dead. SIGTERM drains the front first.
+front finds the engine loaded, a new Triton is found by the front. An HTTP server that makes no progress
+(liveness.py) is killed, and counts as dead. A runner that has been READY once is never given up: nobody can
+end it with what kills its processes. SIGTERM drains the front first.
 
 The front (or Cog's worker) connects to a socket in the run directory, and learns there where the engine is;
 see control.py.
@@ -243,7 +244,7 @@ class Supervisor:
                     return
                 if not self._ready.is_set():
                     raise log.last_error or TritonFailedToStart(reason=f"it ended with {triton.status}")
-                pause = restarts.pause() or 0
+                pause = restarts.pause()
                 _logger().error("Triton ended; restarting it", status=triton.status, in_seconds=pause)
                 await asyncio.sleep(pause)
         finally:
@@ -283,14 +284,14 @@ class Supervisor:
     async def _keep_server(self, server: Server) -> None:
         """Start the HTTP server, and start it again whenever it ends.
 
-        Raises WorkerDied, ServerDiedTooOften, and what makes the server refuse to serve: immediately, unless
-        one has served. Then it may be a file that is being written.
+        Before the runner was ready once, raises WorkerDied, ServerDiedTooOften, and what makes the server
+        refuse to serve. Later that may be a file that is being written.
         """
-        restarts = Restarts(_MAX_DEATHS)
+        restarts = Restarts()
         while True:
             self._gone.clear()
             self._connected.clear()
-            command = server.command(self.control_path)
+            command = server.command(self.control_path, restarts.total)
             self._http = self._processes.start(
                 command.arguments,
                 command.environment,
@@ -303,13 +304,14 @@ class Supervisor:
             self._processes.kill_adopted()
             if self._over.done():
                 return
-            if not self._connected.is_set():
-                raise WorkerDied
             pause = restarts.pause()
-            if self._refusal is not None and (pause is None or not self._ready.is_set()):
-                raise self._refusal
-            if pause is None:
-                raise ServerDiedTooOften(times=_MAX_DEATHS + 1)
+            if not self._ready.is_set():
+                if not self._connected.is_set():
+                    raise WorkerDied
+                if self._refusal is not None:
+                    raise self._refusal
+                if restarts.recent > _MAX_DEATHS:
+                    raise ServerDiedTooOften(times=restarts.recent)
             if self._refusal is not None:
                 reason = "cannot serve"
             _logger().error(
@@ -350,9 +352,9 @@ class Supervisor:
                 case Ready() if not self._ready.is_set():
                     self._ready.set()
                     self._on_ready(time.monotonic() - self._started)
-                case SetupFailed():
+                case SetupFailed() if not self._ready.is_set():
                     self._fail(message)
-                case Refused(text):
+                case SetupFailed(text) | Refused(text):
                     self._refusal = _coded(text)
                     break
                 case Drained():

@@ -70,7 +70,7 @@ class RunDirectoryUnusable(CogTritonError):
 class ServerDiedTooOften(CogTritonError):
     code = "E4008"
     fixed_by = FixedBy.OPERATOR
-    message = "The HTTP server died {times} times within five minutes and will not be restarted."
+    message = "The HTTP server died {times} times within five minutes, before the runner was ever READY."
     remedy = "Check the log above for why it dies; it may have run out of memory."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import httpx2
 import pytest
@@ -94,6 +95,18 @@ def test_a_front_that_dies_leaves_the_engine_loaded_and_its_streams_cancelled(se
     assert "".join(PredictionClient(server.url).text({"prompt": "x", "max_tokens": 3})) == "0 1 2"
     assert pid_of(server.mark, "runner.engines.process") == engine
     wait_for(lambda: running_in_the_engine(server) == 0)
+
+
+def test_a_front_that_was_stopped_for_a_while_goes_on(server):
+    """It was killed, with all its streams, 11 s after it was stopped."""
+    front = pid_of(server.mark, "runner.front")
+    stream = PredictionClient(server.url).text({"prompt": "x", "max_tokens": 200})
+    text = next(stream)
+    os.kill(front, signal.SIGSTOP)
+    time.sleep(14)
+    os.kill(front, signal.SIGCONT)
+    assert text + "".join(stream) == counted(200)
+    assert pid_of(server.mark, "runner.front") == front
 
 
 def running_in_the_engine(server) -> float:

@@ -18,8 +18,10 @@ import pytest
 
 from runner.lifecycle.supervisor import SECONDS_TO_END
 from shared.cog.server import free_port
+from shared.errors import EngineGaveUp
 from shared.layout import PROJECT_ROOT
 from shared.signals import ENDS
+from tests.support.busy_front import BUSY_SECONDS
 from tests.support.processes import MARK, marked, pid_of, wait_gone
 from tests.support.waiting import wait_for
 
@@ -135,13 +137,15 @@ def test_once_the_front_has_ended_nobody_waits_for_another(ready):
     assert ready.process.wait(20) == 0
 
 
-def test_a_front_that_hangs_is_replaced_and_the_engine_stays(ready):
-    front, engine = ready.pid(FRONT), ready.pid(ENGINE)
-    ready.get("/hang", timeout=0.1)
-    wait_for(lambda: ready.get(timeout=0.5)["status"] == "READY")
-    assert ready.pid(FRONT) != front
-    assert ready.pid(ENGINE) == engine
-    assert "does not answer" in ready.log.read_text()
+def test_a_front_that_hangs_is_replaced_and_the_engine_stays(start):
+    with start("--hung-seconds", "2") as runner:
+        runner.wait("READY")
+        front, engine = runner.pid(FRONT), runner.pid(ENGINE)
+        runner.get("/hang", timeout=0.1)
+        wait_for(lambda: runner.get(timeout=0.5)["status"] == "READY")
+        assert runner.pid(FRONT) != front
+        assert runner.pid(ENGINE) == engine
+        assert "has made no progress for 2 s" in runner.log.read_text()
 
 
 def test_a_triton_that_dies_comes_back_where_it_was(ready):
@@ -154,18 +158,66 @@ def test_a_triton_that_dies_comes_back_where_it_was(ready):
     assert ready.get() == before  # the front was not disturbed
 
 
-def test_an_http_server_that_dies_too_often_ends_the_runner(ready):
+def test_before_the_first_ready_an_http_server_that_dies_too_often_ends_the_runner(start):
     deaths = 0
-    while ready.process.poll() is None:
-        pids = [pid for pid, command in marked(ready.mark).items() if FRONT in command]
-        if pids and ready.get()["status"] != "NONE":
-            try:
-                os.kill(pids[0], signal.SIGKILL)
-            except ProcessLookupError:  # it was the one before, on its way out
-                continue
-            deaths += 1
-    assert (ready.process.returncode, deaths) == (1, 6)
-    assert "E4008 ServerDiedTooOften" in ready.log.read_text()
+    with start(STUB_FRONT_LOADS_FOR="1000") as runner:
+        while runner.process.poll() is None:
+            pids = [pid for pid, command in marked(runner.mark).items() if FRONT in command]
+            if pids and runner.get()["status"] != "NONE":
+                try:
+                    os.kill(pids[0], signal.SIGKILL)
+                except ProcessLookupError:  # it was the one before, on its way out
+                    continue
+                deaths += 1
+        assert (runner.process.returncode, deaths) == (1, 6)
+        assert "E4008 ServerDiedTooOften" in runner.log.read_text()
+
+
+def metric(runner: Runner, name: str) -> float:
+    lines = httpx2.get(f"http://127.0.0.1:{runner.port}/metrics", timeout=5).text.splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{name} ")]
+    return float(line.split()[1])
+
+
+def test_no_number_of_deaths_ends_a_runner_that_has_served(start):
+    """Six within five minutes did, for good."""
+    with start("--front", "runner.front") as runner:
+
+        def wait_ready(front_restarts: int) -> None:
+            expected = {"status": "READY", "front_restarts": front_restarts}
+            wait_for(lambda: runner.get("/health/ready") == expected)
+
+        wait_ready(0)
+        engine = runner.pid(ENGINE)
+        for death in range(1, 8):
+            runner.kill("runner.front --control")
+            wait_ready(death)
+        assert runner.get("/health-check")["front_restarts"] == 7
+        assert metric(runner, "cog_triton_front_restarts_total") == 7
+        assert runner.pid(ENGINE) == engine
+
+
+BUSY_FRONT, BUSY = ("--front", "tests.support.busy_front"), "busy_front --control"
+
+
+def test_a_front_that_is_only_busy_is_not_replaced(start):
+    """Each turn of its loop takes 0.9 s, so it answers late; twice later than 5 s, and it was killed."""
+    with start(*BUSY_FRONT, "--hung-seconds", "3") as runner:
+        wait_for(lambda: runner.get("/health/ready")["status"] == "READY")
+        front, began = runner.pid(BUSY), time.monotonic()
+        runner.kill(BUSY, signal.SIGUSR1)
+        while time.monotonic() < began + BUSY_SECONDS + 2:
+            assert runner.pid(BUSY) == front
+            time.sleep(0.1)
+        assert runner.get("/health/ready") == {"status": "READY", "front_restarts": 0}
+
+
+def test_a_front_that_is_stuck_in_one_callback_is_replaced(start):
+    with start(*BUSY_FRONT, "--hung-seconds", "3") as runner:
+        wait_for(lambda: runner.get("/health/ready")["status"] == "READY")
+        runner.kill(BUSY, signal.SIGUSR2)
+        wait_for(lambda: runner.get("/health/ready", 0.5) == {"status": "READY", "front_restarts": 1})
+        assert "has made no progress for 3 s, with 0.0 s of CPU time" in runner.log.read_text()
 
 
 REFUSAL = "E4002 SettingInvalid: The setting STUB is not set, but it is needed."
@@ -187,12 +239,9 @@ def test_a_later_one_is_tried_again_and_its_reason_is_told(start, tmp_path):
         runner.kill(FRONT)
         wait_for(lambda: REFUSAL in runner.log.read_text())
         assert "the HTTP server cannot serve; restarting it" in runner.log.read_text()
+        wait_for(lambda: runner.log.read_text().count(REFUSAL) > 6)  # and is not given up
         refuses.unlink()
         runner.wait("READY")
-        refuses.touch()
-        runner.kill(FRONT)
-        assert runner.process.wait(30) == 1
-        assert runner.log.read_text().splitlines()[-1].startswith(REFUSAL)
 
 
 def test_killing_the_supervisor_leaves_no_process_and_the_next_start_sweeps_its_directory(start):
@@ -264,10 +313,36 @@ def test_a_set_up_that_fails_ends_a_runner_that_is_to_end_then(start):
         assert "E4201 WeightsNotFound" in runner.log.read_text()
 
 
-def test_a_set_up_that_fails_in_the_front_ends_triton(ready):
+def test_a_set_up_that_fails_in_the_front_ends_triton(start):
+    with start(STUB_FRONT_LOADS_FOR="1000") as runner:
+        wait_for(lambda: any(TRITON in command for command in marked(runner.mark).values()))
+        runner.get("/fail")
+        assert "E2102" in runner.wait("SETUP_FAILED")["error"]
+        wait_for(lambda: not any(TRITON in command for command in marked(runner.mark).values()))
+
+
+def test_an_engine_that_dies_before_each_first_token_fails_the_set_up(start, mock_archive, answered):
+    with start("--front", "runner.front", COG_WEIGHTS=str(mock_archive(time_to_first_token=3))) as runner:
+        wait_for(lambda: runner.get("/health-check")["status"] == "STARTING")
+        # Triton opens it when the engine is loaded.
+        wait_for(lambda: "nv_" in httpx2.get(f"http://127.0.0.1:{runner.port}/metrics", timeout=5).text)
+        while (health := runner.get("/health-check"))["status"] == "STARTING":
+            engines = [pid for pid, command in marked(runner.mark).items() if ENGINE in command]
+            time.sleep(1)  # it is asked for a token, and has three seconds for it
+            for pid in engines:
+                os.kill(pid, signal.SIGKILL)
+        assert health["status"] == "SETUP_FAILED"
+        answered(health["setup"]["logs"], EngineGaveUp())
+
+
+def test_a_later_front_that_fails_to_load_does_not_end_what_has_served(ready):
+    """Its failure was final: Triton was ended, and every later front said SETUP_FAILED."""
+    triton, front = ready.pid(TRITON), ready.pid(FRONT)
     ready.get("/fail")
-    assert "E2102" in ready.wait("SETUP_FAILED")["error"]
-    wait_for(lambda: not any(TRITON in command for command in marked(ready.mark).values()))
+    wait_for(lambda: ready.get().get("pid", front) != front)
+    ready.wait("READY")
+    assert ready.pid(TRITON) == triton
+    assert "the HTTP server cannot serve; restarting it" in ready.log.read_text()
 
 
 def test_a_set_up_that_takes_too_long_ends_the_runner(start, silence):

@@ -1,6 +1,6 @@
 """A front of a few lines: it talks to its supervisor, and answers every GET with what it was told.
 
-    python -m tests.support.stub_front --control PATH --listen-fd FD
+    python -m tests.support.stub_front --control PATH --listen-fd FD --heartbeat-fd FD
 
 `GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open. While
 the file STUB_FRONT_REFUSES exists, it cannot serve.
@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from runner.lifecycle.control import Connection, Drain, Drained, EngineAddress, Ready, Refused, SetupFailed
+from runner.lifecycle.heartbeat import Heartbeat
 from shared.errors import SettingInvalid, TritonTokenizerError
 
 DRAINING_SECONDS = float(os.environ.get("STUB_FRONT_DRAINS_FOR", "0.3"))
@@ -32,15 +33,18 @@ class StubFront:
         self.control = control
         self.state: dict[str, object] = {"pid": os.getpid(), "status": "STARTING"}
 
+    async def load(self, address: EngineAddress) -> None:
+        self.state["address"] = asdict(address)
+        await wait_open(int(address.promised[0].rpartition(":")[2]))
+        await asyncio.sleep(LOADING_SECONDS)
+        self.state["status"] = "READY"
+        self.control.send(Ready())
+
     async def listen_to_supervisor(self) -> None:
         async for message in self.control:
             match message:
                 case EngineAddress():
-                    self.state["address"] = asdict(message)
-                    await wait_open(int(message.promised[0].rpartition(":")[2]))
-                    await asyncio.sleep(LOADING_SECONDS)
-                    self.state["status"] = "READY"
-                    self.control.send(Ready())
+                    self.loading = asyncio.create_task(self.load(message))
                 case SetupFailed(error):
                     self.state |= {"status": "SETUP_FAILED", "error": error}
                 case Drain(seconds):
@@ -74,7 +78,10 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control", required=True)
     parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--heartbeat-fd", type=int, required=True)
+    parser.add_argument("--restarts", type=int, required=True)
     options = parser.parse_args()
+    Heartbeat(options.heartbeat_fd).beat(asyncio.get_running_loop())
     control = await Connection.connect(options.control)
     if REFUSES:
         control.send(Refused(str(SettingInvalid(setting="STUB", value=None, reason="it is needed"))))

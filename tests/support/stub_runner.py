@@ -1,12 +1,17 @@
-"""A supervisor that keeps the stub of a front: `python -m tests.support.stub_runner PORT [--end-on-failure]`."""
+"""A supervisor that keeps another front: `python -m tests.support.stub_runner PORT [--end-on-failure]`.
+
+`--front`: its module, by default that of the stub; `--hung-seconds`: when it counts as hung.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
 
-from runner.lifecycle import liveness, restarts
+from runner.lifecycle import restarts
+from runner.lifecycle.liveness import HUNG_SECONDS
 from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Command, Front
 from runner.lifecycle.supervisor import Supervisor
@@ -14,20 +19,26 @@ from shared.errors import CogTritonError
 
 
 class Stub(Front):
-    liveness_path = "/"
+    module: str
 
-    def command(self, control_path):
-        command = super().command(control_path)
-        arguments = [word.replace("runner.front", "tests.support.stub_front") for word in command.arguments]
+    def command(self, control_path, deaths):
+        command = super().command(control_path, deaths)
+        arguments = [word.replace("runner.front", self.module) for word in command.arguments]
         return Command(arguments, os.environ, pass_fds=command.pass_fds)
 
 
 async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--end-on-failure", action="store_true")
+    parser.add_argument("--front", default="tests.support.stub_front")
+    parser.add_argument("--hung-seconds", type=float, default=HUNG_SECONDS)
+    options = parser.parse_args()
     restarts._PAUSES = (0.1,) * 5  # type: ignore[assignment] # shorter than users have them
-    liveness._DEADLINE_SECONDS = 1
+    Stub.module = options.front
     with run_directory() as directory:
-        server = Stub("127.0.0.1", int(sys.argv[1]))
-        await Supervisor(directory, server, end_on_failure="--end-on-failure" in sys.argv).run()
+        server = Stub("127.0.0.1", options.port, hung_seconds=options.hung_seconds)
+        await Supervisor(directory, server, end_on_failure=options.end_on_failure).run()
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ from tools.docs.environment import page
 
 def test_its_places_are_those_that_the_docs_tell(monkeypatch):
     monkeypatch.delenv("COG_MAX_CONCURRENCY", raising=False)
-    command = CogServer("127.0.0.1", 5000).command("control")
+    command = CogServer("127.0.0.1", 5000).command("control", 0)
     assert command.environment["COG_MAX_CONCURRENCY"] == str(COG_SLOTS)
     assert f"not set: {COG_SLOTS} with SERVER=cog" in page()
 
 
 def test_its_places_can_be_set(monkeypatch):
     monkeypatch.setenv("COG_MAX_CONCURRENCY", "7")
-    assert CogServer("127.0.0.1", 5000).command("control").environment["COG_MAX_CONCURRENCY"] == "7"
+    assert CogServer("127.0.0.1", 5000).command("control", 0).environment["COG_MAX_CONCURRENCY"] == "7"
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "a" * 64, "a..b"])

@@ -343,6 +343,7 @@ class TestHealth:
     def test_ready(self, client):
         assert client.get("/health-check").json()["status"] == "READY"
         assert client.get("/health/live").status_code == client.get("/health/ready").status_code == 200
+        assert client.get("/health/ready").json() == {"status": "READY", "front_restarts": 0}
 
     def test_starting(self, engine_directory):
         with running(engine_directory, loaded=False) as server, httpx2.Client(base_url=server.url) as client:

@@ -1,27 +1,31 @@
-"""What dies is started again, later each time, until it died too often."""
+"""What dies is started again, later each time."""
 
 from __future__ import annotations
 
 import time
 
+import pytest
+
 from runner.lifecycle.restarts import Restarts
 
 
-def test_the_pauses_grow_and_end():
-    of_some = Restarts(most=5)
-    assert [of_some.pause() for _ in range(7)] == [0.1, 0.5, 2, 5, 15, None, None]
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still; add to `clock[0]`."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
 
 
-def test_some_things_are_always_started_again():
-    of_one = Restarts()
-    assert [of_one.pause() for _ in range(7)] == [0.1, 0.5, 2, 5, 15, 15, 15]
+def test_the_pauses_grow_up_to_a_limit(clock):
+    restarts = Restarts()
+    assert [restarts.pause() for _ in range(7)] == [0.1, 0.5, 2, 5, 15, 15, 15]
+    assert (restarts.recent, restarts.total) == (7, 7)
 
 
-def test_a_death_of_long_ago_is_forgotten(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    of_one = Restarts(most=1)
-    assert of_one.pause() == 0.1
-    now = 301.0
-    assert of_one.pause() == 0.1
-    assert of_one.pause() is None
+def test_a_death_of_long_ago_does_not_count_as_recent(clock):
+    restarts = Restarts()
+    assert restarts.pause() == 0.1
+    clock[0] = 301.0
+    assert restarts.pause() == 0.1
+    assert (restarts.recent, restarts.total) == (1, 2)

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from runner.lifecycle.heartbeat import Heartbeat
+
 
 @pytest.mark.parametrize(
     ("settings", "told"),
@@ -45,8 +47,8 @@ def test_a_front_whose_supervisor_has_ended_ends_without_a_word(tmp_path):
     """It printed a traceback behind the supervisor's reason, if that came soon enough."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "runner.front", "--control", str(tmp_path / "none")]
-        command += ["--listen-fd", str(listener.fileno())]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=60, pass_fds=[listener.fileno()]
-        )
+        fds = [listener.fileno(), Heartbeat.create()]
+        command += ["--listen-fd", str(fds[0]), "--heartbeat-fd", str(fds[1])]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, pass_fds=fds)
+        os.close(fds[1])
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
