@@ -6,6 +6,7 @@ Imported when first needed: importing the library takes longer than anything els
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
@@ -131,5 +132,7 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
         answer.raise_for_status()
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise UploadFailed(address=public_address(address), reason=why_failed(error)) from None
-    location = answer.headers.get("location")
-    return str(answer.url.join(location)) if location else address.partition("?")[0]
+    with suppress(httpx2.InvalidURL):  # the file is there all the same
+        if location := answer.headers.get("location"):
+            return str(answer.url.join(location))
+    return address.partition("?")[0]

@@ -105,3 +105,31 @@ def test_an_answer_without_an_end_is_not_waited_for(tmp_path, monkeypatch, begin
         assert time.monotonic() - began < 3
         server.join()
     assert sent < 32 << 20
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://\u202e/", "http://a/" + "y" * 70_000])
+def test_a_place_that_cannot_be_one_is_not_told(tmp_path, location):
+    """It failed the build that had been sent."""
+
+    def answer():
+        connection, _ = listener.accept()
+        with connection:
+            stream = connection.makefile("rb")
+            while stream.readline().strip():
+                pass
+            stream.read(1)
+            head = f"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n"
+            connection.sendall(head.encode())
+
+    (tmp_path / "engine.tar").write_bytes(b"x")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer)
+        server.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        place = asyncio.run(
+            put_file(
+                Addresses([address], None, "X"), f"{address}/x?a=b", tmp_path / "engine.tar", lambda _: None
+            )
+        )
+        server.join()
+    assert place == f"{address}/x"
