@@ -7,7 +7,7 @@ TEST_PROCESSES ?= 3
 export ENGINE MODEL
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-vllm-next test-docs test-hosts acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-vllm-next test-docs test-hosts test-security acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -44,6 +44,9 @@ test-vllm-next: setup-dev ## The same with the newest vLLM that there is for CPU
 test-hosts: setup-dev ## Test a TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
 	@ci/install-host-tools
 	$(run) pytest tests/hosts/test_ranks.py tests/hosts/test_serving.py
+
+test-security: setup-dev ## Attack a real runner in every known way, also as user nobody (needs root); FULL=1: 20 attackers at once, for DURATION (300) seconds
+	$(run) $(if $(FULL),tests.security.crowd --seconds $(or $(DURATION),300),pytest tests/security $(if $(ONLY),-k '$(ONLY)'))
 
 test-bridge: setup-dev ## Test the bridge under GCC's sanitizers, between hostile engines and clients (needs gcc)
 	$(run) pytest tests/bridge

@@ -17,7 +17,7 @@ from shared.layout import PROJECT_ROOT
 from shared.signals import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 _POLL_SECONDS = 0.02
@@ -38,8 +38,11 @@ class CogServer:
         concurrency: int | None = None,
         environment: Mapping[str, str] | None = None,
         output: int | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         """Start serving `package` on loopback; port 0 takes a free one, `output` is a file descriptor.
+
+        `prefix`: a program that starts the server, and its arguments.
 
         Raises PortInUse when the port is taken.
         """
@@ -48,7 +51,7 @@ class CogServer:
             refuse_used_port(port)
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
-            server_command(package, "127.0.0.1"),
+            [*prefix, *server_command(package, "127.0.0.1")],
             cwd=PROJECT_ROOT / package,
             env={
                 **os.environ,
