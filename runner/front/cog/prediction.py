@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -120,6 +121,11 @@ class Prediction:
         if self.completed_at is not None:
             view["completed_at"] = self.completed_at
         return view
+
+    def size(self) -> int:
+        """The bytes that its texts need in memory."""
+        inputs = (value if isinstance(value, str) else repr(value) for value in self.inputs.values())
+        return sum(map(sys.getsizeof, (*inputs, *self.output, self.logs)))
 
     def cancel(self) -> None:
         """Stop it, or the engine's work on it. May be called twice, and after its end."""

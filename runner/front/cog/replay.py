@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from runner.front.cog.prediction import Prediction
 
 
+_MOST_EVENTS = 512
+"""Made at once: what waits for a client that reads slowly is held in memory."""
+
+
 class Replay:
     """An asynchronous iterator of bytes; `close` it."""
 
@@ -38,7 +42,7 @@ class Replay:
                 self._heard = prediction.log_length
                 return log_event(prediction.logs[-unheard:])
             if self._sent < len(prediction.output):
-                new = range(self._sent, len(prediction.output))
+                new = range(self._sent, min(self._sent + _MOST_EVENTS, len(prediction.output)))
                 self._sent = new.stop
                 return b"".join(output_event(index, prediction.output[index]) for index in new)
             if prediction.ended:
