@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_ANSWER = 64 << 20  # bytes; what it says of 100,000 files, as many as it advises, takes half of that
+_MAX_VALUES = 4 << 20  # in its JSON: of small ones, so many bytes would take 20 times the memory
 _MAX_PAGES = 100  # of 1,000 files each
 _CONTENT = re.compile(r"(?!\.{1,2}$)[\w.-]{1,128}", re.ASCII)
 
@@ -149,12 +150,14 @@ class _Limited(httpx2.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises AnswerTooLong."""
-        done = 0
+        done = values = 0
         try:
             for chunk in paced(iter(self._stream)):
-                done += len(chunk)
-                if self._most is not None and done > self._most:
-                    raise AnswerTooLong
+                if self._most is not None:
+                    done += len(chunk)
+                    values += sum(chunk.count(mark) for mark in (b"[", b"{", b",", b":"))
+                    if done > self._most or values > _MAX_VALUES:
+                        raise AnswerTooLong
                 yield chunk
         except TooSlow:
             raise httpx2.ReadTimeout("the server sends too slowly") from None

@@ -64,7 +64,8 @@ class Hub(LoopbackServer):
         self._broken: set[str] = set()
         self.ranges: list[str] = []  # the Range headers that were sent
         self.tampered: dict[str, bytes] = {}  # what is sent instead of these files
-        # The values of these headers, of the commit ("sha"), and of the SHA-256 of large files in a "tree".
+        # The values of these headers, of the commit ("sha"), of the SHA-256 of large files in a "tree", and
+        # the "body" of every answer in JSON.
         self.claims: dict[str, str] = {}
         self.compressing = ""  # below which path answers are compressed, asked for or not
         self.endless = ""  # below which path no answer ever ends
@@ -194,7 +195,8 @@ def _handler(hub: Hub) -> type[QuietHandler]:
             self._send(status, content, headers)
 
         def _json(self, answer: object, headers: Mapping[str, str] = MappingProxyType({})) -> None:
-            self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json", **headers})
+            body = hub.claims.get("body", json.dumps(answer)).encode()
+            self._send(200, body, {"Content-Type": "application/json", **headers})
 
         def _error(self, status: int, code: str, message: str) -> None:
             body = json.dumps({"error": message}).encode()

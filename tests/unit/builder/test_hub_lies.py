@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from builder.sources import hub_limits
 from builder.sources.download import Download
 from shared.errors import DownloadFailed, ModelCorrupt
 from tests.support.hub import STRANGE
@@ -23,6 +24,14 @@ def test_what_comes_compressed_is_not_unpacked(hub, state, path):
     """Half a megabyte of gzip took 1 GB of memory."""
     hub.compressing = path
     with pytest.raises(DownloadFailed, match="the hub compresses its answers, though it is asked not to"):
+        fetch(state)
+
+
+def test_an_answer_of_small_values_has_a_limit(hub, state, monkeypatch):
+    """Within the limit of bytes, empty lists took 1.4 GB."""
+    monkeypatch.setattr(hub_limits, "_MAX_VALUES", 10_000)
+    hub.claims["body"] = "[" + "[]," * 20_000 + "[]]"
+    with pytest.raises(DownloadFailed, match="what the hub says of the model has no end"):
         fetch(state)
 
 
