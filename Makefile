@@ -7,7 +7,7 @@ TEST_PROCESSES ?= 3
 export ENGINE MODEL
 run := .venv/bin/python -m
 
-.PHONY: help demo serve test image test-images test-vllm test-vllm-next test-docs test-hosts test-security acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
+.PHONY: help demo serve test image test-images test-vllm test-docs test-hosts test-security acceptance bench soak fuzz fuzz-prune test-bridge bridge-coverage lint fix docs vllm-arguments vllm-pin lock setup setup-dev clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /|/' | column -t -s '|'
@@ -35,11 +35,6 @@ test-docs: setup-dev ## Run the commands of the README and the docs (see tests/d
 test-vllm: setup-dev ## Test the vLLM engine with the real vLLM, on the CPU (fetches 0.7 GB the first time)
 	@$(PYTHON) ci/setup.py --vllm
 	$(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600
-
-# The table of engine arguments is that of the version that was measured.
-test-vllm-next: setup-dev ## The same with the newest vLLM that there is for CPUs (fetches 0.8 GB the first time)
-	@$(PYTHON) ci/setup.py --vllm-next
-	TEST_VLLM=test-vllm-next $(run) pytest tests/vllm tests/hosts/test_vllm.py --timeout 600 --deselect tests/vllm/test_arguments.py
 
 test-hosts: setup-dev ## Test a TensorRT-LLM engine on two hosts: the real Open MPI over network namespaces (needs root)
 	@ci/install-host-tools

@@ -122,7 +122,10 @@ def unpacked(part: Part) -> None:
 
 
 def vllm_on_cpu(part: Part) -> None:
-    """For tests: without the libraries of CUDA; by uv, which takes a sixth of pip's time."""
+    """For tests: without the libraries of CUDA; by uv, which takes a sixth of pip's time.
+
+    It starts without its kernels for AMX: they end the process where a machine has AMX and forbids it.
+    """
     try:
         ctypes.CDLL("libnuma.so.1")
     except OSError as error:
@@ -134,11 +137,6 @@ def vllm_on_cpu(part: Part) -> None:
     run(part, [*command, "--no-cache", "--no-deps", "--require-hashes", "-r", part.lock, *index_of_pip()])
     part.state = "compiling"
     run(part, [python, ROOT / "tests/vllm/cuda_stubs.py", HOME / "zig"])
-
-
-def newest_vllm_on_cpu(part: Part) -> None:
-    """The same; its kernels for AMX end the process on machines where AMX is there and not allowed."""
-    vllm_on_cpu(part)
     (packages,) = part.place.glob("lib/python3*/site-packages")
     (packages / "without_amx.pth").write_text(f"{ROOT}\nimport tests.vllm.without_amx\n", encoding="utf-8")
 
@@ -167,13 +165,10 @@ def bridge_sources() -> tuple[str | Path, ...]:
     )
 
 
-def vllm_part(*, newest: bool) -> Part:
+def vllm_part() -> Part:
     """Only the tests of the vLLM engine use it: it is not among the engines of this checkout."""
-    locks, sources = ROOT / "requirements", ("tests/vllm/cuda_stubs.py",)
-    if newest:
-        place, lock = HOME / "test-vllm-next", locks / "test-vllm-next.txt"
-        return Part("newest vLLM on CPU", place, lock, newest_vllm_on_cpu, sources)
-    return Part("vLLM on CPU", HOME / "test-vllm", locks / "test-vllm.txt", vllm_on_cpu, sources)
+    lock, sources = ROOT / "requirements/test-vllm.txt", ("tests/vllm/cuda_stubs.py",)
+    return Part("vLLM on CPU", HOME / "test-vllm", lock, vllm_on_cpu, sources)
 
 
 def parts(*, dev: bool) -> list[Part]:
@@ -239,7 +234,6 @@ def read_options() -> argparse.Namespace:
         ("dev", "with the development tools"),
         ("parts", "all but the environment of the command line, for a Python that has it (see cog.yaml)"),
         ("vllm", "only the environment of the tests with the real vLLM, once the others are there"),
-        ("vllm-next", "only that of the tests with the newest vLLM"),
     ):
         either.add_argument(f"--{name}", action="store_true", help=made)
     return parser.parse_args()
@@ -272,11 +266,9 @@ def main() -> int:
 
 def set_up(options: argparse.Namespace) -> int:
     """Make what is missing, and return the exit status."""
-    if options.vllm or options.vllm_next:
-        asked = [vllm_part(newest=options.vllm_next)]
-    else:
-        # An environment that also holds the development tools serves both.
-        asked = parts(dev=options.dev or parts(dev=True)[0].is_made())
+    # An environment that also holds the development tools serves both.
+    dev = options.dev or parts(dev=True)[0].is_made()
+    asked = [vllm_part()] if options.vllm else parts(dev=dev)
     wanted = [part for part in asked if not part.is_made()]
     if options.parts:
         wanted = [part for part in wanted if part.place != ROOT / ".venv"]

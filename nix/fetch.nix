@@ -124,6 +124,9 @@ let
     };
 in
 {
+  # Whether there is such an environment.
+  hasWheels = environment: builtins.pathExists (locks + "/wheels/${environment}.json");
+
   # The wheels of one environment.
   wheels =
     environment:

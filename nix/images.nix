@@ -148,7 +148,12 @@ let
 in
 perSM "cog-triton-runner" sms.tensorrt-llm parts.engine-tensorrt-llm [ ]
 // perSM "cog-triton-runner-vllm" sms.vllm (parts.engine-vllm "vllm") [ parts.compiler ]
-// perSM "cog-triton-runner-vllm-next" sms.vllm (parts.engine-vllm "vllm-next") [ parts.compiler ]
+// (
+  if fetch.hasWheels "engine-vllm-next" then
+    perSM "cog-triton-runner-vllm-next" sms.vllm (parts.engine-vllm "vllm-next") [ parts.compiler ]
+  else
+    { }
+)
 // {
   cog-triton-builder = mkImage rec {
     name = "cog-triton-builder";

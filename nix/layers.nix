@@ -200,7 +200,7 @@ rec {
       ];
     };
 
-  # `release` is "vllm", which was measured on GPUs, or "vllm-next", the newest, which was not.
+  # `release` is "vllm", or "vllm-next": newer, and not yet proven on GPUs.
   engine-vllm =
     release: sm:
     mkEngineLayer release sm (environment {

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Methods of quantization for which vLLM needs a package that the images lack.
-PACKAGES = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
+PACKAGES = {"torchao": "torchao"}
+# Methods that vLLM had once.
+_REMOVED = frozenset({"bitsandbytes"})
 _LONG = ("longrope", "su")
 _UNSCALED = ("default", "llama3", *_LONG)
 
@@ -19,8 +21,11 @@ def check_quantization(model: Mapping[str, Any]) -> None:
     """Raises CheckpointInvalid when the weights are quantized in a way that the images cannot load."""
     of_weights = model.get("quantization_config") or text_config(model).get("quantization_config")
     method = of_weights.get("quant_method") if isinstance(of_weights, dict) else None
-    package = PACKAGES.get(method.lower()) if isinstance(method, str) else None
-    if package is not None:
+    if not isinstance(method, str):
+        return
+    if method.lower() in _REMOVED:
+        raise CheckpointInvalid(reason=f"its quant_method is {method}, which vLLM no longer supports")
+    if package := PACKAGES.get(method.lower()):
         reason = f"its quant_method is {method}, for which vLLM needs the package {package}"
         raise CheckpointInvalid(reason=f"{reason}, and the images lack it")
 

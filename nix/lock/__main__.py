@@ -64,6 +64,8 @@ class Locks:
         documents = {}
         for environment in ENVIRONMENTS:
             requirements = self._requirements / f"{environment.name}.txt"
+            if environment.optional and not requirements.exists():
+                continue
             path = self._wheels / f"{environment.name}.json"
             documents[path] = wheels.document(
                 environment,

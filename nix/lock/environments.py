@@ -25,6 +25,8 @@ class Environment:
     python: str = _DEBIAN_PYTHON
     # Pure Python packages that are only published as source.
     sources: frozenset[str] = frozenset()
+    # Exists only while it has a file of requirements.
+    optional: bool = False
 
 
 ENVIRONMENTS = (
@@ -36,7 +38,8 @@ ENVIRONMENTS = (
     # Runs in the building machine's Python, nixpkgs' or the host's: this one or newer.
     Environment("tools", "3.11"),
     Environment("engine-vllm"),
-    Environment("engine-vllm-next"),
+    # `make vllm-pin VERSION=... NEXT=1` makes it, while there is a version newer than that.
+    Environment("engine-vllm-next", optional=True),
     # The wheel of TensorRT-LLM 1.2.1 only exists for Python 3.10 and 3.12.
     Environment("engine-tensorrt-llm", "3.12", sources=frozenset({"tensorrt-cu13"})),
 )

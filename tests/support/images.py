@@ -18,11 +18,7 @@ NAMES = {
     BUILDER,
     CPU,
     *(f"cog-triton-runner-{sm}" for sm in (80, 86, 90, "full")),
-    *(
-        f"cog-triton-runner-{vllm}-{sm}"
-        for vllm in ("vllm", "vllm-next")
-        for sm in (80, 86, 89, 90, 100, 120, "full")
-    ),
+    *(f"cog-triton-runner-vllm-{sm}" for sm in (80, 86, 89, 90, 100, 120, "full")),
 }
 READY_SECONDS = 120
 # Works in virtual machines without systemd, too.

@@ -24,8 +24,7 @@ from tests.vllm.acceptance import Accepted, run_acceptance
 from tests.vllm.lora import ADAPTERS, write_adapter
 from tests.vllm.model import ARGUMENTS, MAX_SEQ_LEN, MODEL
 
-# `make test-vllm` or `make test-vllm-next`
-PYTHON = PROJECT_ROOT / ".build" / os.environ.get("TEST_VLLM", "test-vllm") / "bin/python"
+PYTHON = PROJECT_ROOT / ".build/test-vllm/bin/python"
 ENVIRONMENT = {
     # Several engines share the cores of the machine.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",

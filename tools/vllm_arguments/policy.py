@@ -21,29 +21,31 @@ OWN = {
 
 ALLOWED = _names("""
     all2all_backend allow_deprecated_quantization async_scheduling attention_backend attention_config
-    block_size calculate_kv_scales compilation_config cpu_distributed_timeout_seconds cpu_offload_gb
-    cpu_offload_params cudagraph_capture_sizes cudagraph_metrics dbo_decode_token_threshold
-    dbo_prefill_token_threshold decode_context_parallel_size disable_cascade_attn disable_custom_all_reduce
+    block_size compilation_config cpu_distributed_timeout_seconds cpu_offload_gb cpu_offload_params
+    cudagraph_capture_sizes cudagraph_metrics dbo_decode_token_threshold dbo_prefill_token_threshold
+    dcp_q_replicate decode_context_parallel_size disable_cascade_attn disable_custom_all_reduce
     disable_hybrid_kv_cache_manager disable_log_stats disable_sliding_window distributed_executor_backend
-    distributed_timeout_seconds enable_chunked_prefill enable_dbo enable_eplb enable_expert_parallel
-    enable_flashinfer_autotune enable_layerwise_nvtx_tracing enable_logging_iteration_details enable_lora
-    enable_mamba_cache_stochastic_rounding enable_mfu_metrics enable_mixed_moe_lora_format
+    distributed_timeout_seconds enable_batch_sharded_sampling enable_chunked_prefill enable_dbo enable_eplb
+    enable_expert_parallel enable_flashinfer_autotune enable_hc_sp enable_layerwise_nvtx_tracing
+    enable_logging_iteration_details enable_lora enable_mamba_cache_stochastic_rounding
+    enable_mamba_shared_prefix_checkpoint enable_mfu_metrics enable_mixed_moe_lora_format
     enable_moe_shared_loras enable_prefix_caching enforce_eager eplb_config expert_placement_strategy
     fully_sharded_loras gdn_prefill_backend gpu_memory_utilization hf_overrides ignore_patterns
-    jit_monitor_mode jit_monitor_verbose kernel_config kv_cache_dtype kv_cache_dtype_skip_layers
-    kv_cache_memory_bytes kv_cache_metrics kv_cache_metrics_sample kv_offloading_backend kv_offloading_size
-    kv_sharing_fast_prefill language_model_only limit_mm_per_prompt linear_backend load_format logprobs_mode
-    long_prefill_token_threshold lora_dtype lora_target_modules mamba_backend mamba_block_size
-    mamba_cache_dtype mamba_cache_mode mamba_cache_philox_rounds mamba_ssm_cache_dtype max_cpu_loras
-    max_cudagraph_capture_size max_logprobs max_long_partial_prefills max_lora_rank max_loras
-    max_num_batched_tokens max_num_partial_prefills max_num_scheduled_tokens max_num_seqs
-    max_parallel_loading_workers model_impl moe_backend num_gpu_blocks_override offload_backend
-    offload_group_size offload_num_in_group offload_params offload_prefetch_step optimization_level
-    override_attention_dtype performance_mode
-    prefill_schedule_interval prefix_caching_hash_algo prefix_match_unit quantization_config
-    safetensors_load_strategy safetensors_prefetch_block_size safetensors_prefetch_num_threads
-    scheduler_reserve_full_isl scheduling_policy seed skip_mm_profiling specialize_active_lora
-    structured_outputs_config ubatch_size use_fp64_gumbel use_tqdm_on_load watermark
+    jit_monitor_mode jit_monitor_verbose kda_decode_backend kda_prefill_backend kernel_config kv_cache_dtype
+    kv_cache_dtype_skip_layers kv_cache_memory_bytes kv_cache_metrics kv_cache_metrics_sample
+    kv_offloading_backend kv_offloading_size kv_sharing_fast_prefill language_model_only limit_mm_per_prompt
+    linear_backend load_format logprobs_mode long_prefill_token_threshold
+    long_prefill_token_threshold_adaptive lora_dtype lora_target_modules mamba_backend mamba_block_size
+    mamba_cache_dtype mamba_cache_mode mamba_cache_philox_rounds mamba_ssm_cache_dtype mamba_ssu_algorithm
+    max_cpu_loras max_cudagraph_capture_size max_logprobs max_lora_rank max_loras max_num_active_seqs
+    max_num_batched_tokens max_num_scheduled_tokens max_num_seqs max_parallel_loading_workers model_impl
+    moe_backend num_gpu_blocks_override offload_backend offload_group_size offload_num_in_group offload_params
+    offload_prefetch_step optimization_level performance_mode prefill_schedule_interval
+    prefix_cache_retention_interval prefix_caching_hash_algo prefix_match_unit quantization_config
+    replayssm_buffer_len safetensors_load_strategy safetensors_prefetch_block_size
+    safetensors_prefetch_num_threads scheduler_reserve_full_isl scheduling_policy seed skip_mm_profiling
+    sparse_indexer_topk_backend specialize_active_lora structured_outputs_config swa_bounded_replay
+    ubatch_size use_fp64_gumbel use_replayssm use_tqdm_on_load watermark
     """)
 
 # They run code that a config names: only if the operator's ALLOW_MODEL_CODE allows it.
@@ -56,7 +58,7 @@ CODE = _names("""
 # Of an argument that is an object: the keys that may be set. The others name code, paths, or what vLLM fills.
 MEMBERS = {
     "attention_config": _names("""
-        backend flash_attn_max_num_splits_for_cuda_graph flash_attn_version use_prefill_decode_attention
+        backend flash_attn_max_num_splits_for_cuda_graph flash_attn_version
         """),
     "compilation_config": _names("""
         compile_ranges_endpoints compile_sizes cudagraph_capture_sizes cudagraph_mode
@@ -80,7 +82,6 @@ MEMBERS = {
 # Packages that the images lack, and the values that need one of them.
 PACKAGES = {
     "arctic-inference": {"speculative_config.method": {"suffix"}},
-    "bitsandbytes": {"load_format": {"bitsandbytes"}, "quantization": {"bitsandbytes"}},
     "conch-triton-kernels": {"linear_backend": {"conch"}, "kernel_config.linear_backend": {"conch"}},
     "fbgemm-gpu": {"linear_backend": {"fbgemm"}, "kernel_config.linear_backend": {"fbgemm"}},
     "hpc-ops": {
@@ -89,7 +90,6 @@ PACKAGES = {
         "moe_backend": {"hpc"},
         "kernel_config.moe_backend": {"hpc"},
     },
-    "instanttensor": {"load_format": {"instanttensor"}},
     "lmcache": {"kv_offloading_backend": {"lmcache"}},
     "runai-model-streamer": {"load_format": {"runai_streamer", "runai_streamer_sharded"}},
     "torchao": {"quantization": {"torchao"}, "safetensors_load_strategy": {"torchao"}},
@@ -120,10 +120,12 @@ MINIMA = {
 
 # Arguments of earlier versions that people still have in a model.json, and their replacements.
 REMOVED = {
+    "calculate_kv_scales": None,
     "cuda_graph_sizes": "cudagraph_capture_sizes",
     "device": None,
     "disable_async_output_proc": None,
     "disable_log_requests": None,
+    "enable_bf16x3_router_gemm": None,
     "enable_lora_bias": None,
     "enable_prompt_adapter": None,
     "engine_use_ray": None,
@@ -132,12 +134,15 @@ REMOVED = {
     "lora_extra_vocab_size": None,
     "max_context_len_to_capture": None,
     "max_log_len": None,
+    "max_long_partial_prefills": "long_prefill_token_threshold",
+    "max_num_partial_prefills": "long_prefill_token_threshold",
     "max_prompt_adapters": None,
     "max_seq_len_to_capture": None,
     "multi_step_stream_outputs": None,
     "num_lookahead_slots": "speculative_config: {num_speculative_tokens: ...}",
     "num_scheduler_steps": "async_scheduling",
     "num_speculative_tokens": "speculative_config: {num_speculative_tokens: ...}",
+    "override_attention_dtype": None,
     "override_neuron_config": None,
     "preemption_mode": None,
     "qlora_adapter_name_or_path": "enable_lora",

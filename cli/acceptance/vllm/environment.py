@@ -40,7 +40,7 @@ CHECKS = (
     Check(
         "import",
         f"vllm can be imported, and is version {_VERSIONS}",
-        "requirements/engine-vllm.txt, engine-vllm-next.txt",
+        "requirements/engine-vllm.txt",
         _import,
     ),
     Check(

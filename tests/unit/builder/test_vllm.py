@@ -10,6 +10,7 @@ import pytest
 from builder.engines.vllm_checkpoint import PACKAGES
 from builder.pipeline import build
 from runner.engines.vllm.settings import engine_arguments
+from shared import vllm_arguments
 from shared.artifact import extract_archive, write_archive
 from shared.errors import CheckpointInvalid, ConfigCheckFailed, ModelFilesMissing
 from tests.support.hub import Repository
@@ -49,7 +50,7 @@ def names(archive, folder):
 
 def test_the_snapshot_is_pinned_and_as_published(made, hub, published):
     manifest, archive = made("{engine: vllm, model: someone/tiny, tensor_parallel_size: 2}")
-    assert (manifest.engine, manifest.engine_version) == ("vllm", "0.26.0")
+    assert (manifest.engine, manifest.engine_version) == ("vllm", vllm_arguments.table()["version"])
     assert (manifest.model, manifest.revision) == ("someone/tiny", hub.repositories["someone/tiny"].commit)
     assert (manifest.ranks, manifest.sm) == (2, None)
     assert manifest.gpu_bytes == (published / "model.safetensors").stat().st_size // 2
@@ -70,9 +71,9 @@ def test_what_the_weights_take_of_a_gpu_is_not_known_where_they_change(made, pub
 
 
 def test_weights_that_need_a_package_which_the_images_lack_are_refused(made, published):
-    config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "bitsandbytes"}})
+    config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "torchao"}})
     (published / "config.json").write_text(config)
-    with pytest.raises(CheckpointInvalid, match="vLLM needs the package bitsandbytes, and the images lack"):
+    with pytest.raises(CheckpointInvalid, match="vLLM needs the package torchao, and the images lack"):
         made("{engine: vllm, model: someone/tiny}")
 
 

@@ -204,7 +204,7 @@ class TestVllm:
     @pytest.mark.parametrize(
         ("argument", "package"),
         [
-            ("load_format: bitsandbytes", "bitsandbytes"),
+            ("load_format: runai_streamer", "runai-model-streamer"),
             ("kernel_config: {moe_backend: hpc}", "hpc-ops"),
             ("kv_offloading_backend: lmcache", "lmcache"),
         ],

