@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.gpu.serving.greedy import against, compared, greedy_tokens
+from tests.gpu.serving.greedy import against, compared, greedy_texts
 from tests.gpu.serving.hosts import run_hosts
 from tests.gpu.serving.load import ROOT, Report, bursts, end, free_port, measure, openai_body, server
 from tests.gpu.serving.machine import (
@@ -127,10 +127,10 @@ def run_runner(options: argparse.Namespace, report: Report, client: Path, scratc
                 measure(client, port, "/v1/completions", openai_body(), streams, pid)
         if "greedy" in options.check:
             with report.step("greedy"):
-                tokens = greedy_tokens(port)
-                if told := against(options.expected, tokens):
+                texts = greedy_texts(port)
+                if told := against(options.expected, texts):
                     report.add("greedy", **told)
-                (scratch / "greedy.json").write_text(json.dumps(tokens))
+                (scratch / "greedy.json").write_text(json.dumps(texts))
         count, tokens_each = (32, 300) if options.rehearse else (256, 600)
         body = openai_body() | {"max_tokens": tokens_each, "ignore_eos": True}
         if "cancel" in options.check:
@@ -182,8 +182,8 @@ def run_async_llm(options: argparse.Namespace, report: Report, scratch: Path) ->
             if not line.startswith("{"):
                 continue
             told = json.loads(line)
-            if (tokens := told.get("greedy")) is not None:
-                report.add("greedy", **compared(json.loads(expected.read_text()), tokens))
+            if (texts := told.get("greedy")) is not None:
+                report.add("greedy", **compared(json.loads(expected.read_text()), texts))
                 continue
             before, used = used, cpu_seconds(done.pid)
             if before is not None and runs <= len(options.bursts):

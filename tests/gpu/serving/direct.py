@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.gpu.serving.greedy import GREEDY_TOKENS, greedy_prompts
 from tests.gpu.serving.model import OUTPUT_TOKENS, Burst, prompt_ids, summary
+from tests.gpu.serving.tokenizer import TOKENIZER
 
 
 async def _one(llm: Any, number: str, prompt: list[int], gaps: list[float]) -> float:
@@ -43,16 +44,18 @@ async def _one(llm: Any, number: str, prompt: list[int], gaps: list[float]) -> f
     return first - sent
 
 
-async def _greedy(llm: Any) -> list[list[int]]:
+async def _greedy(llm: Any) -> list[str]:
+    from tokenizers import Tokenizer
     from vllm import SamplingParams
 
+    tokenizer = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
     parameters = SamplingParams(temperature=0, max_tokens=GREEDY_TOKENS, ignore_eos=True, detokenize=False)
-    tokens = []
+    texts = []
     for number, prompt in enumerate(greedy_prompts()):
         async for output in llm.generate({"prompt_token_ids": prompt}, parameters, f"greedy-{number}"):
             told = output
-        tokens.append(list(told.outputs[0].token_ids))
-    return tokens
+        texts.append(tokenizer.decode(told.outputs[0].token_ids))
+    return texts
 
 
 async def _main(options: argparse.Namespace) -> None:

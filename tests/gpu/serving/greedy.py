@@ -1,14 +1,14 @@
-"""Greedy tokens after fifty prompts, to be the same through the runner as from vLLM itself."""
+"""Greedy texts after fifty prompts, to be the same through the runner as from vLLM itself."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
 import urllib.request
 from typing import TYPE_CHECKING
 
-from tests.gpu.serving.model import MODEL_NAME, VOCABULARY
+from tests.gpu.serving.model import MODEL_NAME
+from tests.gpu.serving.tokenizer import VOCABULARY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,23 +25,23 @@ def greedy_prompts() -> list[list[int]]:
     ]
 
 
-def greedy_tokens(port: int) -> list[list[int]]:
+def greedy_texts(port: int) -> list[str]:
     """What the runner writes after each prompt; one by one, as a GPU's sums depend on what is in a batch."""
     return [_greedy(port, prompt) for prompt in greedy_prompts()]
 
 
-def against(expected: Path | None, tokens: list[list[int]]) -> dict[str, int]:
-    """The tokens compared with those of a file; without it they become what later calls expect."""
+def against(expected: Path | None, texts: list[str]) -> dict[str, int]:
+    """The texts compared with those of a file; without it they become what later calls expect."""
     if expected is not None and expected.exists():
-        return compared(json.loads(expected.read_text()), tokens)
+        return compared(json.loads(expected.read_text()), texts)
     if expected is not None:
-        expected.write_text(json.dumps(tokens))
+        expected.write_text(json.dumps(texts))
     return {}
 
 
-def compared(expected: list[list[int]], tokens: list[list[int]]) -> dict[str, int]:
-    """How many prompts are followed by the expected tokens, and how many tokens come before the first other one."""
-    pairs = list(zip(expected, tokens, strict=True))
+def compared(expected: list[str], texts: list[str]) -> dict[str, int]:
+    """How many prompts have the expected text, and how many characters come before the first other one."""
+    pairs = list(zip(expected, texts, strict=True))
     before = (
         next(
             (place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other),
@@ -52,12 +52,12 @@ def compared(expected: list[list[int]], tokens: list[list[int]]) -> dict[str, in
     return {
         "prompts": len(pairs),
         "equal": sum(one == other for one, other in pairs),
-        "tokens": sum(map(len, expected)),
+        "characters": sum(map(len, expected)),
         "before_the_first_other": sum(before),
     }
 
 
-def _greedy(port: int, prompt: list[int]) -> list[int]:
+def _greedy(port: int, prompt: list[int]) -> str:
     body = {
         "model": MODEL_NAME,
         "prompt": prompt,
@@ -71,5 +71,5 @@ def _greedy(port: int, prompt: list[int]) -> list[int]:
         {"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        text = json.load(answer)["choices"][0]["text"]
-    return [int(number) for number in re.findall(r"t([0-9]+)", text)]
+        text: str = json.load(answer)["choices"][0]["text"]
+    return text

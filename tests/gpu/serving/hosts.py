@@ -15,7 +15,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.gpu.serving.greedy import against, greedy_tokens
+from tests.gpu.serving.greedy import against, greedy_texts
 from tests.gpu.serving.load import ROOT, bursts, free_port, measure, openai_body, server
 from tests.gpu.serving.machine import (
     below,
@@ -144,7 +144,7 @@ def run_hosts(options: argparse.Namespace, report: Report, client: Path, runner:
                 with report.step("bursts"):
                     bursts(report, client, port, pid, map(Burst, options.streams * options.repeat))
                 with report.step("greedy"):
-                    if told := against(options.expected, greedy_tokens(port)):
+                    if told := against(options.expected, greedy_texts(port)):
                         report.add("greedy", **told)
                 _losses(options, report, client, port, pid, joined)
         finally:

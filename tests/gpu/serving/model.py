@@ -1,4 +1,4 @@
-"""A model of the shape of Llama 3 8B, with a tokenizer of made-up words."""
+"""A model of the shape of Llama 3 8B, with a real tokenizer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from hashlib import sha256
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.gpu.serving.tokenizer import TOKENIZER, VOCABULARY, copy_tokenizer, texts, words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 MODEL_NAME = "8b-shape"
-VOCABULARY = 128_256
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 256
 _OWN = ("dtype", "max_model_len", "tensor_parallel_size")
 ENGINE_ARGUMENTS = {
@@ -53,8 +54,8 @@ _SHAPE = {
     "rope_theta": 500000.0,
     "hidden_act": "silu",
     "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
     "torch_dtype": "bfloat16",
 }
 
@@ -68,12 +69,13 @@ class Burst(NamedTuple):
 
 def prompt_ids(tokens: int = PROMPT_TOKENS) -> list[int]:
     """Of the prompt that every stream sends."""
-    return [1000 + 17 * number for number in range(tokens)]
+    all_words = words()
+    return [all_words[17 * number % len(all_words)] for number in range(tokens)]
 
 
 def prompt_text(tokens: int = PROMPT_TOKENS) -> str:
     """The same, as text."""
-    return "".join(f" t{token}" for token in prompt_ids(tokens))
+    return "".join(texts()[token] for token in prompt_ids(tokens))
 
 
 def summary(seconds: Iterable[float]) -> dict[str, float]:
@@ -88,22 +90,26 @@ def shape_of(*, rehearsal: bool = False) -> dict[str, Any]:
     return _SHAPE | (_REHEARSAL_SHAPE if rehearsal else {})
 
 
-def write_model(directory: Path, weights: Path | None = None, *, rehearsal: bool = False) -> Path:
+def write_model(
+    directory: Path, weights: Path | None = None, *, tokenizer: Path = TOKENIZER, rehearsal: bool = False
+) -> Path:
     """config.json, the tokenizer, and links to the weights if there are any, in Hugging Face's form."""
     directory.mkdir(parents=True)
     for file in weights.iterdir() if weights else ():
         (directory / file.name).symlink_to(file.resolve())
     (directory / "config.json").write_text(json.dumps(shape_of(rehearsal=rehearsal)))
-    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, "bos_token_id": 0}))
-    (directory / "tokenizer.json").write_text(json.dumps(_tokenizer()))
-    (directory / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192})
-    )
+    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, "bos_token_id": 1}))
+    copy_tokenizer(directory, tokenizer)
     return directory
 
 
 def write_engine(
-    directory: Path, arguments: dict[str, Any], weights: Path | None = None, *, rehearsal: bool = False
+    directory: Path,
+    arguments: dict[str, Any],
+    weights: Path | None = None,
+    *,
+    tokenizer: Path = TOKENIZER,
+    rehearsal: bool = False,
 ) -> Path:
     """An engine with these arguments of vLLM's, as a builder would make it.
 
@@ -112,7 +118,7 @@ def write_engine(
     # Not to be had in the environment of vLLM, which reads this module too.
     from shared.artifact import EngineFacts, FileEntry, Manifest, PackedFile, write_archive
 
-    model = write_model(directory / "model", weights, rehearsal=rehearsal)
+    model = write_model(directory / "model", weights, tokenizer=tokenizer, rehearsal=rehearsal)
     # For some of vLLM's arguments our config has a key of its own.
     own = {name: arguments[name] for name in _OWN if name in arguments}
     further = {name: value for name, value in arguments.items() if name not in own}
@@ -123,15 +129,15 @@ def write_engine(
         cog_triton_version="0",
         ranks=arguments.get("tensor_parallel_size", 1),
     )
-    tokenizer = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    of_tokenizer = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
     if weights is None:
         files = [PackedFile("config.json", config), PackedFile("engine/config.json", model / "config.json")]
-        files += [PackedFile(f"tokenizer/{name}", model / name) for name in tokenizer]
+        files += [PackedFile(f"tokenizer/{name}", model / name) for name in of_tokenizer]
         write_archive(directory / "engine.tar", facts, files)
         return directory / "engine.tar"
     model.rename(directory / "engine")
     (directory / "tokenizer").mkdir()
-    for name in tokenizer:
+    for name in of_tokenizer:
         (directory / "engine" / name).rename(directory / "tokenizer" / name)
     (directory / "config.json").write_bytes(config)
     # What is compiled for one call serves the next: the weights are always the same, and their digests take long.
@@ -141,24 +147,3 @@ def write_engine(
     manifest = Manifest(**facts.model_dump(), config_digest=digest, files=(entry,))
     (directory / "manifest.json").write_bytes(manifest.to_bytes())
     return directory
-
-
-def _tokenizer() -> dict[str, object]:
-    words = {f"Ġt{token}": token for token in range(VOCABULARY)}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [
-                {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithNext", "invert": False},
-                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
-            ],
-        },
-        "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "WordLevel", "vocab": words, "unk_token": "Ġt0"},
-    }

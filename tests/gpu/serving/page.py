@@ -362,6 +362,9 @@ def _row(figure: Figure) -> tuple[str, str] | None:
                 f"greedy tokens after {prompts} prompts, {tokens} in all",
                 f"{equal} prompts continued as by vLLM itself",
             )
+        case {"side": "greedy", "prompts": prompts, "equal": equal, "characters": _}:
+            by = "on one GPU" if "weights" in figure else "by vLLM itself"
+            return f"greedy texts after {prompts} prompts", f"{equal} prompts continued as {by}"
         case {"side": "half cancelled", "streams": streams, "seconds": seconds}:
             return (
                 f"half of {streams} clients leave: until the KV blocks are free, by the statistics",

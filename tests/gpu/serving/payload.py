@@ -2,12 +2,12 @@
 
     python -m tests.gpu.serving.payload DIR [--present NAMES_FILE] [--part-mb 51] [--only-code]
 
-The wheels of the vLLM lock, for the machine's own Python 3.12 and PyTorch: those whose names are in NAMES_FILE
-(one a line) are on the machine and left out, as is what this model does not load. Pruned for one GPU
-architecture, packed with xz, and cut into parts; beside them the runner's packages, Triton, the bridge, the
-programs that make namespaces and this checkout, all in DIR/payload. The machine runs `sh unpack.sh TARGET` where
-the files are: TARGET/python is an environment of its `python3` with all of it. With that, in TARGET/code, it runs
-`-m tests.gpu.serving`, or holds vLLM against what was assumed of it:
+The wheels of the vLLM lock, for the machine's own Python 3.12. Those whose names are in NAMES_FILE (one a line)
+are on the machine and left out, as is what this model does not load. PyTorch and what must have its version come
+along in any case. Pruned for one GPU architecture, packed with xz, and cut into parts; beside them the runner's
+packages, Triton, the bridge, the programs that make namespaces and this checkout, all in DIR/payload. The machine
+runs `sh unpack.sh TARGET` where the files are: TARGET/python is an environment of its `python3` with all of it.
+With that, in TARGET/code, it runs `-m tests.gpu.serving`, or holds vLLM against what was assumed of it:
 
     COG_TRITON_HOME=TARGET/home TARGET/python/bin/python -m cli \\
         acceptance demo/model --work-dir DIR
@@ -25,6 +25,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.gpu.serving.tokenizer import TOKENIZER, make_tokenizer
+
 ROOT = Path(__file__).resolve().parents[3]
 # Not loaded by a model of this shape on sm_90; most of it only compiles, or is for other GPUs.
 _NOT_NEEDED = frozenset(
@@ -32,21 +34,28 @@ _NOT_NEEDED = frozenset(
         "anthropic",
         "cuda-python",
         "cuda-tile",
+        "fastsafetensors",
         "flashinfer-python",
+        "humming-kernels",
+        "instanttensor",
         "mcp",
         "mcp-types",
+        "nccl-extensions",
+        "nccl4py",
         "nvidia-cuda-cccl",
         "nvidia-cuda-crt",
         "nvidia-cuda-nvcc",
         "nvidia-cuda-nvdisasm",
         "nvidia-cudnn-cu13",
         "nvidia-cudnn-frontend",
+        "nvidia-cutlass-dsl",
         "nvidia-cutlass-dsl-libs-base",
         "nvidia-cutlass-dsl-libs-core",
         "nvidia-cutlass-dsl-libs-cu12",
         "nvidia-cutlass-dsl-libs-cu13",
         "nvidia-nvvm",
         "pynvvideocodec",
+        "quack-kernels",
         "supervisor",
         "tilelang",
         "tokenspeed-mla",
@@ -55,7 +64,20 @@ _NOT_NEEDED = frozenset(
         "z3-solver",
     ]
 )
+# What the machine has in a version that this vLLM does not run with.
+_CARRIED = frozenset(["nvidia-nccl-cu13", "torch", "torchvision", "triton"])
 _FILES_NOT_NEEDED = (
+    "torch/include",
+    "torch/share",
+    "torch/bin/protoc*",
+    "triton/backends/amd",
+    "triton/backends/nvidia/include",
+    "triton/backends/nvidia/lib/cupti",
+    "triton/backends/nvidia/bin/ptxas-blackwell",
+    "triton/backends/nvidia/bin/cuobjdump",
+    "triton/backends/nvidia/bin/nvdisasm",
+    "triton/instrumentation",
+    "triton/profiler",
     "vllm/vllm_flash_attn/_vllm_fa2_C*",
     "vllm/third_party/fmha_sm100",
     "vllm/third_party/deep_gemm/include",
@@ -67,8 +89,8 @@ _FILES_NOT_NEEDED = (
 )
 # Of iproute2 and util-linux, for two hosts on one machine; used where the machine has none.
 _TOOLS = ("ip", "unshare", "hostname")
-_GLIBC = (39, 35, 34, 31, 28, 27, 24, 17, 5)
-_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in _GLIBC] + [
+_GLIBC_MINOR = 39
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(_GLIBC_MINOR, 4, -1)] + [
     f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")
 ]
 
@@ -81,6 +103,8 @@ def _locked(name: str) -> list[tuple[str, str]]:
 def _download(package: tuple[str, str], wheels: Path) -> Path:
     name, version = package
     place = wheels / f"{name}-{version}"
+    for wheel in place.glob("*.whl"):  # of an earlier call
+        return wheel
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--python-version", "3.12", "--implementation", "cp", "--dest", str(place)]
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
@@ -93,7 +117,9 @@ def _site(packages: list[tuple[str, str]], wheels: Path, site: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for wheel in pool.map(lambda package: _download(package, wheels), packages):
             shutil.unpack_archive(wheel, site, "zip")
-    (site / "vllm/vllm-rs").chmod(0o755)  # a program, which zip does not say
+    # Programs, which zip does not say.
+    for program in ("vllm/vllm-rs", "torch/bin/torch_shm_manager", "triton/backends/nvidia/bin/ptxas"):
+        (site / program).chmod(0o755)
     for pattern in _FILES_NOT_NEEDED:
         for path in site.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -101,7 +127,8 @@ def _site(packages: list[tuple[str, str]], wheels: Path, site: Path) -> None:
 
 def _packed(folder: Path, archive: Path, *names: str) -> None:
     # What was taken as it is from a checkout must not bring its bytecode.
-    command = ["tar", "--create", "--exclude=__pycache__", "--use-compress-program=xz -T0 -6"]
+    xz = "xz -T0 --x86 --lzma2=preset=6,dict=64MiB"
+    command = ["tar", "--create", "--exclude=__pycache__", f"--use-compress-program={xz}"]
     subprocess.run([*command, "--file", str(archive), "-C", str(folder), *names], check=True)
 
 
@@ -134,6 +161,9 @@ def _pack_code(payload: Path) -> None:
         ROOT, payload / "code.tar.xz", "builder", "cli", "demo", "runner", "shared", "tests", "pyproject.toml"
     )
     _packed(ROOT / ".build", payload / "bridge.tar.xz", "bridge")
+    if not (TOKENIZER / "tokenizer.json").exists():
+        make_tokenizer()
+    _packed(ROOT, payload / "tokenizer.tar.xz", str(TOKENIZER.relative_to(ROOT)))
 
 
 def main() -> None:
@@ -151,7 +181,7 @@ def main() -> None:
         _pack_code(payload)
         return
     present = set(options.present.read_text().split()) if options.present else set()
-    present = {re.sub(r"[-_.]+", "-", name.lower()) for name in present}
+    present = {re.sub(r"[-_.]+", "-", name.lower()) for name in present} - _CARRIED
     vllm = [one for one in _locked("engine-vllm") if one[0] not in present | _NOT_NEEDED]
     names = {name for name, _ in vllm}
     runner = [one for one in _locked("runner") if one[0] not in present | names | {"cog", "coglet"}]
@@ -197,6 +227,7 @@ tar -xJf triton.tar.xz -C "$target/home"
 tar -xJf bridge.tar.xz -C "$target/home"
 tar -xJf tools.tar.xz -C "$target"
 tar -xJf code.tar.xz -C "$target/code"
+tar -xJf tokenizer.tar.xz -C "$target/code"
 python3 -m venv --without-pip "$target/python"
 python3 - "$target" <<'PATHS'
 import glob, sys, sysconfig
@@ -205,6 +236,11 @@ machines = sysconfig.get_path("purelib")
 lines = [f"{sys.argv[1]}/code", f"{sys.argv[1]}/site", f"import site; site.addsitedir({machines!r})"]
 open(f"{own}/payload.pth", "w").write("\\n".join(lines))
 PATHS
+# The carried libraries look for the machine's own beside them.
+libraries=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia
+for name in "$libraries"/*; do
+    [ -e "$target/site/nvidia/${name##*/}" ] || ln -s "$name" "$target/site/nvidia/${name##*/}"
+done
 ln -s ../../python "$target/home/engines/vllm"
 # As in an image: the engine's processes write none.
 "$target/python/bin/python" -m compileall -qq -j 0 "$target/site" "$target/code" || true

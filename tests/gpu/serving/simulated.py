@@ -19,7 +19,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 
 from runner.engines.vllm.executors import die_with_parent
-from tests.gpu.serving.model import VOCABULARY
+from tests.gpu.serving.tokenizer import VOCABULARY
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

@@ -13,6 +13,7 @@ from shared.artifact import EngineDirectory
 from tests.gpu.serving.greedy import against
 from tests.gpu.serving.machine import MULTICAST_OFF, host_of, multicast_is_off, transports
 from tests.gpu.serving.model import write_engine
+from tests.vllm.model import MODEL
 
 
 def test_channels_are_counted_by_what_they_go_by_and_logs_are_read_once(tmp_path):
@@ -66,7 +67,8 @@ def test_engines_with_the_same_weights_share_what_is_compiled(tmp_path):
     weights.mkdir()
     (weights / "model-00000.safetensors").write_bytes(b"weights")
     made = [
-        write_engine(tmp_path / name, {"tensor_parallel_size": 2}, weights) for name in ("first", "second")
+        write_engine(tmp_path / name, {"tensor_parallel_size": 2}, weights, tokenizer=MODEL)
+        for name in ("first", "second")
     ]
     assert model_of(made[0]) == model_of(made[1])
     engine = EngineDirectory(made[1])
@@ -75,9 +77,9 @@ def test_engines_with_the_same_weights_share_what_is_compiled(tmp_path):
     assert (made[1] / "engine/model-00000.safetensors").read_bytes() == b"weights"
 
 
-def test_greedy_tokens_are_held_against_those_of_an_earlier_call(tmp_path):
+def test_greedy_texts_are_held_against_those_of_an_earlier_call(tmp_path):
     file = tmp_path / "greedy.json"
-    assert against(file, [[1, 2, 3], [4, 5, 6]]) == {}
-    told = {"prompts": 2, "equal": 1, "tokens": 6, "before_the_first_other": 4}
-    assert against(file, [[1, 2, 3], [4, 0, 6]]) == told
-    assert against(None, [[1]]) == {}
+    assert against(file, ["abc", "def"]) == {}
+    compared = {"prompts": 2, "equal": 1, "characters": 6, "before_the_first_other": 4}
+    assert against(file, ["abc", "d-f"]) == compared
+    assert against(None, ["a"]) == {}
