@@ -15,6 +15,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKENIZER = ROOT / ".build/serving-tokenizer"
@@ -70,8 +71,8 @@ def make_tokenizer(directory: Path = TOKENIZER) -> None:
     print(f"{directory}: {len(whole)} words")
 
 
-def _ids(tokenizer: object, text: str) -> list[int]:
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[attr-defined]
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
     return ids
 
 

@@ -26,7 +26,7 @@ def _expand(
 
 def _change(module: ModuleType) -> None:
     assert hasattr(module, "_expand_kernel_impl")
-    module._expand_kernel_impl = _expand  # type: ignore[attr-defined]
+    module._expand_kernel_impl = _expand  # type: ignore[attr-defined]  # a name of vLLM
 
 
 after_import("vllm.utils.cpu_triton_utils", _change)
