@@ -113,15 +113,17 @@ def build(
     A private or gated model is fetched with the token in HF_TOKEN.
     """
     from builder.pipeline import build as build_engine
+    from shared.log_pipe import never_block
     from shared.logs import configure_logging, register_secret
     from shared.progress import stderr_progress
     from shared.sizes import readable
 
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
-    configure_logging()
     _end_by_signals()
-    manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
+    with never_block(2):
+        configure_logging()
+        manifest = build_engine(config, output, hf_token=token, progress=stderr_progress())
     if as_json:
         say_json({"output": str(output), "manifest": manifest.model_dump(mode="json")})
         return

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from shared.errors import InvalidArgument, OutputRefused
+from shared.log_pipe import open_standard_streams
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -23,16 +24,10 @@ def prepare_streams() -> None:
     """
     if os.environ.get("COLUMNS", "").strip("0") == "":  # rich would print nothing
         os.environ.pop("COLUMNS", None)
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:  # so this is the lowest number that is free
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0, closefd=False))
-    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
+    open_standard_streams()
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
-        encoding=sys.stdout.encoding if sys.stdout else None,
+        encoding=sys.stdout.encoding,
         errors="backslashreplace",
         line_buffering=os.isatty(1),
     )

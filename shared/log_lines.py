@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 LINE_BYTES = 4096
 """The longest line, with its newline. A pipe takes so much (PIPE_BUF) in one piece: lines do not mix."""
 _MARK_BYTES = 64  # room for what is said of the rest
+_LINE = re.compile(rb"([^\r\n]*)([\r\n]?)")
 
 
 class LineCutter:
@@ -18,15 +20,16 @@ class LineCutter:
         self._length = 0  # of the line so far, with what `rest` has given away and what is left out
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that end in `data`, each with its newline."""
-        *ended, last = data.split(b"\n")
+        """The lines that end in `data`, with their ends. A carriage return is one: progress bars have it."""
         lines = []
-        for part in ended:
-            self._add(part)
-            lines.append(bytes(self._line) + self._mark() + b"\n")
-            self._line.clear()
-            self._length = 0
-        self._add(last)
+        for text, end in _LINE.findall(data):
+            kept = max(0, LINE_BYTES - _MARK_BYTES - self._length)
+            self._line += text[:kept]
+            self._length += len(text)
+            if end:
+                lines.append(bytes(self._line) + self._mark() + end)
+                self._line.clear()
+                self._length = 0
         return lines
 
     def rest(self) -> bytes:
@@ -38,11 +41,6 @@ class LineCutter:
     def end(self) -> list[bytes]:
         """The last line, if it has not ended."""
         return self.feed(b"\n") if self._length else []
-
-    def _add(self, part: bytes) -> None:
-        room = LINE_BYTES - _MARK_BYTES - self._length
-        self._line += part[: max(0, room)]
-        self._length += len(part)
 
     def _mark(self) -> bytes:
         left_out = self._length - (LINE_BYTES - _MARK_BYTES)

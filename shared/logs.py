@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import SettingInvalid
 from shared.log_lines import LINE_BYTES, lost_notice, shortened
+from shared.log_pipe import stderr_is_terminal
 from shared.log_rate import ClientRate, bind_client
 from shared.secrets import names_secret
 from shared.without import without
@@ -93,7 +94,7 @@ def configure_logging(level: str | None = None) -> None:
 
 
 def _renderer() -> Processor:
-    if sys.stderr.isatty():
+    if stderr_is_terminal():
         # The default's rich tracebacks show local variables, and secrets with them.
         return structlog.dev.ConsoleRenderer(
             colors=not os.environ.get("NO_COLOR"), exception_formatter=structlog.dev.plain_traceback

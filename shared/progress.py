@@ -7,6 +7,7 @@ import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from shared.log_pipe import stderr_is_terminal
 from shared.sizes import readable
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ class PlainProgress:
 
 def stderr_progress() -> Progress:
     """Bars where stderr is a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
+    if not stderr_is_terminal():
         return PlainProgress(sys.stderr)
     # Late: rich takes long to import.
     from rich.console import Console
 
     from shared.progress_bar import BarProgress
 
-    return BarProgress(Console(stderr=True))
+    return BarProgress(Console(stderr=True, force_terminal=True))
 
 
 def _ignore(done: int, total: int | None = None) -> None:

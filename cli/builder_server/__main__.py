@@ -28,6 +28,7 @@ from runner.settings import Settings
 from shared.cog.server import listen, port_number
 from shared.errors import CogTritonError, InputInvalid
 from shared.hub_settings import check_hub_settings
+from shared.log_pipe import never_block
 from shared.logs import configure_logging, get_logger, register_secret
 
 if TYPE_CHECKING:
@@ -114,6 +115,11 @@ def main() -> int:
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
     options = parser.parse_args()
+    with never_block(1, 2):
+        return _main(options.host, options.port)
+
+
+def _main(host: str, port: str) -> int:
     try:
         configure_logging()
         check_hub_settings()
@@ -121,7 +127,7 @@ def main() -> int:
         if token := os.environ.get("HF_TOKEN"):
             register_secret(token)
         directory = Path(os.environ.get("BUILDER_OUTPUT_DIR") or "/src")
-        uvloop.run(serve(settings, directory, listen(options.host, port_number(options.port))))
+        uvloop.run(serve(settings, directory, listen(host, port_number(port))))
     except CogTritonError as error:
         log.error(str(error))  # noqa: TRY400 - users see no traceback
         return 1

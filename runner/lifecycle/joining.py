@@ -39,6 +39,7 @@ from runner.settings import Settings
 from shared.errors import CogTritonError, HostNotJoined
 from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
+from shared.log_pipe import never_block
 from shared.logs import configure_logging, get_logger
 from shared.signals import heeded, in_words, take_ends
 
@@ -195,6 +196,11 @@ def main(find: Find) -> int:
     parser = argparse.ArgumentParser(prog="cli.joining")
     parser.add_argument("address", metavar="ADDRESS", help="HOSTS_ADDRESS of the first host")
     options = parser.parse_args()
+    with never_block(1, 2):
+        return _main(options.address, find)
+
+
+def _main(address: str, find: Find) -> int:
     configure_logging()
     for number in heeded():
         signal.signal(number, _end)
@@ -202,7 +208,7 @@ def main(find: Find) -> int:
     try:
         settings = Settings.from_environment(os.environ)
         secret = settings.secret_of_hosts()
-        join(options.address, part_of(options.address, settings, find), secret)
+        join(address, part_of(address, settings, find), secret)
     except CogTritonError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -17,6 +17,7 @@ from runner.lifecycle.server import Front
 from runner.lifecycle.supervisor import Supervisor
 from shared.cog.server import port_number, refuse_used_port
 from shared.errors import CogTritonError, RunDirectoryUnusable, SettingInvalid
+from shared.log_pipe import never_block, stderr_is_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run it until it ends; return its exit status."""
+    with never_block(1, 2):
+        return _main()
+
+
+def _main() -> int:
     parser = argparse.ArgumentParser(prog="runner.lifecycle")
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
@@ -95,7 +101,7 @@ def _tell_ready(server: Server, seconds: float) -> None:
 
     configure_logging()
     get_logger("runner.lifecycle").info("ready", url=server.url, seconds=round(seconds, 3))
-    if sys.stderr.isatty():
+    if stderr_is_terminal():
         from runner.settings import Settings
 
         needs_key = Settings.from_environment(os.environ).cog_api_needs_key
