@@ -113,11 +113,13 @@ def build(
     A private or gated model is fetched with the token in HF_TOKEN.
     """
     from builder.pipeline import build as build_engine
+    from shared.core_dumps import no_core_dumps
     from shared.log_pipe import never_block
     from shared.logs import configure_logging, register_secret
     from shared.progress import stderr_progress
     from shared.sizes import readable
 
+    no_core_dumps()
     token = os.environ.get("HF_TOKEN")
     register_secret(token or "")
     _end_by_signals()

@@ -26,6 +26,7 @@ from runner.front.server import make_server
 from runner.prediction.admission import Admission
 from runner.settings import Settings
 from shared.cog.server import listen, port_number
+from shared.core_dumps import no_core_dumps
 from shared.errors import CogTritonError, InputInvalid
 from shared.hub_settings import check_hub_settings
 from shared.log_pipe import never_block
@@ -115,6 +116,7 @@ def main() -> int:
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", default=os.environ.get("PORT") or "5000")
     options = parser.parse_args()
+    no_core_dumps()
     with never_block(1, 2):
         return _main(options.host, options.port)
 

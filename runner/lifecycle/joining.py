@@ -36,6 +36,7 @@ from runner.lifecycle.preparation import engine_kind, prepare_engine
 from runner.lifecycle.processes import children
 from runner.lifecycle.run_directory import run_directory
 from runner.settings import Settings
+from shared.core_dumps import no_core_dumps
 from shared.errors import CogTritonError, HostNotJoined
 from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
@@ -196,6 +197,7 @@ def main(find: Find) -> int:
     parser = argparse.ArgumentParser(prog="cli.joining")
     parser.add_argument("address", metavar="ADDRESS", help="HOSTS_ADDRESS of the first host")
     options = parser.parse_args()
+    no_core_dumps()
     with never_block(1, 2):
         return _main(options.address, find)
 

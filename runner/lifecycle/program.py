@@ -16,6 +16,7 @@ from runner.lifecycle.run_directory import run_directory
 from runner.lifecycle.server import Front
 from runner.lifecycle.supervisor import Supervisor
 from shared.cog.server import port_number, refuse_used_port
+from shared.core_dumps import no_core_dumps
 from shared.errors import CogTritonError, RunDirectoryUnusable, SettingInvalid
 from shared.log_pipe import never_block, stderr_is_terminal
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run it until it ends; return its exit status."""
+    no_core_dumps()
     with never_block(1, 2):
         return _main()
 
