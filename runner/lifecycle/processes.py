@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.lifecycle.out_of_memory import killed_so_far
 from shared.signals import in_words
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.02
+_BADNESS = Path("/proc/self/oom_score_adj")
+_MORE_BADNESS = 10  # thousandths of the memory that there is
+_MAX_BADNESS = 1000
+_LIBC = ctypes.CDLL(None)
 
 
 class Process:
@@ -28,12 +33,14 @@ class Process:
         self._popen = popen
         self.pid = popen.pid
         self.stderr = popen.stderr
+        self._killed_before = killed_so_far()
         self.ended = asyncio.Event()
+        self._cause = ""
 
     @property
     def status(self) -> str:
         """How it ended, in words."""
-        return in_words(self._popen.returncode)
+        return in_words(self._popen.returncode) + self._cause
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens if it has ended."""
@@ -52,6 +59,8 @@ class Process:
     def has_ended(self, status: int) -> None:
         """Record what waitpid returned. For `Processes`, which waits for all."""
         self._popen.returncode = os.waitstatus_to_exitcode(status)
+        if self._popen.returncode == -signal.SIGKILL and killed_so_far() > self._killed_before:
+            self._cause = ", probably because memory ran out"
         self.ended.set()
 
 
@@ -88,8 +97,12 @@ class Processes:
             stderr=stderr,
             pass_fds=pass_fds,
             process_group=0,  # this process handles signals for all of a terminal's processes
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - other threads only pass on logs, and hold no locks of libc
         )
+        with suppress(OSError):  # it has ended, or there is no /proc to write to
+            # When memory runs out, the kernel takes this process last: it starts the others again.
+            badness = min(_MAX_BADNESS, int(_BADNESS.read_text()) + _MORE_BADNESS)
+            Path(f"/proc/{popen.pid}/oom_score_adj").write_text(str(badness))
         process = self._own[popen.pid] = Process(popen)
         return process
 
@@ -145,4 +158,4 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value)
+    _LIBC.prctl(option, value)
