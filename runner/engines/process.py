@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .tensorrt_llm.ranks import Rank
 
 _STATISTICS_SECONDS = 1
+_SECONDS_BETWEEN_TRACEBACKS = 1.0
 _SECONDS_TO_END = 0.8  # a process that nobody listens to must end within a second
 
 
@@ -78,6 +80,7 @@ class EngineProcess:
         self._send_lock = threading.Lock()
         self._replies: dict[int, Reply] = {}  # of the requests whose outputs are not sent unchanged
         self._ending = threading.Event()
+        self._tracebacks = _Tracebacks()
 
     def serve(self) -> None:
         """Serve until the bridge closes the socket or says so. Raises what the engine's steps raise."""
@@ -127,7 +130,11 @@ class EngineProcess:
                     self._submit(frame)
                 except Exception as error:
                     self._replies.pop(frame.request_id, None)
-                    self._send(encode_step([Output(frame.request_id, error=_coded(error, frame.triton_id))]))
+                    self._send(
+                        encode_step(
+                            [Output(frame.request_id, error=self._tracebacks.coded(error, frame.triton_id))]
+                        )
+                    )
             case CancelFrame(request_id):
                 self._engine.cancel(request_id)
             case _:
@@ -174,12 +181,26 @@ class EngineProcess:
             self._connection.sendall(data)
 
 
-def _coded(error: Exception, triton_id: str) -> CogTritonError:
-    """The error that the sender of the request may see; what it must not see goes to the log."""
-    if isinstance(error, CogTritonError):
-        return error
-    sys.stderr.write(f"request {triton_id!r}:\n{''.join(traceback.format_exception(error))}")
-    return EngineInternalError(reason=UNEXPECTED)
+class _Tracebacks:
+    """What must not be sent to a request's sender goes to the log: one a second, however many fail."""
+
+    def __init__(self) -> None:
+        self._at = -_SECONDS_BETWEEN_TRACEBACKS
+        self._left_out = 0
+
+    def coded(self, error: Exception, triton_id: str) -> CogTritonError:
+        """The error that the sender of the request may see."""
+        if isinstance(error, CogTritonError):
+            return error
+        now = time.monotonic()
+        if now - self._at < _SECONDS_BETWEEN_TRACEBACKS:
+            self._left_out += 1
+        else:
+            before = f"{self._left_out} tracebacks were left out\n" if self._left_out else ""
+            trace = "".join(traceback.format_exception(error))
+            sys.stderr.write(f"{before}request {triton_id!r}:\n{trace}")
+            self._at, self._left_out = now, 0
+        return EngineInternalError(reason=UNEXPECTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from select import select
 
 import pytest
 
+from runner.engines import process as process_module
 from runner.engines.catalogue import ENGINES, EngineKind
 from runner.engines.process import EngineProcess, load_engine, main
 from runner.protocol.engine import (
@@ -227,6 +228,20 @@ def test_an_unexpected_error_is_coded_and_logged_but_not_shown(capfd):
     assert str(output.error) == str(EngineInternalError(reason=UNEXPECTED))
     assert "request 'id-1'" in (log := capfd.readouterr().err)
     assert "internal detail" in log
+
+
+def test_a_flood_of_unexpected_errors_has_one_traceback_a_second(capfd, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("runner.engines.process.time.monotonic", lambda: now)
+    tracebacks = process_module._Tracebacks()
+    for number in range(100):
+        tracebacks.coded(RuntimeError("x"), f"id-{number}")
+    now = 1.5
+    tracebacks.coded(RuntimeError("x"), "id-last")
+    log = capfd.readouterr().err
+    assert log.count("RuntimeError: x") == 2
+    assert "request 'id-0':" in log
+    assert "99 tracebacks were left out\nrequest 'id-last':" in log
 
 
 def test_a_coded_error_while_loading_is_passed_on(monkeypatch, tmp_path):
