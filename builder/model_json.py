@@ -10,15 +10,15 @@ from shared.errors import CheckpointInvalid
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
+MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
 
 
 def check_size(path: Path) -> None:
     """Raise CheckpointInvalid for more than can be meant: what reads it keeps all of it in memory. Raises
     OSError.
     """
-    if path.stat().st_size > _MAX_BYTES:
-        raise CheckpointInvalid(reason=f"{path.name} has more than {_MAX_BYTES} bytes")
+    if path.stat().st_size > MAX_BYTES:
+        raise CheckpointInvalid(reason=f"{path.name} has more than {MAX_BYTES} bytes")
 
 
 def read_object(path: Path) -> dict[str, Any]:

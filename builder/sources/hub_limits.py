@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _MAX_ANSWER = 64 << 20  # bytes; what it says of 100,000 files, as many as it advises, takes half of that
 _MAX_VALUES = 4 << 20  # in its JSON: of small ones, so many bytes would take 20 times the memory
 _MAX_PAGES = 100  # of 1,000 files each
+_PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})", re.ASCII)
 _CONTENT = re.compile(r"(?!\.{1,2}$)[\w.-]{1,128}", re.ASCII)
 
 
@@ -47,6 +49,12 @@ class FileTooLong(Exception):
     """More of a file arrives than the hub says that it has."""
 
 
+class _File(threading.local):
+    """The file that a thread fetches."""
+
+    most_bytes: int | None = None
+
+
 class _List(threading.local):
     """The one list that a thread asks for, page after page (HubModel._download has a thread for each)."""
 
@@ -54,6 +62,17 @@ class _List(threading.local):
 
 
 _list = _List()
+_file = _File()
+
+
+@contextmanager
+def file_of_at_most(most_bytes: int) -> Iterator[None]:
+    """Within it, a larger file that this thread fetches raises AnswerTooLong."""
+    _file.most_bytes = most_bytes
+    try:
+        yield
+    finally:
+        _file.most_bytes = None
 
 
 def limit_the_hub() -> None:
@@ -115,7 +134,13 @@ def _limit_bodies(response: httpx2.Response) -> None:
     path = response.url.path
     # Files, of which the API has some, too, go to the disk.
     is_answer = "/api/" in path and "/api/resolve-cache/" not in path
-    response.stream = _Limited(response.stream, _MAX_ANSWER if is_answer else None)
+    part = _PART.fullmatch(response.request.headers.get("range", ""))
+    most = _file.most_bytes
+    if is_answer:
+        most = _MAX_ANSWER
+    elif part:  # which the library keeps in memory
+        most = max(int(part[2]) - int(part[1]) + 1, 0)
+    response.stream = _Limited(response.stream, most, _MAX_VALUES if is_answer else None)
 
 
 def _limit_lists(response: httpx2.Response) -> None:
@@ -144,19 +169,22 @@ def _refuse_paths(response: httpx2.Response) -> None:
 
 
 class _Limited(httpx2.SyncByteStream):
-    def __init__(self, stream: httpx2.SyncByteStream, most: int | None) -> None:
+    def __init__(self, stream: httpx2.SyncByteStream, most: int | None, most_values: int | None) -> None:
         self._stream = stream
         self._most = most
+        self._most_values = most_values
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises AnswerTooLong."""
         done = values = 0
         try:
             for chunk in paced(iter(self._stream)):
-                if self._most is not None:
-                    done += len(chunk)
+                done += len(chunk)
+                if self._most is not None and done > self._most:
+                    raise AnswerTooLong
+                if self._most_values is not None:
                     values += sum(chunk.count(mark) for mark in (b"[", b"{", b",", b":"))
-                    if done > self._most or values > _MAX_VALUES:
+                    if values > self._most_values:
                         raise AnswerTooLong
                 yield chunk
         except TooSlow:

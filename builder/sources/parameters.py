@@ -18,8 +18,8 @@ from huggingface_hub import (
 )
 from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
-from builder.model_json import read_object
-from builder.sources.hub_limits import limit_the_hub
+from builder.model_json import MAX_BYTES, read_object
+from builder.sources.hub_limits import file_of_at_most, limit_the_hub
 from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def parameters_of(model: Path | str, revision: str | None, token: str | None) ->
     if isinstance(model, Path):
         found = get_local_safetensors_metadata(model)
     else:
-        found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
+        with file_of_at_most(MAX_BYTES):
+            found = HfApi(token=token).get_safetensors_metadata(model, revision=revision)
     return {str(kind): number for kind, number in found.parameter_count.items()}
 
 
@@ -66,7 +67,8 @@ def parameters_in(
 def config_of(model: Path | str, revision: str | None, token: str | None) -> dict[str, Any]:
     """The checkpoint's config.json, likewise. Raises CheckpointInvalid, and whatever the hub library does."""
     if not isinstance(model, Path):
-        model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
+        with file_of_at_most(MAX_BYTES):
+            model = Path(hf_hub_download(model, "config.json", revision=revision, token=token)).parent
     return read_object(model / "config.json")
 
 

@@ -6,13 +6,18 @@ from typing import ClassVar
 
 import pytest
 
-from builder.sources import hub_limits
+from builder.sources import hub_limits, parameters
 from builder.sources.download import Download
+from builder.sources.parameters import config_of, parameters_of
 from shared.errors import DownloadFailed, ModelCorrupt
 from tests.support.hub import STRANGE
 from tests.support.loopback import LoopbackServer, QuietHandler
 
 _FEW = 64 << 20  # bytes that may be on their way when a client hangs up
+
+
+def parameters_in_it(model, revision, token):
+    return parameters.parameters_in(model, ["model.safetensors"], revision, token)
 
 
 def fetch(state):
@@ -49,6 +54,19 @@ def test_a_file_takes_no_more_room_than_the_hub_says(hub, state, tmp_path, path,
         fetch(state)
     assert hub.sent_endlessly < _FEW
     assert sum(file.stat().st_size for file in (tmp_path / "cache").rglob("*") if file.is_file()) < _FEW
+
+
+@pytest.mark.parametrize(
+    ("path", "ask"),
+    [("/stored/", parameters_of), ("/stored/", parameters_in_it), ("/config.json", config_of)],
+)
+def test_a_check_reads_no_more_than_it_asks_for(hub, monkeypatch, path, ask):
+    """The first went to the memory, whole; the last to the disk."""
+    monkeypatch.setattr(parameters, "MAX_BYTES", 1 << 20)
+    hub.endless = path
+    with pytest.raises(hub_limits.AnswerTooLong):
+        ask("someone/tiny", None, None)
+    assert hub.sent_endlessly < _FEW
 
 
 @pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://127.0.0.1/x", "//"])
