@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import httpx2
 import pytest
 
 from shared.cog.server import free_port, server_environment
+from shared.layout import PROJECT_ROOT
 from tests.integration.conftest import READY_SECONDS
 from tests.integration.test_full_disk import NAMESPACE
 from tests.support.processes import MARK, descendants, marked, pid_of, wait_gone
@@ -55,7 +58,7 @@ class Runner:
 
 
 @contextmanager
-def started(archive, tmp_path, command=(), prefix=(), **streams):
+def started(archive, tmp_path, command=(), prefix=(), server="front", **streams):
     port, mark = free_port(), uuid.uuid4().hex
     environment = {
         **os.environ,
@@ -65,6 +68,7 @@ def started(archive, tmp_path, command=(), prefix=(), **streams):
         "COG_WEIGHTS": str(archive),
         "WEIGHTS_CACHE": str(tmp_path / "weights"),
         "SMALL": str(tmp_path / "small"),
+        "SERVER": server,
     }
     program = [sys.executable, "-m", "runner.lifecycle", "--host", "127.0.0.1"]
     process = subprocess.Popen([*prefix, *command, *program], env=environment, **streams)
@@ -124,6 +128,14 @@ def test_a_pipe_that_nobody_reads_delays_nothing(mock_archive, tmp_path, stuck_p
         assert runner.end() < SECONDS_TO_END
 
 
+def test_a_pipe_that_nobody_reads_delays_cogs_server_neither(mock_archive, tmp_path, stuck_pipe):
+    _, writing = stuck_pipe
+    with started(mock_archive(), tmp_path, server="cog", stdout=writing, stderr=writing) as runner:
+        Path(f"/proc/{pid_of(runner.mark, 'cog.server.http')}/fd/1").write_bytes((LINE % 0) * LINES)
+        assert runner.answers()
+        assert runner.end() < SECONDS_TO_END
+
+
 def test_a_reader_that_is_gone_delays_nothing(mock_archive, tmp_path, stuck_pipe):
     reading, writing = stuck_pipe
     with started(mock_archive(), tmp_path, stdout=writing, stderr=writing) as runner:
@@ -160,3 +172,68 @@ def test_streams_that_are_closed_get_no_other_file(mock_archive, tmp_path):
                 place = str(Path(f"/proc/{pid}/fd/{number}").readlink())
                 assert place == os.devnull or place.startswith("pipe:"), marked(runner.mark).get(pid)
         assert runner.end() < SECONDS_TO_END
+
+
+def test_a_stopped_supervisor_delays_nobody(mock_archive, tmp_path):
+    """Until its pipe, of 1 MiB, is full."""
+    with started(mock_archive(), tmp_path) as runner:
+        os.kill(runner.process.pid, signal.SIGSTOP)
+        runner.log(500)
+        assert runner.answers()
+        os.kill(runner.process.pid, signal.SIGCONT)
+        assert runner.answers()
+        assert runner.end() < SECONDS_TO_END
+
+
+def test_a_flood_of_one_client_is_a_bounded_number_of_lines(mock_archive, tmp_path):
+    """Of predictions that fail, and of what is no HTTP."""
+    with (tmp_path / "log").open("wb") as log, started(mock_archive(), tmp_path, stderr=log) as runner:
+        host = httpx2.URL(runner.url)
+        began = time.monotonic()
+        with httpx2.Client(timeout=20) as client:
+            for _ in range(500):
+                client.post(f"{runner.url}/predictions", json={"input": {"prompt": "x", "lora": "none"}})
+        for _ in range(500):
+            with socket.create_connection((host.host, host.port)) as connection:
+                connection.sendall(b"no HTTP\r\n\r\n")
+                connection.recv(1000)
+        seconds = time.monotonic() - began
+        wait_for(lambda: b"log lines were left out" in (tmp_path / "log").read_bytes().splitlines()[-1])
+        assert runner.end() < SECONDS_TO_END
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) < 2 * (100 + 20 * (seconds + 1)) + 50
+    left_out = sum(int(number) for number in re.findall("log lines were left out: ([0-9]+)", "".join(lines)))
+    assert 500 < left_out + len(lines) < 550
+
+
+def test_a_build_waits_for_nobody_who_reads_its_log(tmp_path, stuck_pipe):
+    _, writing = stuck_pipe
+    (tmp_path / "config.yaml").write_text("engine: mock\n")
+    command = [sys.executable, "-m", "cli", "build", "config.yaml", "-o", str(tmp_path / "engine.tar")]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT), "LOG_LEVEL": "debug"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=writing, timeout=60, check=True
+    )
+    assert b"mock engine of mock" in done.stdout
+
+
+def test_the_builders_server_waits_for_nobody_who_reads_its_log(tmp_path, stuck_pipe):
+    _, writing = stuck_pipe
+    port = free_port()
+    environment = {**os.environ, **server_environment(port), "BUILDER_OUTPUT_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "cli.builder_server", "--host", "127.0.0.1"]
+    process = subprocess.Popen(command, env=environment, stdout=writing, stderr=writing)
+    try:
+        runner = Runner(process, "", f"http://127.0.0.1:{port}")
+        wait_for(lambda: _builds(runner.url), READY_SECONDS)
+        assert runner.end() < SECONDS_TO_END
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _builds(url: str) -> bool:
+    body = {"input": {"config": "data:,engine: mock"}}
+    with suppress(httpx2.TransportError):
+        return httpx2.post(f"{url}/predictions", json=body, timeout=60).json().get("status") == "succeeded"
+    return False
