@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -122,6 +123,7 @@ def main() -> int:
 
 
 def _main(host: str, port: str) -> int:
+    signal.signal(signal.SIGTERM, _end)
     try:
         configure_logging()
         check_hub_settings()
@@ -136,6 +138,13 @@ def _main(host: str, port: str) -> int:
     except KeyboardInterrupt:  # uvicorn passes it on when it has served what was in progress
         pass
     return 0
+
+
+def _end(_number: int, _frame: object) -> None:
+    """Uvicorn raises its signals once more when it has served what was in progress: unwind, so that what is
+    left of a build, and of the log, has its end.
+    """
+    sys.exit(0)
 
 
 if __name__ == "__main__":
