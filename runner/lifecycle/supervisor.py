@@ -39,6 +39,7 @@ from runner.lifecycle.control import (
 from runner.lifecycle.log_filter import LogForwarder
 from runner.lifecycle.processes import Processes
 from runner.lifecycle.restarts import Restarts
+from runner.lifecycle.server import Command
 from shared.errors import (
     CogTritonError,
     GenericError,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from runner.lifecycle.server import Server
 
 _DYING_SECONDS = 1
+_START_PAUSE_SECONDS = 1
 _PREPARATION_GRACE_SECONDS = 5  # to remove what it has fetched; there is no server then, or it is idle
 _SERVER_GRACE_SECONDS = 10  # how long it may take to end once nothing runs
 _TRITON_GRACE_SECONDS = 6
@@ -172,6 +174,23 @@ class Supervisor:
         task.add_done_callback(ended)
         return task
 
+    async def _process(self, command: Command, stderr: int | None = None) -> Process:
+        """Start a process. Raises OSError, unless the runner has served: then it tries until that works."""
+        while True:
+            try:
+                return self._processes.start(
+                    command.arguments,
+                    command.environment,
+                    directory=command.directory,
+                    stderr=stderr,
+                    pass_fds=command.pass_fds,
+                )
+            except OSError as problem:  # no memory for it, or too many processes
+                if not self._ready.is_set():
+                    raise
+                _logger().error("a process cannot be started; trying again", error=problem.strerror)
+                await asyncio.sleep(_START_PAUSE_SECONDS)
+
     def _on_signal(self) -> None:
         if self._over.done():
             self._at_once.set()
@@ -230,9 +249,8 @@ class Supervisor:
         starting = self._start(self._expect_ready(self._engine_seconds))
         try:
             while not self._failed():
-                triton = self._triton = self._processes.start(
-                    prepared.command, prepared.environment, stderr=subprocess.PIPE
-                )
+                command = Command(prepared.command, prepared.environment)
+                triton = self._triton = await self._process(command, stderr=subprocess.PIPE)
                 assert triton.stderr is not None
                 log = LogForwarder()
                 forwarding = asyncio.create_task(log.forward(triton.stderr))
@@ -292,12 +310,7 @@ class Supervisor:
             self._gone.clear()
             self._connected.clear()
             command = server.command(self.control_path, restarts.total)
-            self._http = self._processes.start(
-                command.arguments,
-                command.environment,
-                directory=command.directory,
-                pass_fds=command.pass_fds,
-            )
+            self._http = await self._process(command)
             reason = await self._until_useless(server, self._http)
             self._http.signal(signal.SIGKILL)
             await self._http.ended.wait()

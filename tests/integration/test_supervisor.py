@@ -197,6 +197,23 @@ def test_no_number_of_deaths_ends_a_runner_that_has_served(start):
         assert runner.pid(ENGINE) == engine
 
 
+@pytest.mark.parametrize("part", [FRONT, TRITON])
+def test_a_machine_that_has_no_room_for_a_process_does_not_end_what_has_served(start, tmp_path, part):
+    """The supervisor ended with E1000."""
+    full = tmp_path / "full"
+    with start(STUB_RUNNER_FULL=str(full)) as runner:
+        runner.wait("READY")
+        before = runner.pid(part)
+        full.touch()
+        runner.kill(part)
+        wait_for(lambda: "Resource temporarily unavailable" in runner.log.read_text())
+        full.unlink()
+        wait_for(
+            lambda: any(part in command for pid, command in marked(runner.mark).items() if pid != before)
+        )
+        runner.wait("READY")
+
+
 BUSY_FRONT, BUSY = ("--front", "tests.support.busy_front"), "busy_front --control"
 
 
