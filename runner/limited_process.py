@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
 
 _LENGTH = struct.Struct("<I")
@@ -29,7 +29,7 @@ class NotStarted(Exception):
 
 
 class _Question(NamedTuple):
-    body: bytes
+    parts: Sequence[bytes]
     answer: asyncio.Future[bytes]
     ended: Callable[[], object]
 
@@ -75,17 +75,17 @@ class LimitedProcess:
         self._listens = True
         return hello
 
-    async def ask(self, body: bytes, ended: Callable[[], object]) -> bytes:
-        """Its answer. `ended` is called when it works on it no more, which it does even if nobody waits.
+    async def ask(self, ended: Callable[[], object], *parts: bytes) -> bytes:
+        """Its answer to these together. `ended` is called when it has done this, even for nobody any more.
 
         Raises TimeoutError, EOFError if the process has died of it, NotStarted.
         """
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Question(body, answer, ended))
+        self._asked.append(_Question(parts, answer, ended))
         self._some.set()
-        self._send(body)
+        self._send(parts)
         return await answer
 
     async def close(self, error: Callable[[], Exception]) -> None:
@@ -129,7 +129,7 @@ class LimitedProcess:
             while self._asked:
                 self._fail(NotStarted(str(problem)))
         for question in self._asked:
-            self._send(question.body)
+            self._send(question.parts)
 
     async def _end_process(self) -> None:
         process, self._process, self._listens = self._process, None, False
@@ -146,9 +146,9 @@ class LimitedProcess:
         (length,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
         return await source.readexactly(length)
 
-    def _send(self, body: bytes) -> None:
+    def _send(self, parts: Sequence[bytes]) -> None:
         if self._listens and self._process is not None and self._process.stdin is not None:
-            self._process.stdin.writelines((_LENGTH.pack(len(body)), body))
+            self._process.stdin.write(b"".join((_LENGTH.pack(sum(map(len, parts))), *parts)))
 
     def _fail(self, error: Exception) -> None:
         question = self._asked.popleft()

@@ -18,6 +18,7 @@ from cli.builder_server.archive import Archive
 from cli.builder_server.work import BuildWork
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
+from runner.front.bodies import Bodies
 from runner.front.cog.api import CogApi
 from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
@@ -55,12 +56,14 @@ class BuilderServer:
         self._addresses = allowed_addresses(settings)
         self._admission = Admission(1, fix="run more builders")
         self._webhooks = Webhooks(self._addresses)
+        self._bodies = Bodies(self._admission, settings.max_body_bytes)
         self.app = App(settings.max_body_bytes)
         self._cog = CogApi(
             Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
             self._start,
             Store(settings.keep_predictions, settings.keep_seconds, time.monotonic),
             self._webhooks,
+            self._bodies,
         )
         self._cog.add_to(self.app)
         health = Health(self._admission)
@@ -71,6 +74,7 @@ class BuilderServer:
     async def close(self) -> None:
         """Cancel what runs."""
         await self._cog.close()
+        await self._bodies.close()
         await self._webhooks.close(_GRACE_SECONDS)
 
     async def _start(self, asked: Asked, prediction_id: str, request: Request) -> BuildWork:
@@ -82,7 +86,7 @@ class BuilderServer:
         # It becomes an environment variable: more would not fit, and a NUL would end it.
         if token and (len(token.encode()) > _MAX_TOKEN or "\0" in token):
             raise InputInvalid(where="input.hf_token", reason="it is not a token of Hugging Face")
-        ticket = await self._admission.enter()
+        ticket = request.take_place() or await self._admission.enter()
         if token:
             register_secret(token)  # kept for good, so not for a request that is refused
         host = request.header(b"host") or "localhost"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from runner.front.http import Disconnected, Request
 from runner.front.router import Router
 from runner.front.tracing import trace
-from runner.front.turns import Turns
 from shared.errors import CogTritonError, GenericError
 from shared.logs import get_logger
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.front.http import Receive, Scope, Send
-    from runner.front.router import Handler
 
 log = get_logger()
 
@@ -30,7 +28,6 @@ class App:
         self.router = Router()
         self.count = count
         self._max_body_bytes = max_body_bytes
-        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,18 +45,6 @@ class App:
             await self._fail(request, GenericError())
         finally:
             request.close()
-
-    def in_turn(self, handler: Handler) -> Handler:
-        """`handler`, for requests that are work: in a burst, they begin a few at a time.
-
-        Cancels and health checks do not wait behind them: a front that is merely busy would seem to hang.
-        """
-
-        async def handle(request: Request) -> None:
-            await self._turns.take()
-            await handler(request)
-
-        return handle
 
     async def _answer(self, request: Request) -> None:
         path = request.scope["raw_path"].decode("latin-1")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
+from runner.front.bodies import Bodies
 from runner.front.cog.api import CogApi
 from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
@@ -21,8 +22,7 @@ from runner.front.openai.api import OpenAIApi
 from runner.front.page.page import Page
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
-from runner.prediction.inputs import Inputs
-from shared.errors import EngineNotReady, ShuttingDown
+from shared.errors import CogTritonError, EngineNotReady, ShuttingDown
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
@@ -63,17 +63,23 @@ class Front:
         self.app = App(settings.max_body_bytes, self.metrics.answered)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
+        self._bodies = Bodies(
+            self.admission, settings.max_body_bytes, lambda error: self.metrics.ended("refused", error)
+        )
         self._webhooks = Webhooks(allowed_addresses(settings))
         self._cog = CogApi(
             Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
             self._start,
             Store(settings.keep_predictions, settings.keep_seconds, time.monotonic),
             self._webhooks,
+            self._bodies,
+            for_texts=True,
         )
         keys = Keys.of(settings)
         self._cog.add_to(self.app, keys if settings.cog_api_needs_key else None)
         OpenAIApi(
             self._loaded,
+            self._bodies,
             settings.served_model_name,
             any_model=settings.accept_any_model,
             keys=keys,
@@ -125,6 +131,7 @@ class Front:
         if self._watching is not None:
             self._watching.cancel()
         await self._cog.close()
+        await self._bodies.close()
         await self._webhooks.close(_WEBHOOK_GRACE)
         if self.engine is not None:
             await self.engine.close()
@@ -145,9 +152,18 @@ class Front:
 
     async def _start(self, asked: Asked, prediction_id: str, request: Request) -> TextWork:
         predictor = self._loaded().predictor
-        ask = Inputs(**asked.inputs).ask()
+        ask = asked.ask
+        assert ask is not None
+        if isinstance(ask, CogTritonError):
+            raise ask
         return TextWork(
-            await predictor.start(ask, key=request.key, sender=request.sender, prediction_id=prediction_id)
+            await predictor.start(
+                ask,
+                key=request.key,
+                sender=request.sender,
+                prediction_id=prediction_id,
+                place=request.take_place(),
+            )
         )
 
     async def _metrics(self, request: Request) -> None:

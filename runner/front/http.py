@@ -15,6 +15,7 @@ from shared.errors import BodyTooLarge
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 
+    from runner.prediction.admission import Ticket
     from shared.errors import CogTritonError
 
     Scope = MutableMapping[str, Any]
@@ -72,6 +73,7 @@ class Request:
         "limit",
         "method",
         "path",
+        "place",
         "scope",
         "started",
         "variables",
@@ -99,6 +101,8 @@ class Request:
         self.limit = limit
         self.started = False
         """Whether the answer has begun."""
+        self.place: Ticket | None = None
+        """Where a prediction is let in before it is known, until something takes it."""
         self._receive = receive
         self._send = send
         self._left: Callable[[], object] | None = None
@@ -122,8 +126,11 @@ class Request:
             return host
         return str(IPv6Network((host.partition("%")[0], 64), strict=False))
 
-    async def body(self) -> bytes:
-        """The whole body. Raises BodyTooLarge as soon as it is known to be too large."""
+    async def body(self, on_piece: Callable[[bytes], object] | None = None) -> bytes:
+        """The whole body; `on_piece` gets each piece as it arrives, and may refuse it.
+
+        Raises BodyTooLarge as soon as it is known to be too large.
+        """
         length = self.header(b"content-length")
         if length is not None and length.isdecimal() and int(length) > self.limit:
             raise BodyTooLarge(limit=self.limit)
@@ -132,9 +139,12 @@ class Request:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise Disconnected
-            body += message.get("body", b"")
-            if len(body) > self.limit:
+            piece: bytes = message.get("body", b"")
+            if len(body) + len(piece) > self.limit:
                 raise BodyTooLarge(limit=self.limit)
+            if on_piece is not None:
+                on_piece(piece)
+            body += piece
             if not message.get("more_body"):
                 return bytes(body)
 
@@ -147,8 +157,15 @@ class Request:
         self._left = callback
         client.on_leaving.add(callback)
 
+    def take_place(self) -> Ticket | None:
+        """Its place, for what then gives it back."""
+        place, self.place = self.place, None
+        return place
+
     def close(self) -> None:
-        """Stop watching the client."""
+        """Stop watching the client, and give back what is still its."""
+        if self.place is not None:
+            self.place.leave()
         if self._left is not None:
             self._client.on_leaving.discard(self._left)
             self._left = None

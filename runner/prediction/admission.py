@@ -114,25 +114,26 @@ class Admission:
         Raises KeyLimitReached when the key has reached its limit, Overloaded when all places are taken and
         the key has its share of them, ShuttingDown once `drain` has begun.
         """
-        if self.closed:
-            raise ShuttingDown
         holder = self._holders.setdefault(key, _Holder(key))
         try:
-            most, count = self._key_requests, holder.predictions + 1
-            if key and most is not None and count > most:
-                raise KeyLimitReached(what="predictions", count=count, limit=most)
-            if self._taken < self.limit:
+            if self._has_place(holder):
                 self._take(holder)
-            elif count <= max(1, self.limit // len(self._holders)) and len(self._holders) > 1:
-                await self._wait(holder)
             else:
-                what = f"prediction{' is' if self.limit == 1 else 's are'} running or waiting"
-                raise Overloaded(limit=self.limit, what=what, fix=self._fix)
+                await self._wait(holder)
         finally:
             self._forget(holder)
-        ticket = Ticket(self, holder)
-        self._inside.add(ticket)
-        return ticket
+        return self._ticket(holder)
+
+    def enter_now(self, key: str = "") -> Ticket | None:
+        """As `enter`, but None for who would have to wait."""
+        holder = self._holders.setdefault(key, _Holder(key))
+        try:
+            if not self._has_place(holder):
+                return None
+            self._take(holder)
+        finally:
+            self._forget(holder)
+        return self._ticket(holder)
 
     def held(self, ticket: Ticket, tokens: int, together: Together) -> None:
         """For `Ticket.hold`."""
@@ -172,6 +173,25 @@ class Admission:
             except TimeoutError:
                 for ticket in list(self._inside):
                     ticket.on_late()
+
+    def _has_place(self, holder: _Holder) -> bool:
+        """Whether there is a place for one more; False: it may wait. Raises what `enter` does."""
+        if self.closed:
+            raise ShuttingDown
+        most, count = self._key_requests, holder.predictions + 1
+        if holder.key and most is not None and count > most:
+            raise KeyLimitReached(what="predictions", count=count, limit=most)
+        if self._taken < self.limit:
+            return True
+        if count <= max(1, self.limit // len(self._holders)) and len(self._holders) > 1:
+            return False
+        what = f"prediction{' is' if self.limit == 1 else 's are'} running or waiting"
+        raise Overloaded(limit=self.limit, what=what, fix=self._fix)
+
+    def _ticket(self, holder: _Holder) -> Ticket:
+        ticket = Ticket(self, holder)
+        self._inside.add(ticket)
+        return ticket
 
     async def _wait(self, holder: _Holder) -> None:
         place = asyncio.get_running_loop().create_future()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner.protocol.engine import SamplingParameters
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runner.protocol.engine import StructuredOutput
+    from runner.text.messages import Conversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +20,13 @@ class Ask:
 
     prompt: str | Sequence[int] | None = None
     """Text for the template, or the tokens themselves."""
-    messages: Sequence[Mapping[str, Any]] | None = None
-    """Instead of a prompt: a conversation for the model's chat template, each with role and content."""
+    conversation: Conversation | None = None
+    """Instead of a prompt: for the model's chat template."""
     system_prompt: str | None = None
     prompt_template: str | None = None
     """With {prompt} and {system_prompt}; "{prompt}" leaves a prompt unchanged."""
-    template_arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Further variables for the chat template."""
+    template_arguments: bytes = b"{}"
+    """Further variables for the chat template, as JSON."""
     max_tokens: int | None = None
     """None: as many as there is room for."""
     sampling: SamplingParameters = field(default_factory=SamplingParameters)

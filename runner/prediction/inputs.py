@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output_of_text
 from runner.protocol.engine import SamplingParameters
-from runner.text.messages import parse_messages
+from runner.text.messages import Conversation, parse_messages
 from runner.text.stop import MAX_STOP_CHARACTERS, parse_stop_sequences
 from shared.errors import (
     InvalidArgumentMaxTokens,
@@ -66,7 +66,7 @@ class Inputs:
             raise MessagesInvalid(reason="a prompt or a prompt_template was sent as well")
         return Ask(
             prompt=self.prompt,
-            messages=None if self.messages is None else parse_messages(self.messages),
+            conversation=None if self.messages is None else Conversation.of(parse_messages(self.messages)),
             system_prompt=self.system_prompt,
             prompt_template=self.prompt_template,
             max_tokens=self._max_tokens(),

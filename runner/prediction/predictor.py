@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from runner.metrics import Metrics
-    from runner.prediction.admission import Admission, Together
+    from runner.prediction.admission import Admission, Ticket, Together
     from runner.prediction.ask import Ask
     from runner.prediction.preparation import Preparation, Prepared
     from runner.settings import Settings
@@ -63,19 +63,21 @@ class Predictor:
         prediction_id: str = "",
         prompt: Callable[[], Awaitable[Sequence[int]]] | None = None,
         together: Together | None = None,
+        place: Ticket | None = None,
     ) -> TextGeneration:
         """Check, prepare and send it. Iterate the result to its end, or `close` it.
 
         `key`: the identity of the API key's holder; `sender`: who shares the preparation of prompts fairly
         with others; `prompt` gives what `prompt_of` does, if other texts need it, too; `together`: all texts
-        of the request. Raises KeyLimitReached, LimitTooLow, Overloaded and
-        ShuttingDown when it is not let in; the errors of prompts (E1001 to E1007), InvalidArgument and
-        TritonTokenizerError for what was asked.
+        of the request; `place`: the one that it has already.
+
+        Raises KeyLimitReached, LimitTooLow, Overloaded and ShuttingDown when it is not let in; the errors of
+        prompts (E1001 to E1007), InvalidArgument and TritonTokenizerError for what was asked.
         What the engine itself refuses is raised by the iteration.
         """
         received_at = time.perf_counter()
         try:
-            ticket = await self.admission.enter(key)
+            ticket = place or await self.admission.enter(key)
         except CogTritonError as error:
             self._metrics.ended("refused", error)
             raise
@@ -123,7 +125,7 @@ class Predictor:
         text = await self.text_of(ask, sender)
         if self._settings.log_prompts:
             log.info("prompt", prompt=text, prediction_id=prediction_id)
-        return await self.tokens_of(text, sender, templated=ask.messages is not None)
+        return await self.tokens_of(text, sender, templated=ask.conversation is not None)
 
     async def _prepare(
         self,
@@ -139,12 +141,12 @@ class Predictor:
 
     async def text_of(self, ask: Ask, sender: str = "") -> str:
         """The prompt that the engine will read, as text. Raises the errors of prompts (E1001 to E1007)."""
-        if ask.messages is None:
+        if ask.conversation is None:
             return self.preparation.prompt(ask)
         conversation = self.preparation.conversation(ask)
         if self._chat is None:
             raise ChatTemplateMissing
-        return await self._chat.render(conversation, ask.template_arguments, sender)
+        return await self._chat.render(conversation.json, ask.template_arguments, sender)
 
     async def tokens_of(self, text: str, sender: str = "", *, templated: bool = False) -> list[int]:
         """The tokens of a text; one `templated` by the model's own chat template has its special ones.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner.prediction.limits import UNLIMITED, room
 from runner.prediction.sampling import settle
@@ -14,11 +14,12 @@ from runner.text.template import fill_template
 from shared.errors import InvalidArgument, MessagesInvalid, PromptRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from runner.prediction.ask import Ask
     from runner.prediction.inputs import Defaults
     from runner.protocol.engine import Limits
+    from runner.text.messages import Conversation
     from runner.text.tokenizer import Tokenizer
 
 
@@ -56,18 +57,17 @@ class Preparation:
             system_prompt_sent=ask.system_prompt is not None,
         )
 
-    def conversation(self, ask: Ask) -> list[Mapping[str, Any]]:
+    def conversation(self, ask: Ask) -> Conversation:
         """The messages, with the system prompt before them. Raises MessagesInvalid."""
-        messages = list(ask.messages or ())
-        if not messages:
+        conversation = ask.conversation
+        if conversation is None:
             raise MessagesInvalid(reason="the list is empty")
-        if messages[0]["role"] != "system":
+        if not conversation.begins_with_system:
             system = self.defaults.system_prompt if ask.system_prompt is None else ask.system_prompt
-            if system:
-                messages.insert(0, {"role": "system", "content": system})
-        elif ask.system_prompt:
+            return conversation.with_system(system) if system else conversation
+        if ask.system_prompt:
             raise MessagesInvalid(reason="the first is a system prompt, and a system_prompt was sent too")
-        return messages
+        return conversation
 
     def request(
         self, ask: Ask, tokens: Sequence[int], request_id: int, *, lora: str | None = None, key: str = ""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.errors import MessagesInvalid
 from shared.validation import wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class Message(BaseModel):
@@ -34,3 +39,27 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
     if not messages:
         raise MessagesInvalid(reason="the list is empty")
     return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages, each with role and content, as they are sent to the chat template."""
+
+    json: bytes
+    """A list that is not empty."""
+    begins_with_system: bool
+
+    @classmethod
+    def of(cls, messages: Sequence[Mapping[str, Any]]) -> Self:
+        """Raises MessagesInvalid."""
+        if not messages:
+            raise MessagesInvalid(reason="the list is empty")
+        try:
+            return cls(json.dumps(messages).encode(), messages[0]["role"] == "system")
+        except RecursionError:
+            raise MessagesInvalid(reason="they are nested too deeply") from None
+
+    def with_system(self, prompt: str) -> Self:
+        """The same, after a system prompt."""
+        system = json.dumps({"role": "system", "content": prompt}).encode()
+        return type(self)(b"[%b, %b" % (system, self.json[1:]), begins_with_system=True)

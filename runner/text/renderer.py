@@ -5,8 +5,7 @@ A template is a program that came with a model: it may run for ever, or fill the
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from runner.fair_queue import FairQueue, Full
 from runner.limited_process import LimitedProcess, NotStarted
@@ -14,14 +13,12 @@ from runner.text.render_process import ERROR, TEXT
 from shared.errors import (
     MessagesInvalid,
     Overloaded,
-    RequestInvalid,
     ShuttingDown,
     TritonTokenizerError,
     from_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _RENDER_SECONDS = 2.0
@@ -57,32 +54,25 @@ class ChatRenderer:
             raise from_text(hello[1:].decode()) or TritonTokenizerError(reason=reason)
         return renderer if hello == TEXT else None
 
-    async def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        arguments: Mapping[str, Any] | None = None,
-        sender: str = "",
-    ) -> str:
-        """The prompt that asks for the next turn. `sender`: whose it is, for a fair share of the process.
+    async def render(self, messages: bytes, arguments: bytes = b"{}", sender: str = "") -> str:
+        """The prompt that asks for the next turn; both are JSON. `sender`: whose it is, for a fair share of
+        the process.
 
         Raises MessagesInvalid for messages that the template refuses, or for which it needs too much time or
-        memory, RequestInvalid for arguments that are nested too deeply, Overloaded when too many others wait,
-        ShuttingDown when it is closed meanwhile, TritonTokenizerError when no process can be started.
+        memory, Overloaded when too many others wait, ShuttingDown when it is closed meanwhile,
+        TritonTokenizerError when no process can be started.
         """
         try:
-            body = json.dumps({"messages": messages, "arguments": arguments or {}}).encode()
-        except RecursionError:
-            reason = "chat_template_kwargs is nested too deeply"
-            raise RequestInvalid(parameter="chat_template_kwargs", reason=reason) from None
-        try:
-            ended = await self._queue.enter(sender, len(body))
+            ended = await self._queue.enter(sender, len(messages) + len(arguments))
         except Full as full:
             what = "conversations are waiting for the chat template"
             if full.in_bytes:
                 what = "bytes of conversations may wait for the chat template, and your share is taken"
             raise Overloaded(limit=full.limit, what=what, fix="add runners") from None
         try:
-            answer = await self._process.ask(body, ended)
+            answer = await self._process.ask(
+                ended, b'{"messages":', messages, b',"arguments":', arguments, b"}"
+            )
         except (TimeoutError, EOFError) as problem:
             late = isinstance(problem, TimeoutError)
             what = f"more than {self._seconds:g} s" if late else "too much memory"

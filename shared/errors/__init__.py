@@ -81,7 +81,9 @@ from .check import (
 )
 from .http import (
     AddressRefused,
+    BodiesTooLarge,
     BodyLengthInvalid,
+    BodyNotParsed,
     BodyNotRead,
     BodyTooLarge,
     ContentEncodingNotSupported,
@@ -96,6 +98,7 @@ from .http import (
     RequestMalformed,
     RequestTooSlow,
     TooManyConnections,
+    TooManyValues,
     UploadFailed,
 )
 from .measuring import MeasurementInvalid, ServerNotMeasured
@@ -216,7 +219,9 @@ __all__ = [
     "ArgumentWithoutEffect",
     "ArgumentsContradict",
     "BadPromptTemplate",
+    "BodiesTooLarge",
     "BodyLengthInvalid",
+    "BodyNotParsed",
     "BodyNotRead",
     "BodyTooLarge",
     "BridgeMisconfigured",
@@ -351,6 +356,7 @@ __all__ = [
     "TokenizerNotConverted",
     "TokenizerWillBeMade",
     "TooManyConnections",
+    "TooManyValues",
     "ToolArgumentsRefused",
     "TritonFailedToStart",
     "TritonMalformedEvent",

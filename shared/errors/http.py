@@ -116,6 +116,15 @@ class BodyLengthInvalid(CogTritonError):
     )
 
 
+class TooManyValues(CogTritonError):
+    code = "E1335"
+    fixed_by = FixedBy.USER
+    message = (
+        "The body has more than {limit} brackets, braces, commas and colons, those in its texts included."
+    )
+    remedy = "Send less in one request, and long prompts as text instead of token ids."
+
+
 class ContentTypeWrong(CogTritonError):
     code = "E1336"
     fixed_by = FixedBy.USER
@@ -128,3 +137,20 @@ class ContentEncodingNotSupported(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The body has the Content-Encoding {encoding}, which is not supported."
     remedy = "Send the body uncompressed, without the header Content-Encoding."
+
+
+class BodiesTooLarge(CogTritonError):
+    code = "E1338"
+    fixed_by = FixedBy.USER
+    message = (
+        "The large bodies that are being received may have {limit} bytes together,"
+        " and your share of them is taken."
+    )
+    remedy = "Try again in a few seconds, or send fewer of them at once."
+
+
+class BodyNotParsed(CogTritonError):
+    code = "E1339"
+    fixed_by = FixedBy.USER
+    message = "The body could not be parsed: {reason}."
+    remedy = "Try again in a few seconds, or send a smaller one."

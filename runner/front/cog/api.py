@@ -6,22 +6,20 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from runner.front.bodies import json_body
 from runner.front.cog.prediction import Prediction
+from runner.front.cog.reading import Reading
 from runner.front.cog.replay import Replay
 from runner.front.cog.schema import Refused
 from runner.front.http import JSON, refusal
 from runner.front.keys import needs_key
 from runner.front.statuses import is_busy
-from shared.errors import BodyNotRead, CogTritonError, PredictionIdTaken, PredictionNotFound
-from shared.unreadable import why_no_json
+from shared.errors import CogTritonError, PredictionIdTaken, PredictionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from runner.front.app import App
+    from runner.front.bodies import Bodies
     from runner.front.cog.prediction import Work
     from runner.front.cog.schema import Asked, Schema
     from runner.front.cog.store import Store
@@ -45,12 +43,26 @@ _INDEX = {
 class CogApi:
     """Predictions, as Cog's clients ask for them."""
 
-    def __init__(self, schema: Schema, start: Start, store: Store, webhooks: Webhooks) -> None:
-        """`start(asked, prediction_id, request)` begins a prediction, and raises coded errors."""
+    def __init__(
+        self,
+        schema: Schema,
+        start: Start,
+        store: Store,
+        webhooks: Webhooks,
+        bodies: Bodies,
+        *,
+        for_texts: bool = False,
+    ) -> None:
+        """`start(asked, prediction_id, request)` begins a prediction, and raises coded errors.
+
+        `for_texts`: `Asked.ask` is what the inputs ask for.
+        """
         self._schema = schema
         self._start = start
         self._store = store
         self._webhooks = webhooks
+        self._bodies = bodies
+        self._for_texts = for_texts
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add_to(self, app: App, keys: Keys | None = None) -> None:
@@ -58,8 +70,8 @@ class CogApi:
         for method, path, handler in (
             ("GET", "/", self._index),
             ("GET", "/openapi.json", self._openapi),
-            ("POST", "/predictions", app.in_turn(self._create)),
-            ("PUT", "/predictions/{id}", app.in_turn(self._put)),
+            ("POST", "/predictions", self._create),
+            ("PUT", "/predictions/{id}", self._put),
             ("GET", "/predictions/{id}", self._get),
             ("POST", "/predictions/{id}/cancel", self._cancel),
         ):
@@ -123,15 +135,18 @@ class CogApi:
 
     async def _read(self, request: Request, path_id: str | None = None) -> Asked | None:
         """The body, checked; None when it was refused and answered."""
-        body = await json_body(request)
-        try:
-            return self._schema.read(orjson.loads(body), path_id)
-        except orjson.JSONDecodeError as problem:
-            raise BodyNotRead(reason=f"it {why_no_json(problem)}") from None
-        except Refused as refused:
-            content = refusal(refused.error) | {"detail": refused.detail()}
-            await request.respond_error(refused.error, 422, content)
+        known = path_id is not None and self._store.find(request.key, path_id) is not None
+        asked = await self._bodies.read(
+            request,
+            Reading(self._schema, path_id, self._for_texts),
+            place=not known,  # or else it is only followed
+            wait=False,  # one that waits can be looked up, cancelled and followed
+        )
+        if isinstance(asked, Refused):
+            content = refusal(asked.error) | {"detail": asked.detail()}
+            await request.respond_error(asked.error, 422, content)
             return None
+        return asked
 
     async def _check_webhook(self, asked: Asked) -> None:
         if asked.webhook is not None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from runner.prediction.ask import Ask
+    from shared.errors import CogTritonError
+
 SCHEMA_FILE = ".cog/openapi_schema.json"
 WEBHOOK_EVENTS = ("start", "output", "logs", "completed")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -47,6 +50,8 @@ class Asked:
     webhook_events: frozenset[str]
     output_address: str | None
     """Where an output file is sent."""
+    ask: Ask | CogTritonError | None = None
+    """The text that the inputs ask for, or why there is none; None: they ask for something else."""
 
 
 class Refused(Exception):
@@ -55,6 +60,10 @@ class Refused(Exception):
     def __init__(self, faults: list[tuple[tuple[str, ...], InputInvalid | PredictionIdInvalid]]) -> None:
         super().__init__(str(faults[0][1]))
         self.faults = faults
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with its faults."""
+        return Refused, (self.faults,)
 
     def detail(self) -> list[dict[str, Any]]:
         """As Cog reports them."""

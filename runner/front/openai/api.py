@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from runner.front.bodies import json_body
 from runner.front.http import JSON
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
-from runner.front.openai.asks import as_sent, chat_asks, completion_asks
 from runner.front.openai.errors import SENT, openai_error, openai_status
 from runner.front.openai.operator import OperatorApi
-from runner.front.openai.parameters import (
-    ChatParameters,
-    CompletionParameters,
-    DetokenizeParameters,
-    StreamOptions,
-    TokenizeParameters,
-)
-from runner.front.openai.reading import read
 from runner.front.openai.texts import Texts
+from runner.front.openai.wanted import Texts as WantedTexts
+from runner.front.openai.wanted import chat_texts, completion_texts, tokens, words
 from runner.front.statuses import status_of
-from runner.prediction.ask import Ask
 from shared import VERSION
 from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
 
@@ -33,15 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runner.front.app import App
+    from runner.front.bodies import Bodies
     from runner.front.engine import LoadedEngine
     from runner.front.http import Request
     from runner.front.keys import Keys
     from runner.front.openai.answers import Form
     from runner.front.openai.errors import Sent
-    from runner.front.openai.parameters import Named, Parameters
     from runner.front.router import Handler
 
-_Body = TypeVar("_Body", bound="Named")
 _MAX_SHOWN = 200  # characters of a name that was sent
 
 
@@ -51,6 +40,7 @@ class OpenAIApi:
     def __init__(
         self,
         engine: Callable[[], LoadedEngine],
+        bodies: Bodies,
         served_name: str | None = None,
         *,
         any_model: bool = False,
@@ -63,11 +53,14 @@ class OpenAIApi:
         one of them must be sent. `operator_key`: that of the operator's routes; None: there are none.
         """
         self._engine = engine
+        self._bodies = bodies
         self._served_name = served_name
         self._any_model = any_model
         self._keys = keys
         self._created = int(time.time())
-        self._operator = None if operator_key is None else OperatorApi(engine, self._model, operator_key)
+        self._operator = (
+            None if operator_key is None else OperatorApi(engine, self._model, operator_key, bodies)
+        )
 
     def add_to(self, app: App) -> None:
         """Add its routes."""
@@ -75,8 +68,8 @@ class OpenAIApi:
             ("GET", "/v1/models", self._models),
             ("GET", "/v1/models/{model}", self._one_model),
             ("GET", "/v1/models/{owner}/{model}", self._one_model),
-            ("POST", "/v1/completions", app.in_turn(self._completions)),
-            ("POST", "/v1/chat/completions", app.in_turn(self._chat_completions)),
+            ("POST", "/v1/completions", self._completions),
+            ("POST", "/v1/chat/completions", self._chat_completions),
             ("POST", "/tokenize", self._tokenize),
             ("POST", "/detokenize", self._detokenize),
         ):
@@ -113,66 +106,53 @@ class OpenAIApi:
         return self._description() | {"id": adapter, "parent": self._model()}
 
     async def _completions(self, request: Request) -> None:
-        parameters = await self._read(CompletionParameters, request)
-        await self._answer(request, COMPLETION, parameters, partial(completion_asks, parameters))
+        await self._answer(request, COMPLETION, await self._bodies.read(request, completion_texts))
 
     async def _chat_completions(self, request: Request) -> None:
-        parameters = await self._read(ChatParameters, request)
-        await self._answer(request, CHAT, parameters, partial(chat_asks, parameters))
+        await self._answer(request, CHAT, await self._bodies.read(request, chat_texts))
 
-    async def _answer(
-        self, request: Request, form: Form, parameters: Parameters, asks: Callable[[], Sequence[Ask]]
-    ) -> None:
+    async def _answer(self, request: Request, form: Form, wanted: WantedTexts) -> None:
         try:
-            await self._send(request, form, parameters, asks())
+            await self._send(request, form, wanted)
         except CogTritonError as error:
-            await _fail(request, error, as_sent(parameters))
+            await _fail(request, error, wanted.sent)
 
-    async def _send(self, request: Request, form: Form, parameters: Parameters, asks: Sequence[Ask]) -> None:
-        adapter = self._checked(parameters.model)
+    async def _send(self, request: Request, form: Form, wanted: WantedTexts) -> None:
+        adapter, asks = self._checked(wanted.model), wanted.asks
+        if wanted.problem is not None:
+            raise wanted.problem()
         if adapter is not None:
             asks = [replace(ask, lora=adapter) for ask in asks]
         answer = Answer.of(form, adapter or self._model())
         predictor = self._engine().predictor
         predictor.admission.check(len(asks), request.key)
-        texts = Texts(predictor, answer, asks, parameters.n or 1, request.key, request.sender)
-        options = parameters.stream_options or StreamOptions()
+        texts = Texts(predictor, answer, asks, wanted.per_prompt, request)
         with request.while_connected():
-            if parameters.stream:
-                usage = bool(options.include_usage)
-                in_each = usage and bool(options.continuous_usage_stats)
-                await texts.stream(request, include_usage=usage, in_each=in_each)
+            if wanted.stream:
+                await texts.stream(include_usage=wanted.usage, in_each=wanted.usage_in_each)
             else:
                 await request.respond(200, await texts.whole(), JSON)
 
     async def _tokenize(self, request: Request) -> None:
-        parameters = await self._read(TokenizeParameters, request)
+        wanted = await self._bodies.read(request, tokens)
+        self._checked(wanted.model)
         predictor = self._engine().predictor
-        if parameters.messages is not None:
-            ask = Ask(messages=[message.for_template() for message in parameters.messages])
-        else:
-            ask = Ask(prompt=parameters.prompt, prompt_template="{prompt}")
-        plain = parameters.messages is not None or parameters.add_special_tokens is False
         with request.while_connected():
-            text = await predictor.text_of(ask, request.sender)
-            tokens = await predictor.tokens_of(text, request.sender, templated=plain)
+            text = await predictor.text_of(wanted.ask, request.sender)
+            found = await predictor.tokens_of(text, request.sender, templated=wanted.plain)
         content = {
-            "count": len(tokens),
+            "count": len(found),
             "max_model_len": predictor.preparation.limits.sequence,
-            "tokens": tokens,
+            "tokens": found,
         }
         await request.respond_json(200, content)
 
     async def _detokenize(self, request: Request) -> None:
-        parameters = await self._read(DetokenizeParameters, request)
+        wanted = await self._bodies.read(request, words)
+        self._checked(wanted.model)
         with request.while_connected():
-            text = await self._engine().predictor.words_of(parameters.tokens, request.sender)
+            text = await self._engine().predictor.words_of(wanted.tokens, request.sender)
         await request.respond_json(200, {"prompt": text})
-
-    async def _read(self, kind: type[_Body], request: Request) -> _Body:
-        parameters = read(kind, await json_body(request))
-        self._checked(parameters.model)
-        return parameters
 
     def _checked(self, name: str | None) -> str | None:
         """The adapter of this name; None if it is the model's own. Raises ModelNotServed when it is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from runner.front.openai.parameters import MAX_CHOICES, ChatParameters
 from runner.prediction.ask import Ask
 from runner.prediction.structured_output import structured_output
 from runner.protocol.engine import SamplingParameters
+from runner.text.messages import Conversation
 from shared.errors import RequestInvalid
 
 if TYPE_CHECKING:
@@ -59,15 +61,23 @@ def completion_asks(parameters: CompletionParameters) -> list[Ask]:
 
 
 def chat_asks(parameters: ChatParameters) -> list[Ask]:
-    """`n` answers to a conversation."""
+    """`n` answers to a conversation. Raises RequestInvalid."""
     ask = replace(
         _common(parameters),
-        messages=[message.for_template() for message in parameters.messages],
-        template_arguments=parameters.chat_template_kwargs or {},
+        conversation=Conversation.of([message.for_template() for message in parameters.messages]),
+        template_arguments=_template_arguments(parameters.chat_template_kwargs),
         max_tokens=parameters.max_completion_tokens or parameters.max_tokens,
         log_probs=(parameters.top_logprobs or 0) if parameters.logprobs else None,
     )
     return _times(parameters, ask, prompts=1)
+
+
+def _template_arguments(arguments: dict[str, Any] | None) -> bytes:
+    try:
+        return json.dumps(arguments or {}).encode()
+    except RecursionError:
+        reason = "chat_template_kwargs is nested too deeply"
+        raise RequestInvalid(parameter="chat_template_kwargs", reason=reason) from None
 
 
 def _common(parameters: Parameters) -> Ask:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from runner.front.bodies import json_body
 from runner.front.keys import Keys, needs_key
 from runner.front.openai.parameters import Part
 from runner.front.openai.reading import read
@@ -15,17 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.front.app import App
+    from runner.front.bodies import Bodies
     from runner.front.engine import LoadedEngine
     from runner.front.http import Request
     from runner.front.router import Handler
 
 
-class _Load(Part):
+class Load(Part):
+    """The body of `/v1/load_lora_adapter`."""
+
     lora_name: str = Field(min_length=1, max_length=200)
     lora_path: str = Field(min_length=1, max_length=4000)
 
 
-class _Unload(Part):
+class Unload(Part):
+    """The body of `/v1/unload_lora_adapter`."""
+
     lora_name: str
     lora_int_id: int | None = None  # vLLM accepts it, and ignores it
 
@@ -33,10 +38,13 @@ class _Unload(Part):
 class OperatorApi:
     """`/v1/load_lora_adapter` and `/v1/unload_lora_adapter`."""
 
-    def __init__(self, engine: Callable[[], LoadedEngine], served: Callable[[], str], key: str) -> None:
+    def __init__(
+        self, engine: Callable[[], LoadedEngine], served: Callable[[], str], key: str, bodies: Bodies
+    ) -> None:
         """`served`: the name of the model itself, which no adapter can have. `key` must be sent."""
         self._engine = engine
         self._served = served
+        self._bodies = bodies
         self._keys = Keys.of_operator(key)
 
     def add_to(self, app: App, guarded: Callable[[Handler], Handler]) -> None:
@@ -48,7 +56,7 @@ class OperatorApi:
             app.router.add("POST", path, guarded(needs_key(handler, self._keys)))
 
     async def _load(self, request: Request) -> None:
-        asked = read(_Load, await json_body(request))
+        asked = await self._bodies.read(request, partial(read, Load), place=False)
         predictor = self._engine().predictor
         place = predictor.adapters.found(asked.lora_path)
         predictor.adapters.check_name(asked.lora_name, place, self._served())
@@ -57,6 +65,6 @@ class OperatorApi:
         await request.respond_json(200, {"lora_name": asked.lora_name, "lora_path": place})
 
     async def _unload(self, request: Request) -> None:
-        asked = read(_Unload, await json_body(request))
+        asked = await self._bodies.read(request, partial(read, Unload), place=False)
         self._engine().predictor.adapters.remove(asked.lora_name)
         await request.respond_json(200, {"lora_name": asked.lora_name})

@@ -8,6 +8,8 @@ Not from OpenAI are `top_k`, `min_p`, `min_tokens`, `repetition_penalty`, `lengt
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
@@ -63,7 +65,19 @@ def _prompts(value: Any) -> Any:
             raise ValueError(_SOME_PROMPTS)
         if not all(min(ids) >= 0 and max(ids) <= MAX_TOKENS for ids in prompts):
             raise ValueError(f"may only have token ids from 0 to {MAX_TOKENS}")
+        return [array("i", ids) for ids in prompts]
     return prompts
+
+
+def _tokens(value: Any) -> Any:
+    """Token ids."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list")  # noqa: TRY004  as above
+    if len(value) > MAX_DETOKENIZED:
+        raise ValueError(f"may have at most {MAX_DETOKENIZED} items")
+    if value and not (_is_ids(value) and min(value) >= 0 and max(value) <= MAX_TOKENS):
+        raise ValueError(f"may only have token ids from 0 to {MAX_TOKENS}")
+    return array("i", value)
 
 
 def _is_ids(value: Any) -> bool:
@@ -115,8 +129,7 @@ def _is_text_part(part: Any) -> bool:
     )
 
 
-Prompt = str | list[int]
-_TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Prompt = str | Sequence[int]
 _Bias = Annotated[float, Field(ge=-100, le=100)]
 _Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
 _Prompts = Annotated[list[Prompt], PlainValidator(_prompts)]
@@ -294,4 +307,4 @@ class TokenizeParameters(Named):
 class DetokenizeParameters(Named):
     """The body of `/detokenize`."""
 
-    tokens: list[_TokenId] = Field(max_length=MAX_DETOKENIZED, fail_fast=True)
+    tokens: Annotated[Any, PlainValidator(_tokens)]

@@ -36,8 +36,7 @@ class Texts:
     answer: Answer
     asks: Sequence[Ask]
     per_prompt: int
-    key: str
-    sender: str
+    request: Request
     _prompts: dict[int, _Once[Sequence[int]]] = field(default_factory=dict)
     _generations: dict[int, TextGeneration] = field(default_factory=dict)
     _together: Together = field(init=False)
@@ -53,18 +52,16 @@ class Texts:
         choices = await self._side_by_side(work)
         return self.answer.body(choices, self._usage())
 
-    async def stream(self, request: Request, *, include_usage: bool, in_each: bool = False) -> None:
+    async def stream(self, *, include_usage: bool, in_each: bool = False) -> None:
         """Send their events; the first begins the answer. Raises what `Predictor.start` and its texts do.
 
         `in_each`: every event has the usage of its text so far.
         """
         events = Events(self.answer, include_usage=include_usage)
-        work = [
-            self._stream(request, events, index, ask, in_each=in_each) for index, ask in enumerate(self.asks)
-        ]
+        work = [self._stream(events, index, ask, in_each=in_each) for index, ask in enumerate(self.asks)]
         await self._side_by_side(work)
-        await request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
-        await request.end()
+        await self.request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
+        await self.request.end()
 
     async def _choice(self, index: int, ask: Ask) -> dict[str, Any]:
         generation = await self._start(index, ask)
@@ -80,7 +77,7 @@ class Texts:
         finally:
             generation.close()
 
-    async def _stream(self, request: Request, events: Events, index: int, ask: Ask, *, in_each: bool) -> None:
+    async def _stream(self, events: Events, index: int, ask: Ask, *, in_each: bool) -> None:
         generation = await self._start(index, ask)
         try:
             choice = events.choice(index)
@@ -88,27 +85,30 @@ class Texts:
             async for piece in generation:
                 told = None if teller is None else teller.tell(piece.tokens, piece.log_probs)
                 if not self._begun:
-                    await self._begin(request)
-                await request.send(choice.step(piece.text, told, _so_far(generation) if in_each else None))
+                    await self._begin()
+                await self.request.send(
+                    choice.step(piece.text, told, _so_far(generation) if in_each else None)
+                )
             ended = choice.end(_finish_reason(generation), _so_far(generation) if in_each else None)
         finally:
             generation.close()
         if not self._begun:
-            await self._begin(request)
-        await request.send(ended)
+            await self._begin()
+        await self.request.send(ended)
 
     async def _start(self, index: int, ask: Ask) -> TextGeneration:
         prompt = None
         if self.per_prompt > 1:
-            make = partial(self.predictor.prompt_of, ask, self.answer.id, self.sender)
+            make = partial(self.predictor.prompt_of, ask, self.answer.id, self.request.sender)
             prompt = self._prompts.setdefault(index // self.per_prompt, _Once(make))
         generation = await self.predictor.start(
             ask,
-            key=self.key,
-            sender=self.sender,
+            key=self.request.key,
+            sender=self.request.sender,
             prediction_id=self.answer.id,
             prompt=prompt,
             together=self._together,
+            place=self.request.take_place(),
         )
         self._generations[index] = generation
         return generation
@@ -120,10 +120,10 @@ class Texts:
             for prompt in self._prompts.values():
                 prompt.close()
 
-    async def _begin(self, request: Request) -> None:
+    async def _begin(self) -> None:
         async with self._beginning:
             if not self._begun:
-                await request.events()
+                await self.request.events()
                 self._begun = True
 
     def _teller(self, ask: Ask) -> LogProbsTeller | None:

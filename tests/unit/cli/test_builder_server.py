@@ -27,7 +27,7 @@ def server(tmp_path):
 
 
 async def start(server, token):
-    request = SimpleNamespace(header=lambda _: b"host", scope={"scheme": "http"})
+    request = SimpleNamespace(header=lambda _: b"host", scope={"scheme": "http"}, take_place=lambda: None)
     inputs = {"config": "data:,engine: mock", "hf_token": token}
     return await server._start(Asked(None, inputs, None, frozenset(), None), "one", request)
 

@@ -33,7 +33,11 @@ DEFAULTS = Defaults.of(Settings.from_environment({}), {}, TOKENIZER)
 def prepared(defaults=DEFAULTS, limits=None, **inputs):
     preparation = Preparation(TOKENIZER, defaults, limits or UNLIMITED)
     ask = Inputs(**{"prompt": "1 2 3", **inputs}).ask()
-    prompt = str(preparation.conversation(ask)) if ask.messages is not None else preparation.prompt(ask)
+    prompt = (
+        preparation.conversation(ask).json.decode()
+        if ask.conversation is not None
+        else preparation.prompt(ask)
+    )
     return preparation.request(ask, preparation.tokenizer.encode(prompt), 1)
 
 

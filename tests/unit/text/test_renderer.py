@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from runner.text import renderer as module
 from runner.text.renderer import ChatRenderer
-from shared.errors import MessagesInvalid, Overloaded, RequestInvalid, ShuttingDown, TritonTokenizerError
+from shared.errors import MessagesInvalid, Overloaded, ShuttingDown, TritonTokenizerError
 
 GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
 
@@ -22,7 +23,7 @@ _SECONDS = 60  # what waits for a busy machine is not what is tested
 
 
 def message(content):
-    return [{"role": "user", "content": content}]
+    return json.dumps([{"role": "user", "content": content}]).encode()
 
 
 def rendered(directory, use, source=GREEDY):
@@ -106,7 +107,7 @@ async def run():
     renderer = await ChatRenderer.load(Path(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.killpg(0, signal.SIGINT)
-    print(await renderer.render([{"role": "user", "content": "still there"}]))
+    print(await renderer.render(b'[{"role": "user", "content": "still there"}]'))
     await renderer.close()
 
 uvloop.run(run())
@@ -172,15 +173,18 @@ def test_a_model_without_one(tmp_path):
     assert rendered(tmp_path, use, None) is None
 
 
-def test_arguments_may_have_any_name_but_not_any_depth(tmp_path):
-    deep = []
-    for _ in range(1015):
-        deep = [deep]
-
+def test_arguments_may_have_any_name(tmp_path):
     async def use(renderer):
-        with pytest.raises(RequestInvalid, match="chat_template_kwargs is nested too deeply"):
-            await renderer.render(message("a"), {"deep": deep})
-        return await renderer.render(message("a"), {"messages": [], "self": 1, "tools": None})
+        return await renderer.render(message("a"), b'{"messages": [], "self": 1, "tools": null}')
+
+    assert rendered(tmp_path, use) == "a"
+
+
+def test_what_is_nested_too_deeply_fails_alone(tmp_path):
+    async def use(renderer):
+        with pytest.raises(MessagesInvalid, match="too much memory"):
+            await renderer.render(message("a"), b'{"deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+        return await renderer.render(message("a"))
 
     assert rendered(tmp_path, use) == "a"
 
