@@ -50,6 +50,10 @@ class SerialProtocol(HttpToolsProtocol):
         """How many bytes wait."""
         return len(self._received) - self._parsed
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._received, self._parsed = b"", 0  # whatever refers to this object may do so for a while
+
     def data_received(self, data: bytes) -> None:
         kept = max(self._parsed - _OVERLAP, 0)  # a blank line may have begun there
         self._received = self._received[kept:] + data

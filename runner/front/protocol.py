@@ -84,6 +84,7 @@ class BoundedProtocol(SerialProtocol):
         self._in_time()
         if self._presence is not None:
             self._presence.stop()
+            self._presence = None
         self.resume_writing()
         super().connection_lost(exc)
         self._client.leave()

@@ -93,6 +93,20 @@ def leaves(path, body, headers=""):
     return ask
 
 
+def leaves_a_train(front, _number):
+    """Goes away while most of its requests have not been read."""
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 20_000)
+        until(connection, b"HTTP/1.1 200")
+
+
+def leaves_a_body(front, _number):
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as connection:
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"
+        connection.sendall(head + b"x" * 50_000)
+        wait(lambda: front.server.server_state.connections)
+
+
 def cancels(front, number):
     with asked(front, "POST", "/predictions", {**LONG, "id": f"c-{number}"}, EVENTS) as connection:
         until(connection, b"event: output")
@@ -135,6 +149,8 @@ ASKS = {
     "event stream": whole("POST", "/predictions", SHORT, EVENTS),
     "leaves a stream": leaves("/predictions", LONG, EVENTS),
     "leaves while it waits": leaves("/predictions", LONG),
+    "leaves a train": leaves_a_train,
+    "leaves a body": leaves_a_body,
     "is cancelled": cancels,
     "fails": whole(
         "POST", "/predictions", {"input": {"prompt": "3", "max_tokens": 8}}, EVENTS, part=b"E2405"
