@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tests.security.attack import Attack
 from tests.security.wire import connected, post
+
+if TYPE_CHECKING:
+    from tests.security.attack import Target
 
 _MOST = 16 << 20
 _PATHS = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/predictions")
@@ -73,16 +77,13 @@ class RepeatedTokens(Attack):
 class ExtremeParameters(Attack):
     """Every parameter that takes many values, or a large one, at its extreme: four times each."""
 
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        asked = [{"prompt": "x", "max_tokens": 1, **more} for more in _extremes()]
+        self._requests = [post("/v1/completions", target.port, body, target.authorization) for body in asked]
+
     async def round(self) -> None:
-        requests = [
-            post(
-                "/v1/completions",
-                self.target.port,
-                {"prompt": "x", "max_tokens": 1, **more},
-                self.target.authorization,
-            )
-            for more in _extremes()
-        ]
+        requests = self._requests
         await self.repeat(4 * len(requests), 4, lambda number: self.ask(requests[number % len(requests)]))
 
 
