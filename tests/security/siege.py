@@ -199,9 +199,15 @@ class Verdict:
             faults += [f"{self.honest.lost} answers lost or wrong", *self.honest.faults[:5]]
         if (p99 := self.honest.quantile(0.99)) >= P99_SECONDS:
             faults.append(f"p99 of the honest client is {p99:.2f} s")
-        if len(self.memory) > 2 and self.memory[-1] > self.memory[1] + (MORE_MEMORY >> 20):
+        if len(self.memory) > 2 and self.memory[-1] > self.most_memory():
             faults.append(f"memory grows: {self.memory} MiB")
         return faults
+
+    def most_memory(self) -> int:
+        """MiB that may be in use at the end: little more than after the first two rounds, through which every
+        part has gone.
+        """
+        return max(self.memory[:2]) + (MORE_MEMORY >> 20)
 
     def __str__(self) -> str:
         return (
@@ -263,7 +269,7 @@ async def siege(server: Besieged, name: str, *, round_seconds: float) -> Verdict
         async with attacking(name, server.target()) as attacker:
             for number in range(ROUNDS):
                 await attacker.round(round_seconds, verdict)
-                most = verdict.memory[1] + (MORE_MEMORY >> 20) if number == ROUNDS - 1 else None
+                most = verdict.most_memory() if number == ROUNDS - 1 else None
                 verdict.memory.append(await _settled_memory(server, most))
         await asyncio.sleep(1)
     after = server.names()
