@@ -25,6 +25,8 @@ class SerialProtocol(HttpToolsProtocol):
 
     waiting_bytes: ClassVar[int] = 1 << 16
     """Reading pauses when more than this waits."""
+    awaits_answer = False
+    """Whether a request that has come whole is still being answered."""
     _received = b""
     _parsed = 0
     """How much of `_received` the parser has had."""
@@ -40,10 +42,9 @@ class SerialProtocol(HttpToolsProtocol):
         """Answer what cannot be read as a request, and close."""
         raise NotImplementedError
 
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether a request that has come whole is still being answered."""
-        return self._is_whole and self.cycle is not None and not self.cycle.response_complete
+    def parsed(self, count: int) -> None:
+        """So many bytes have been parsed: as many as there were, or up to the end of a request."""
+        raise NotImplementedError
 
     @property
     def unparsed(self) -> int:
@@ -55,10 +56,13 @@ class SerialProtocol(HttpToolsProtocol):
         self._received, self._parsed = b"", 0  # whatever refers to this object may do so for a while
 
     def data_received(self, data: bytes) -> None:
-        kept = max(self._parsed - _OVERLAP, 0)  # a blank line may have begun there
-        self._received = self._received[kept:] + data
-        self._parsed -= kept
-        if self._parses_soon:
+        if self._received:
+            kept = max(self._parsed - _OVERLAP, 0)  # a blank line may have begun there
+            self._received = self._received[kept:] + data
+            self._parsed -= kept
+        else:
+            self._received = data
+        if self._parses_soon or self.awaits_answer:
             self._hold_reading()
         else:
             self._parse()
@@ -94,46 +98,53 @@ class SerialProtocol(HttpToolsProtocol):
     def request_complete(self) -> None:
         """The request has come to its end."""
         self._is_whole = True
+        self.awaits_answer = not self.cycle.response_complete
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._hold_reading()
-        if self.unparsed:
+        self.awaits_answer = False
+        if self._received:
+            self._hold_reading()
             self._parse_soon()
 
     def _parse_soon(self) -> None:
         """Parse in the next pass of the event loop, when the other connections have had their turn."""
         if not self._parses_soon:
             self._parses_soon = True
-            self.loop.call_soon(self._parse)
+            self.loop.call_soon(self._parse_now)
+
+    def _parse_now(self) -> None:
+        self._parses_soon = False
+        if not self.transport.is_closing():
+            self._parse()
 
     def _parse(self) -> None:
         """Parse what has come, up to the end of a request, and not too much in one pass."""
-        self._parses_soon = False
-        limit = self._parsed + _IN_ONE_PASS
-        while self.unparsed and not self.awaits_answer and not self.transport.is_closing():
-            if self._parsed >= limit:
-                self._parse_soon()
-                break
-            self._unset_keepalive_if_required()
+        self._unset_keepalive_if_required()
+        begin = self._parsed
+        limit = begin + _IN_ONE_PASS
+        while self._parsed < len(self._received):
             if self._body_left:
                 piece = self._received[self._parsed : self._parsed + self._body_left]
                 self._body_left -= len(piece)
                 limit += len(piece)
             else:
-                piece = self._received[self._parsed : self._end_of_piece(limit)]
+                found = self._received.find(_BLANK_LINE, max(self._parsed - _OVERLAP, 0), limit)
+                piece = self._received[self._parsed : limit if found < 0 else found + len(_BLANK_LINE)]
             self._parsed += len(piece)
             self._feed(piece)
-        if not self.unparsed:  # a long answer need not hold its request
-            self._received = self._received[-_OVERLAP:]
+            if self.awaits_answer or self._parsed == len(self._received) or self.transport.is_closing():
+                break
+            if self._parsed >= limit:
+                self._parse_soon()
+                break
+        self.parsed(self._parsed - begin)
+        if self._parsed == len(self._received):  # a long answer need not hold its request
+            self._received = b"" if self._is_whole else self._received[-_OVERLAP:]
             self._parsed = len(self._received)
-        self._hold_reading()
-
-    def _end_of_piece(self, limit: int) -> int:
-        begin = max(self._parsed - _OVERLAP, 0)
-        found = self._received.find(_BLANK_LINE, begin, limit)
-        return limit if found < 0 else found + len(_BLANK_LINE)
+        if self._received:
+            self._hold_reading()
 
     def _hold_reading(self) -> None:
         """Pause reading while too much waits. What closes is read, and ignored."""
@@ -148,23 +159,23 @@ class SerialProtocol(HttpToolsProtocol):
     def _feed(self, piece: bytes) -> None:
         """Have it parsed, and refuse what is wrong."""
         try:
-            if not self._parses(piece):
-                self._parse_without_offer()
-        except httptools.HttpParserError as failure:
-            if isinstance(failure.__context__, CogTritonError):
-                self.refuse(failure.__context__)
-            elif "Content-Length" in str(failure):
-                self.refuse(BodyLengthInvalid())
-            else:
-                self.refuse(RequestMalformed())
-
-    def _parses(self, piece: bytes) -> bool:
-        """False if the parser stopped behind a head, since that offers another protocol."""
-        try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            return False
-        return True
+            pass
+        except httptools.HttpParserError as failure:
+            self._refuse_failed(failure)
+            return
+        else:
+            return
+        self._parse_without_offer()
+
+    def _refuse_failed(self, failure: httptools.HttpParserError) -> None:
+        if isinstance(failure.__context__, CogTritonError):
+            self.refuse(failure.__context__)
+        elif "Content-Length" in str(failure):
+            self.refuse(BodyLengthInvalid())
+        else:
+            self.refuse(RequestMalformed())
 
     def _parse_without_offer(self) -> None:
         """Parse the head again without its offer: the parser would skip the body.
@@ -180,4 +191,4 @@ class SerialProtocol(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in kept]
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+        self._feed(b"\r\n".join([*lines, b"", b""]))  # which ends in no further offer

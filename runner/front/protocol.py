@@ -59,11 +59,13 @@ class BoundedProtocol(SerialProtocol):
     _has_ended = False
     """Whether the client sends no more."""
     _deadline: asyncio.TimerHandle | None = None
+    _awaited = ""
+    """The part of a request that must come before the deadline."""
     _stall: asyncio.TimerHandle | None = None
     _in_head = True
     _refused = False
     _got_on = False
-    """Whether the last piece had the end of a request, or part of a body."""
+    """Whether what was parsed last had the end of a request, or part of a body."""
     _overhead = 0
     """Bytes since there was either: of a head, or of what may surround a body, such as trailers."""
     _fields = 0
@@ -78,7 +80,7 @@ class BoundedProtocol(SerialProtocol):
             transport.abort()
             return
         self._refused = over > 0
-        self._await_part("head", self.bounds.header_seconds)
+        self._await_part("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -100,38 +102,40 @@ class BoundedProtocol(SerialProtocol):
             self._gathering.has_read_all = False
         super().data_received(data)
 
-    def _feed(self, piece: bytes) -> None:
-        self._got_on = False
-        super()._feed(piece)
-        if self._got_on or self.transport.is_closing():
+    def parsed(self, count: int) -> None:
+        got_on, self._got_on = self._got_on, False
+        if (self._is_whole and got_on) or self.transport.is_closing():
             return
-        if self._deadline is None:  # before a request, there may be empty lines
-            self._await_part("head", self.bounds.header_seconds)
-        self._overhead += len(piece)
-        if self._overhead > self.bounds.header_bytes:
-            self.refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
+        if self._has_ended and not self.unparsed:
+            self.transport.close()  # the rest will not come
+            return
+        part = "head" if self._in_head or self._is_whole else "body"
+        if self._awaited != part:
+            self._await_part(part)
+        if not got_on:
+            self._overhead += count
+            if self._overhead > self.bounds.header_bytes:
+                self.refuse(HeadersTooLarge(limit=self.bounds.header_bytes))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._client.takes_comments = False
         self.scope["extensions"] = {CLIENT: {"client": self._client}}
         self._in_head, self._overhead, self._gathering.has_read_all = True, 0, False
-        self._fields = 0
-        self._await_part("head", self.bounds.header_seconds)
+        self._fields, self._awaited = 0, ""
 
     def on_url(self, url: bytes) -> None:
-        self._bound(len(url))
+        self._fields += len(url)
+        if self._fields > self.bounds.header_bytes:
+            raise HeadersTooLarge(limit=self.bounds.header_bytes)  # to the parser, which stops
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._bound(len(name) + len(value) + _FIELD_OVERHEAD)
+        self._fields += len(name) + len(value) + _FIELD_OVERHEAD
+        if self._fields > self.bounds.header_bytes:
+            raise HeadersTooLarge(limit=self.bounds.header_bytes)
         if self._in_head:  # trailers are not headers
             super().on_header(name, value)
-
-    def _bound(self, more: int) -> None:
-        self._fields += more
-        if self._fields > self.bounds.header_bytes:
-            raise HeadersTooLarge(limit=self.bounds.header_bytes)  # to the parser, which stops
 
     def head_complete(self) -> None:
         super().head_complete()  # raises for an address that is none
@@ -139,7 +143,6 @@ class BoundedProtocol(SerialProtocol):
         if self.scope["http_version"] == "1.0":
             # uvicorn has no other place at which an answer can be changed for old clients.
             self.cycle.send = _without_chunks(self.cycle)  # type: ignore[method-assign,assignment]
-        self._await_part("body", self.bounds.body_seconds)
 
     def on_body(self, body: bytes) -> None:
         self._got_on, self._overhead = True, 0
@@ -152,12 +155,7 @@ class BoundedProtocol(SerialProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._has_ended:
-            self._parse_soon()
-
-    def _parse(self) -> None:
-        super()._parse()
-        if self._has_ended and not self.unparsed and not self.awaits_answer:
+        if self._has_ended and not self.unparsed:
             self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override] # uvicorn never stays
@@ -230,14 +228,16 @@ class BoundedProtocol(SerialProtocol):
         in_kernel = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
         return self.transport.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
-    def _await_part(self, part: str, seconds: float) -> None:
+    def _await_part(self, part: str) -> None:
+        seconds = self.bounds.header_seconds if part == "head" else self.bounds.body_seconds
         self._in_time()
+        self._awaited = part
         self._deadline = self.loop.call_later(seconds, self._late, part, seconds)
 
     def _in_time(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
+            self._deadline, self._awaited = None, ""
 
     def _late(self, part: str, seconds: float) -> None:
         self._deadline = None

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from runner.front.pipelining import SerialProtocol
+from runner.front import pipelining
 from runner.front.protocol import BoundedProtocol
 from shared.errors import BodyLengthInvalid, HeadersTooLarge, HostHeaderInvalid, RequestTooSlow
 from tests.support.front import running
@@ -262,7 +262,7 @@ def test_old_clients_need_no_host(front):
 
 def test_no_piece_leads_behind_the_end_of_a_request(monkeypatch):
     """Were a boundary missed, the rest would not be taken for a second request."""
-    monkeypatch.setattr(SerialProtocol, "_end_of_piece", lambda _self, limit: limit)
+    monkeypatch.setattr(pipelining, "_BLANK_LINE", b"never")
 
     async def app(_scope, _receive, send):
         await send(ANSWER)
