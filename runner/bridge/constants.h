@@ -18,6 +18,7 @@
 #define FRAME_STATISTICS 67
 #define FEED_REQUEST 1
 #define FEED_CANCEL 2
+#define FEED_CANCEL_GROUP 3
 #define FEED_OPENED 128
 #define FEED_ENGINE 129
 #define FEED_STEP 130
@@ -30,6 +31,7 @@
 #define STATE_RESTARTING 2
 #define STATE_GIVEN_UP 3
 #define FEED_PARAMETER "feed"
+#define GROUP_PARAMETER "runner_group"
 #define PARAMETER_PREFIX "parameter:"
 #define E2105_TRITON_UNAVAILABLE "E2105 TritonUnavailable: Triton is unavailable: %s. Try again in a few seconds; unless the runner is shutting down, it starts Triton again."
 #define E2106_OVERLOADED "E2106 Overloaded: %s %s already; no more are accepted. Try again in a few seconds; the operator can %s."

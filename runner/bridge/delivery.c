@@ -244,6 +244,14 @@ static void take_cancel(struct delivery *delivery, const struct feed *feed, uint
   if (submission != NULL) submission->cancelled = true;
 }
 
+// Requests of Triton's own clients; those that Triton still has are not found.
+static void cancel_group(struct delivery *delivery, uint64_t group) {
+  for (uint32_t place = 0; group != 0 && place < delivery->requests.in_use; place++) {
+    struct request *request = delivery->requests.requests[place];
+    if (request != NULL && request->feed == NULL && request->group == group) cancel(delivery, request);
+  }
+}
+
 void delivery_receive(struct delivery *delivery, struct feed *feed) {
   int type;
   const uint8_t *body;
@@ -253,9 +261,13 @@ void delivery_receive(struct delivery *delivery, struct feed *feed) {
     if (type == FEED_REQUEST) {
       if (!submissions_submit(&delivery->submissions, feed, body, size)) feed_refuse_frame(feed);
     } else {
-      uint64_t feed_request;
-      memcpy(&feed_request, body, sizeof feed_request);
-      take_cancel(delivery, feed, feed_request);
+      uint64_t number;
+      memcpy(&number, body, sizeof number);
+      if (type == FEED_CANCEL) {
+        take_cancel(delivery, feed, number);
+      } else {
+        cancel_group(delivery, number);
+      }
     }
   }
 }

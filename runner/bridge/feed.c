@@ -224,7 +224,8 @@ bool feed_next_frame(struct feed *feed, int *type, const uint8_t **body, size_t 
   if (left >= HEAD_SIZE && feed->broken == NULL) {
     memcpy(&length, frame, sizeof length);
     *type = frame[sizeof length];
-    bool known = *type == FEED_CANCEL ? length == CANCEL_SIZE : *type == FEED_REQUEST && length <= LARGEST_REQUEST;
+    bool cancels = *type == FEED_CANCEL || *type == FEED_CANCEL_GROUP;
+    bool known = cancels ? length == CANCEL_SIZE : *type == FEED_REQUEST && length <= LARGEST_REQUEST;
     if (!known || length < 1) {
       feed_refuse_frame(feed);
     } else if (left - sizeof length >= length) {

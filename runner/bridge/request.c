@@ -64,12 +64,14 @@ static void append_scalar(struct buffer *frame, const char *name, TRITONSERVER_D
 }
 
 // A parameter of the request as an input of one element; its name distinguishes it from a real one.
-static TRITONSERVER_Error *append_parameter(struct buffer *frame, TRITONBACKEND_Request *triton, uint32_t index) {
+static TRITONSERVER_Error *append_parameter(struct buffer *frame, TRITONBACKEND_Request *triton, uint32_t index,
+                                            uint16_t *count) {
   const char *name;
   TRITONSERVER_ParameterType type;
   const void *value;
   TRITONSERVER_Error *error = TRITONBACKEND_RequestParameter(triton, index, &name, &type, &value);
-  if (error != NULL) return error;
+  if (error != NULL || strcmp(name, GROUP_PARAMETER) == 0) return error;
+  ++*count;
   if (strlen(name) > UINT8_MAX - sizeof PARAMETER_PREFIX) return malformed("the name of a parameter is too long");
   if (type == TRITONSERVER_PARAMETER_STRING) {
     append_scalar(frame, name, TRITONSERVER_TYPE_BYTES, value, (uint32_t)strlen(value));
@@ -103,15 +105,18 @@ static TRITONSERVER_Error *make_frame(struct request *request) {
   buffer_append_u8(frame, (uint8_t)request->interface);
   buffer_append_u16(frame, (uint16_t)id_length);
   buffer_append(frame, triton_id, id_length);
-  buffer_append_u16(frame, (uint16_t)(input_count + parameter_count));
+  uint16_t count = (uint16_t)input_count;
+  size_t count_at = frame->length;
+  buffer_append_u16(frame, 0);
   for (uint32_t i = 0; error == NULL && i < input_count; i++) {
     TRITONBACKEND_Input *input;
     error = TRITONBACKEND_RequestInputByIndex(request->triton, i, &input);
     if (error == NULL) error = append_input(frame, input);
   }
   for (uint32_t i = 0; error == NULL && i < parameter_count; i++) {
-    error = append_parameter(frame, request->triton, i);
+    error = append_parameter(frame, request->triton, i, &count);
   }
+  memcpy(frame->data + count_at, &count, sizeof count);
   uint32_t length = (uint32_t)(frame->length - sizeof length);
   memcpy(frame->data, &length, sizeof length);
   return error;
@@ -132,8 +137,8 @@ static TRITONSERVER_Error *read_outputs(struct request *request) {
   return error;
 }
 
-// Only the bridge itself sets the parameter: nobody else can guess the number of a submission that is under way.
-static TRITONSERVER_Error *read_submission(struct request *request) {
+// Only the bridge itself sets FEED_PARAMETER: nobody else can guess the number of a submission that is under way.
+static TRITONSERVER_Error *read_parameters(struct request *request) {
   uint32_t count;
   TRITONSERVER_Error *error = TRITONBACKEND_RequestParameterCount(request->triton, &count);
   for (uint32_t i = 0; error == NULL && i < count; i++) {
@@ -141,8 +146,10 @@ static TRITONSERVER_Error *read_submission(struct request *request) {
     TRITONSERVER_ParameterType type;
     const void *value;
     error = TRITONBACKEND_RequestParameter(request->triton, i, &key, &type, &value);
-    if (error != NULL || strcmp(key, FEED_PARAMETER) != 0) continue;
+    if (error != NULL) break;
     int64_t number = type == TRITONSERVER_PARAMETER_INT ? *(const int64_t *)value : 0;
+    if (strcmp(key, GROUP_PARAMETER) == 0) request->group = (uint64_t)number;
+    if (strcmp(key, FEED_PARAMETER) != 0) continue;
     if (number <= 0 || !request->decoupled || request->interface != INTERFACE_TOKENS) return malformed(NO_SUBMISSION);
     request->submission = (uint64_t)number;
   }
@@ -165,7 +172,7 @@ struct request *request_new(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND
   }
   TRITONSERVER_Error *error = make_frame(request);
   if (error == NULL) error = read_outputs(request);
-  if (error == NULL) error = read_submission(request);
+  if (error == NULL) error = read_parameters(request);
   if (error != NULL) {
     request_fail(request, TRITONSERVER_ErrorMessage(error));
     TRITONSERVER_ErrorDelete(error);

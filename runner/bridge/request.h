@@ -24,6 +24,7 @@ struct request {
   uint64_t submission;   // the number of the submission that it was; 0: its output goes to Triton
   struct feed *feed;     // where it came from, from when it is handed over; NULL: not from a feed
   uint64_t feed_request; // what the feed's client calls it
+  uint64_t group;        // by which it can be cancelled with others; 0: by none
   struct request *next;  // in the queue of those that are not handed over
 };
 

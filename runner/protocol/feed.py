@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FEED_PARAMETER = "feed"
 """The parameter by which the bridge recognises a request that it gave Triton; not for clients."""
 
+GROUP_PARAMETER = "runner_group"
+"""The parameter with the number by which requests of Triton's own clients are cancelled together."""
+
 LARGEST_REQUEST = 1 << 26
 """Bytes that a client's frame may have after its length; a larger one ends the feed."""
 
@@ -40,6 +43,7 @@ class FeedFrame(IntEnum):
 
     REQUEST = 1
     CANCEL = 2
+    CANCEL_GROUP = 3
     OPENED = 128
     ENGINE = 129
     STEP = 130
@@ -90,6 +94,11 @@ def encode_request(feed_request: int, tensors: Sequence[RawTensor]) -> bytes:
 def encode_cancel(feed_request: int) -> bytes:
     """The frame that ends a request: its last output will say CANCELLED, unless it ends first."""
     return framed(FeedFrame.CANCEL, _ID.pack(feed_request))
+
+
+def encode_cancel_group(group: int) -> bytes:
+    """The frame that ends the requests with this number in GROUP_PARAMETER, those that the engine has."""
+    return framed(FeedFrame.CANCEL_GROUP, _ID.pack(group))
 
 
 class FeedReader:

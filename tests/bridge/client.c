@@ -162,14 +162,18 @@ void client_check_ends(const struct client *client) {
   }
 }
 
-void client_cancel(struct client *client, uint64_t number) {
+static void cancel(struct client *client, int type, uint64_t number) {
   struct buffer frame = {0};
   buffer_append_u32(&frame, 9);
-  buffer_append_u8(&frame, FEED_CANCEL);
+  buffer_append_u8(&frame, (uint8_t)type);
   buffer_append_u64(&frame, number);
   send_all(client, &frame);
   buffer_free(&frame);
 }
+
+void client_cancel(struct client *client, uint64_t number) { cancel(client, FEED_CANCEL, number); }
+
+void client_cancel_group(struct client *client, uint64_t number) { cancel(client, FEED_CANCEL_GROUP, number); }
 
 void client_send_garbage(struct client *client, struct chance *chance) {
   client->sent_garbage = true;

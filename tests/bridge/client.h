@@ -37,5 +37,6 @@ bool client_flush(struct client *client);
 void client_check_ends(const struct client *client);
 
 void client_cancel(struct client *client, uint64_t number);
+void client_cancel_group(struct client *client, uint64_t number);
 void client_send_garbage(struct client *client, struct chance *chance);
 void client_close(struct client *client);

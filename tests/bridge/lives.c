@@ -52,6 +52,7 @@ static void *client_thread(void *argument) {
       open = client_read(&self->client, chance_one_in(chance, 10) ? 1 << 16 : 64);
       if (chance_one_in(chance, 8)) client_request(&self->client, chance, !self->life->honest && chance_one_in(chance, 9));
       if (chance_one_in(chance, 50)) client_cancel(&self->client, chance_below(chance, self->client.requests + 2));
+      if (chance_one_in(chance, 50)) client_cancel_group(&self->client, chance_below(chance, GROUPS));
       if (chance_one_in(chance, 400)) client_send_garbage(&self->client, chance);
       if (chance_one_in(chance, 400)) break;
       usleep(chance_below(chance, 300));

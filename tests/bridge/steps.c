@@ -106,6 +106,7 @@ static void act_of_clients(struct round *round) {
     if (!chance_one_in(chance, 3)) client_read(client, chance_one_in(chance, 2) ? 1 << 16 : 7);
     if (chance_one_in(chance, 2)) client_request(client, chance, !round->honest && chance_one_in(chance, 30));
     if (chance_one_in(chance, 10)) client_cancel(client, chance_below(chance, client->requests + 2));
+    if (chance_one_in(chance, 10)) client_cancel_group(client, chance_below(chance, GROUPS));
     if (chance_one_in(chance, 100)) client_send_garbage(client, chance);
     if (chance_one_in(chance, 100)) client_close(client);
   }

@@ -46,6 +46,8 @@ struct TRITONBACKEND_ModelInstance {
   TRITONBACKEND_Model *model;
 };
 
+enum { GROUPS = 4 };  // the numbers with which requests are cancelled together; 0: none
+
 // The version that Triton says it is of.
 extern uint32_t triton_version[2];
 

@@ -48,6 +48,7 @@ def header() -> str:
     lines += [*(f"#define {name} {int(number)}" for name, number in numbers.items())]
     names = {
         "FEED_PARAMETER": feed.FEED_PARAMETER,
+        "GROUP_PARAMETER": feed.GROUP_PARAMETER,
         "PARAMETER_PREFIX": vllm.PARAMETER,
     }
     lines += [f'#define {name} "{text}"' for name, text in names.items()]

@@ -54,6 +54,9 @@ TRITONBACKEND_Request *triton_request(struct chance *chance, struct account *acc
     TRITONSERVER_ParameterType type = odd ? TRITONSERVER_PARAMETER_BOOL : TRITONSERVER_PARAMETER_INT;
     add_parameter(request, strdup(FEED_PARAMETER), type, (int64_t)chance_next(chance) >> chance_below(chance, 64));
   }
+  if (chance_one_in(chance, 3)) {
+    add_parameter(request, strdup(GROUP_PARAMETER), TRITONSERVER_PARAMETER_INT, chance_below(chance, GROUPS));
+  }
   static const TRITONSERVER_ParameterType types[] = {0, 1, 2, 3, 9};
   while (request->parameters < MAX_PARAMETERS && chance_one_in(chance, 3)) {
     TRITONSERVER_ParameterType type = types[chance_below(chance, chance_one_in(chance, 10) ? 5 : 4)];
