@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter as Counts
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
-from urllib.request import ProxyHandler, build_opener
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _TRITON_SECONDS = 2
-_DIRECTLY = build_opener(ProxyHandler({}))  # a proxy of the environment does not reach this machine's ports
 _OUTCOMES = ("succeeded", "cancelled", "failed", "refused")
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 
@@ -107,27 +106,43 @@ class Metrics:
         """All of them, in Prometheus' text format."""
         return generate_latest(self.registry) + self._of_triton()
 
-    def add_triton(self, address: str) -> None:
-        """Pass on what Triton reports at `host:port`, as it writes it."""
-        self._triton = f"http://{address}/metrics"
+    def add_triton(self, path: str) -> None:
+        """Pass on what Triton reports at this Unix socket, as it writes it."""
+        self._triton = path
 
     def _of_triton(self) -> bytes:
         """Nothing while it does not answer."""
         if self._triton is None:
             return b""
+        connection = _UnixConnection(self._triton)
         try:
-            with _DIRECTLY.open(self._triton, timeout=_TRITON_SECONDS) as answer:
-                text: bytes = answer.read()
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read()
         except (OSError, HTTPException) as error:
             log.warning("Triton's metrics are missing", error=str(error))
             return b""
-        return text
+        finally:
+            connection.close()
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"cog_triton_{name}", text, registry=self.registry, buckets=_LATENCIES)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"cog_triton_{name}", text, labels, registry=self.registry)
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP with the server at a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("triton", timeout=_TRITON_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """As in the base class."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_TRITON_SECONDS)
+        self.sock.connect(self._path)
 
 
 class _Tokens(Collector):

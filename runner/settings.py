@@ -187,20 +187,19 @@ class Settings(BaseModel):
     triton_http_address: _Address = Field(
         None,
         alias="TRITON_HTTP_ADDRESS",
-        description="`host:port` of Triton's own HTTP endpoints, for curl and perf tools; not set: closed."
+        description="`host:port` of Triton's own HTTP protocol, for curl and perf tools; not set: closed."
         " Clients need no key there",
     )
     triton_grpc_address: _Address = Field(
         None,
         alias="TRITON_GRPC_ADDRESS",
-        description="`host:port` of Triton's gRPC, for tritonclient and perf tools; not set: a free port on"
-        " loopback. Clients need no key there",
+        description="`host:port` of Triton's gRPC protocol, for tritonclient and perf tools; not set: closed."
+        " Clients need no key there",
     )
     triton_metrics_address: _Address = Field(
         None,
         alias="TRITON_METRICS_ADDRESS",
-        description="`host:port` of Triton's own metrics, which /metrics also has; not set: a free port on"
-        " loopback",
+        description="`host:port` of Triton's own metrics, which /metrics also has; not set: closed",
     )
     engine_environment: str = Field(
         "",
@@ -361,7 +360,7 @@ class Settings(BaseModel):
 
     @property
     def triton_addresses(self) -> dict[str, Address]:
-        """The addresses on which settings make Triton listen, by the setting."""
+        """The addresses at which settings open Triton's own protocols, by the setting."""
         names = ("triton_http_address", "triton_grpc_address", "triton_metrics_address")
         addresses = {name.upper(): getattr(self, name) for name in names}
         return {name: address for name, address in addresses.items() if address is not None}

@@ -35,7 +35,7 @@ def weights_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def answered():
     """`answered(text, error)`: an HTTP server answered a request with this text, which is that of `error`."""
 

@@ -87,7 +87,7 @@ async def _obey(front: Front, control: Connection, server: uvicorn.Server) -> No
 
 
 async def _load(front: Front, control: Connection, address: EngineAddress) -> None:
-    front.metrics.add_triton(address.metrics_address)
+    front.metrics.add_triton(address.metrics_path)
 
     async def load() -> None:
         await front.load(Path(address.engine_dir), lambda: connect_to(address, front.settings))

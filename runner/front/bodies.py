@@ -34,7 +34,8 @@ MAX_VALUES = 1 << 21
 _HERE_VALUES = 1 << 13  # parsed and checked within some 5 ms
 _HERE_BYTES = 1 << 19
 _FREE_BYTES = 1 << 16  # of each body: what is small is never refused because others are large
-_RECEIVED_BYTES = 1 << 29
+RECEIVED_BYTES = 1 << 29
+"""Of all bodies that are being received; more if some may be larger."""
 _PARSED_AT_ONCE = 1 << 20  # bytes in the pipe
 _MAX_WAITING = 4096
 _SECONDS = 10.0
@@ -54,7 +55,7 @@ class Bodies:
         self._admission = admission
         self._refused = refused
         self._turns = Turns()
-        self._received = Shares(max(_RECEIVED_BYTES, 4 * largest))
+        self._received = Shares(max(RECEIVED_BYTES, 4 * largest))
         self._queue = FairQueue(_PARSED_AT_ONCE, most=_MAX_WAITING, room=4 * self._received.limit)
         self._process = LimitedProcess("runner.front.parse_process", seconds=_SECONDS)
 
@@ -76,7 +77,7 @@ class Bodies:
         Overloaded, KeyLimitReached, ShuttingDown, BodyNotParsed, and what `parse` raises.
         """
         _check_json(request)
-        counted = _Counted(self._received, request)
+        counted = Counted(self._received, request)
         try:
             body = await request.body(counted.add)
             await self._turns.take()
@@ -127,7 +128,7 @@ class Bodies:
         return parsed
 
 
-class _Counted:
+class Counted:
     """The bytes of one body, and the values in it, while it arrives."""
 
     __slots__ = ("_request", "_shares", "_size", "_taken", "values")
@@ -144,7 +145,11 @@ class _Counted:
         self.values += sum(map(piece.count, (b"[", b"{", b",", b":")))
         if self.values > MAX_VALUES:
             raise TooManyValues(limit=MAX_VALUES)
-        self._size += len(piece)
+        self.hold(len(piece))
+
+    def hold(self, size: int) -> None:
+        """So much more is in memory. Raises BodiesTooLarge."""
+        self._size += size
         more = self._size - _FREE_BYTES - self._taken
         if more > 0:
             try:

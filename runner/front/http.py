@@ -237,7 +237,11 @@ class Request:
     async def events(self, *headers: Header) -> None:
         """Begin an answer that is an event stream; then `send` events, and `end` it."""
         self._client.takes_comments = True
-        await self._start(200, (*_EVENTS, *headers))
+        await self.begin(200, *_EVENTS, *headers)
+
+    async def begin(self, status: int, *headers: Header) -> None:
+        """Begin an answer that comes in pieces; then `send` them, and `end` it."""
+        await self._start(status, headers)
 
     async def send(self, data: bytes) -> None:
         """Some events. Waits while the client is further behind than its buffer holds."""

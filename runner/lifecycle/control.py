@@ -52,11 +52,11 @@ class EngineAddress:
     """Its kind, as in runner/engines/catalogue.py."""
     engine_dir: str
     """The unpacked engine.tar."""
-    metrics_address: str
-    """Of Triton's own metrics, `host:port`: GET /metrics."""
+    metrics_path: str
+    """The Unix socket of Triton's own metrics: GET /metrics."""
     feed_path: str
     promised: list[str]
-    """The addresses, `host:port`, on which Triton listens once its models are loaded; gRPC's is first."""
+    """What is open once Triton has loaded its models: Unix sockets, by their paths, and `host:port`s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Prepared:
     command: list[str]
     environment: dict[str, str]
     address: EngineAddress
+    gate: list[str]
+    """The command of what answers Triton's own clients (runner/front/triton); empty: nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,12 @@ from runner.lifecycle.control import EngineAddress, Prepared, SettingsRead, Setu
 from runner.lifecycle.environment import engine_environment
 from runner.lifecycle.machine import check_machine, gpus_here
 from runner.settings import Settings
-from runner.triton.address import LOOPBACK, Address, reached_at
+from runner.triton.address import reached_at
 from runner.triton.model_repository import BridgeParameters, write_model_repository
-from runner.triton.server import tritonserver_command
+from runner.triton.server import TritonSockets, tritonserver_command
 from runner.weights import fetch_weights
 from shared.artifact import WHY_NO_MANIFEST, remove_partials
-from shared.cog.server import free_port, refuse_used_port
+from shared.cog.server import refuse_used_port
 from shared.errors import CogTritonError, EngineKindMismatch, GenericError, SettingInvalid, WeightsNotSet
 from shared.home import SCRATCH
 from shared.layout import PROJECT_ROOT, Layout
@@ -58,18 +59,14 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     Raises the errors of configs (E3xxx) and of a start (E4xxx).
     """
     layout = Layout.current()
-    for name, opened in settings.triton_addresses.items():
-        refuse_used_port(opened.port, opened.host, name)
-    if settings.triton_grpc_address is None:
-        _check_loopback("TRITON_GRPC_ADDRESS")
-    if settings.triton_metrics_address is None:
-        _check_loopback("TRITON_METRICS_ADDRESS")
+    for name, place in settings.triton_addresses.items():
+        refuse_used_port(place.port, place.host, name)
     engine = prepare_engine(settings, layout.available_engines(), find, several_hosts=settings.several_hosts)
     kind = engine_kind(engine.manifest)
     _check_ranks(settings, engine)
     arguments = settings.server_arguments(engine.config)
     decoupled = is_decoupled(arguments)
-    feed = directory / "feed"
+    sockets = TritonSockets(directory)
     write_model_repository(
         directory / "models",
         BridgeParameters(
@@ -78,21 +75,18 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
             engine_dir=engine.path,
             engine_path=PROJECT_ROOT,
             start_timeout_seconds=settings.engine_start_timeout,
-            feed_path=feed,
+            feed_path=sockets.feed,
         ),
         decoupled=decoupled,
         backend_model=backend_model(engine),
     )
-    grpc = settings.triton_grpc_address or Address(LOOPBACK, free_port())
-    metrics = settings.triton_metrics_address or Address(LOOPBACK, free_port())
-    http = settings.triton_http_address
-    promised = (grpc, http, settings.triton_metrics_address)
+    opened = settings.triton_addresses
     address = EngineAddress(
         engine=kind,
         engine_dir=str(engine.path),
-        metrics_address=metrics.here,
-        feed_path=str(feed),
-        promised=[opened.here for opened in promised if opened is not None],
+        metrics_path=str(sockets.metrics),
+        feed_path=str(sockets.feed),
+        promised=[str(sockets.metrics), *(one.here for one in opened.values())],
     )
     environment = hide_gpus(engine_environment(os.environ, settings.engine_variables))
     environment["LD_LIBRARY_PATH"] = str(layout.triton_libraries)
@@ -100,19 +94,15 @@ def prepare(settings: Settings, directory: Path, find: Find) -> Prepared:
     environment[SCRATCH] = str(directory)
     environment[SERVER_ARGUMENTS] = json.dumps(arguments)
     environment |= _hosts(settings, kind)
-    command = tritonserver_command(layout, directory / "models", grpc=grpc, metrics=metrics, http=http)
-    return Prepared(command, environment, address)
-
-
-def _check_loopback(setting: str) -> None:
-    """Where `setting` names no place, Triton has one there. Raises SettingInvalid where there is no IPv4."""
-    try:
-        free_port()
-    except OSError as problem:
-        reason = (
-            f"nothing can listen at {LOOPBACK}: {problem.strerror}; with IPv6 alone, set it to [::1]:PORT"
-        )
-        raise SettingInvalid(setting=setting, value=None, reason=reason) from None
+    command = tritonserver_command(
+        layout,
+        directory / "models",
+        sockets,
+        http=settings.triton_http_address is not None,
+        grpc=settings.triton_grpc_address is not None,
+    )
+    gate = [sys.executable, "-m", "runner.front.triton", "--directory", str(directory)] if opened else []
+    return Prepared(command, environment, address, gate)
 
 
 def engine_kind(facts: EngineFacts | None) -> str:

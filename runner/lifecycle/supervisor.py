@@ -2,9 +2,10 @@
 
                         preparation  fetches the engine, writes the model repository, and ends
     supervisor  ------  tritonserver and, below it, the engine
+                        what answers Triton's own clients (runner/front/triton), if settings want it
                         the front (runner/front), or Cog's server with its worker (runner/cog/server.py)
 
-All three start immediately or as soon as they can. What dies is started again, after a growing pause: a new
+All of them start immediately or as soon as they can. What dies is started again, after a growing pause: a new
 front finds the engine loaded, a new Triton is found by the front. An HTTP server that makes no progress
 (liveness.py) is killed, and counts as dead. A runner that has been READY once is never given up: nobody can
 end it with what kills its processes. SIGTERM drains the front first.
@@ -40,6 +41,7 @@ from runner.lifecycle.log_filter import LogForwarder
 from runner.lifecycle.processes import Processes
 from runner.lifecycle.restarts import Restarts
 from runner.lifecycle.server import Command
+from runner.triton.server import TritonSockets
 from shared.errors import (
     CogTritonError,
     GenericError,
@@ -106,6 +108,7 @@ class Supervisor:
         self._refusal: CogTritonError | None = None  # why the HTTP server that connected last cannot serve
         self._preparation: Process | None = None
         self._triton: Process | None = None
+        self._gate: Process | None = None
         self._http: Process | None = None
         self._drain_seconds = 0.0
         self._setup_seconds = 0.0
@@ -247,8 +250,11 @@ class Supervisor:
     async def _keep_triton(self, prepared: Prepared) -> None:
         restarts = Restarts()
         starting = self._start(self._expect_ready(self._engine_seconds))
+        gate = self._start(self._keep_gate(prepared.gate))
+        sockets = TritonSockets(self._directory)
         try:
             while not self._failed():
+                sockets.remove()
                 command = Command(prepared.command, prepared.environment)
                 triton = self._triton = await self._process(command, stderr=subprocess.PIPE)
                 assert triton.stderr is not None
@@ -267,6 +273,23 @@ class Supervisor:
                 await asyncio.sleep(pause)
         finally:
             starting.cancel()
+            gate.cancel()
+            if self._gate is not None:
+                self._gate.signal(signal.SIGTERM)
+
+    async def _keep_gate(self, command: list[str]) -> None:
+        """Start what answers Triton's own clients, if anything does, and start it again whenever it ends."""
+        restarts = Restarts()
+        while command:
+            gate = self._gate = await self._process(Command(command, os.environ))
+            await gate.ended.wait()
+            if not self._ready.is_set():
+                reason = f"what answers at its addresses ended with {gate.status}"
+                self._fail(SetupFailed(str(TritonFailedToStart(reason=reason))))
+                return
+            pause = restarts.pause()
+            _logger().error("what answers Triton's clients ended; restarting it", in_seconds=pause)
+            await asyncio.sleep(pause)
 
     async def _expect_ready(self, seconds: float) -> None:
         """Fail unless the engine is ready in time. Raises SetupTimedOut when the whole set-up was not."""

@@ -128,7 +128,7 @@ class EngineClient:
         """Start connecting; `wait_ready` waits until the engine is ready.
 
         `response_timeout`: seconds without an output after which a generation fails with TritonTimeout.
-        `promised`: the addresses of this Triton, which accepts requests once all of them are open.
+        `promised`: what is open once Triton accepts requests: paths of Unix sockets, and `host:port`s.
         """
         client = cls(feed_path, response_timeout, promised)
         client._tasks = [
@@ -282,13 +282,19 @@ def _closed() -> TritonUnavailable:
 
 
 async def _listens(address: str) -> None:
-    """Wait until Triton listens at `host:port`, a moment after the engine is ready."""
-    host, _, port = address.rpartition(":")
+    """Wait until something listens there, a moment after the engine is ready."""
     while True:
         try:
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            _, writer = await _connected(address)
         except OSError:
             await asyncio.sleep(_LISTENING_SECONDS)
         else:
             writer.close()
             return
+
+
+async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if address.startswith("/"):
+        return await asyncio.open_unix_connection(address)
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host.strip("[]"), int(port))

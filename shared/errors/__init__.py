@@ -183,6 +183,12 @@ from .tensorrt_llm import (
     TensorRTLLMError,
     TensorRTLLMNotLoaded,
 )
+from .triton import (
+    BrowserRefused,
+    TritonBodyInvalid,
+    TritonCallUnknown,
+    TritonPathUnknown,
+)
 from .vllm import (
     VllmAdapterInvalid,
     VllmAdaptersInUse,
@@ -225,6 +231,7 @@ __all__ = [
     "BodyNotRead",
     "BodyTooLarge",
     "BridgeMisconfigured",
+    "BrowserRefused",
     "CTranslate2Error",
     "ChatTemplateMissing",
     "CheckpointInvalid",
@@ -358,9 +365,12 @@ __all__ = [
     "TooManyConnections",
     "TooManyValues",
     "ToolArgumentsRefused",
+    "TritonBodyInvalid",
+    "TritonCallUnknown",
     "TritonFailedToStart",
     "TritonMalformedEvent",
     "TritonMalformedJSON",
+    "TritonPathUnknown",
     "TritonTimeout",
     "TritonTokenizerError",
     "TritonUnavailable",

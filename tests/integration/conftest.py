@@ -88,10 +88,12 @@ def silence():
 
 @pytest.fixture(scope="module")
 def mock_triton(mock_archive, tmp_path_factory):
-    """A Triton with both models of a mock of MOCK_RATE tokens/s, over gRPC and HTTP (`http_port`)."""
+    """A Triton with both models of a mock of MOCK_RATE tokens/s, over gRPC and HTTP (`http_port`), as a runner
+    serves them.
+    """
     directory = tmp_path_factory.mktemp("triton")
     engine = unpacked(mock_archive(tokens_per_second=MOCK_RATE), directory)
-    with triton(directory, engine, http_port=free_port()) as running:
+    with triton(directory, engine, http_port=free_port(), gated=True) as running:
         yield running
 
 

@@ -70,17 +70,28 @@ def test_they_can_be_of_ipv6(mock_archive, tmp_path):
 def test_nobody_has_triton_write_files_or_read_memory(opened):
     ports = opened[1]
     region = {"key": "/region", "offset": 0, "byte_size": 64}
-    with httpx2.Client(base_url=f"http://127.0.0.1:{ports['HTTP']}/v2") as http:
-        assert http.post("/logging", json={"log_verbose_level": 1}).status_code == 403
-        assert http.post("/trace/setting", json={"trace_level": ["TIMESTAMPS"]}).status_code == 403
-        assert http.post("/systemsharedmemory/region/x/register", json=region).status_code == 403
+    with httpx2.Client(base_url=f"http://127.0.0.1:{ports['HTTP']}") as http:
+        for path, body in {
+            "/v2/logging": {"log_verbose_level": 1},
+            "/v2/trace/setting": {"trace_level": ["TIMESTAMPS"]},
+            "/v2/systemsharedmemory/region/x/register": region,
+            "/v2/repository/models/ensemble/unload": {},
+            "/v2/models/../logging": {},
+            "/v2/models/%2e%2e/infer": {},
+            "//v2/logging": {},
+        }.items():
+            answer = http.send(httpx2.Request("POST", f"{http.base_url}{path}", json=body))
+            assert answer.status_code == 404
+            assert answer.json()["error"].startswith("E1341 TritonPathUnknown: ")
     with triton_grpc.InferenceServerClient(f"127.0.0.1:{ports['GRPC']}") as client:
         for refused in (
             lambda: client.update_log_settings({"log_verbose_level": 1}),
             lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
             lambda: client.register_system_shared_memory("x", "/region", 64),
+            lambda: client.unload_model("ensemble"),
+            client.get_log_settings,
         ):
-            with pytest.raises(InferenceServerException, match="restricted"):
+            with pytest.raises(InferenceServerException, match=r"UNIMPLEMENTED.*E1343 TritonCallUnknown: "):
                 refused()
 
 

@@ -78,7 +78,7 @@ class TestGrpc:
 def one_answer(mock_archive, tmp_path_factory):
     directory = tmp_path_factory.mktemp("one-answer")
     engine = unpacked(mock_archive(tokens_per_second=300), directory)
-    with triton(directory, engine, http_port=free_port(), decoupled=False) as running:
+    with triton(directory, engine, http_port=free_port(), decoupled=False, gated=True) as running:
         yield running
 
 

@@ -27,7 +27,7 @@ def server(mock_archive, tmp_path_factory):
     """A Triton with the model beside those of TensorRT-LLM's contract; the engine is the mock."""
     directory = tmp_path_factory.mktemp("vllm-backend")
     engine = unpacked(mock_archive(tokens_per_second=MOCK_RATE), directory)
-    with triton(directory, engine, http_port=free_port(), backend_model=MODEL) as running:
+    with triton(directory, engine, http_port=free_port(), backend_model=MODEL, gated=True) as running:
         yield running
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.stub_front --control PATH --listen-fd FD --heartbeat-fd FD
 
-`GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's port is open. While
+`GET /hang` blocks it for good, `GET /fail` fails the set-up; it is ready when Triton's metrics are there. While
 the file STUB_FRONT_REFUSES exists, it cannot serve.
 """
 
@@ -35,7 +35,7 @@ class StubFront:
 
     async def load(self, address: EngineAddress) -> None:
         self.state["address"] = asdict(address)
-        await wait_open(int(address.promised[0].rpartition(":")[2]))
+        await wait_open(address.promised[0])
         await asyncio.sleep(LOADING_SECONDS)
         self.state["status"] = "READY"
         self.control.send(Ready())
@@ -63,10 +63,10 @@ class StubFront:
         writer.close()
 
 
-async def wait_open(port: int) -> None:
+async def wait_open(path: str) -> None:
     while True:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_unix_connection(path)
         except OSError:
             await asyncio.sleep(0.01)
         else:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from array import array
@@ -18,13 +19,13 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from runner.protocol.tokens import request_tensors
-from runner.triton.address import LOOPBACK, Address
+from runner.triton.address import LOOPBACK
 from runner.triton.model_repository import (
     MODEL_NAME,
     BridgeParameters,
     write_model_repository,
 )
-from runner.triton.server import http_arguments
+from runner.triton.server import HTTP_THREADS, TritonSockets, socket_arguments
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
 from tests.support.engine_watch import EngineWatch
@@ -85,7 +86,8 @@ class Triton:
     def __init__(self, directory: Path, engine_dir: Path, **parameters: object) -> None:
         """`http_port`: that of Triton's HTTP endpoints, which are closed without.
 
-        `unloads`: models can be unloaded.
+        `unloads`: models can be unloaded. `gated`: Triton itself listens on Unix sockets, as in a runner,
+        and what listens on its ports there does so here.
         """
         self.mark = uuid.uuid4().hex
         self.log = directory / "log"
@@ -94,6 +96,7 @@ class Triton:
         layout = Layout.current()
         self.http_port = parameters.pop("http_port", None)
         unloads = parameters.pop("unloads", False)
+        gated = parameters.pop("gated", False)
         decoupled = parameters.pop("decoupled", True)
         backend_model = parameters.pop("backend_model", None)
         settings = {
@@ -112,9 +115,11 @@ class Triton:
         port = self.grpc_port = free_port()
         command = [str(layout.tritonserver), f"--model-repository={directory / 'models'}"]
         command += [f"--backend-directory={layout.backend_directory}", "--exit-timeout-secs=5"]
-        command += ["--allow-metrics=false", "--allow-gpu-metrics=false"]
-        command += http_arguments(self.http_port and Address(LOOPBACK, self.http_port))
-        command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}"]
+        command += ["--allow-gpu-metrics=false"]
+        if gated:
+            command += socket_arguments(TritonSockets(directory), http=True, grpc=True)
+        else:
+            command += ["--allow-metrics=false", *tcp_arguments(port, self.http_port)]
         if unloads:
             command += ["--model-control-mode=explicit", "--load-model=*"]
         self._command = command
@@ -124,6 +129,7 @@ class Triton:
             MARK: self.mark,
         }
         self.process = self.start()
+        self.gate = self._start_gate(directory) if gated else None
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
 
@@ -134,6 +140,15 @@ class Triton:
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
             )
         return self.process
+
+    def _start_gate(self, directory: Path) -> subprocess.Popen[bytes]:
+        addresses = {"TRITON_GRPC_ADDRESS": f"127.0.0.1:{self.grpc_port}"}
+        addresses["TRITON_HTTP_ADDRESS"] = f"127.0.0.1:{self.http_port}"
+        command = [sys.executable, "-m", "runner.front.triton", "--directory", str(directory)]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **addresses, MARK: self.mark}
+            )
 
     def wait_ready(self, seconds: float = 60) -> None:
         self.wait_for(self._is_ready, seconds)
@@ -179,6 +194,9 @@ class Triton:
         """End the server; what is left of its processes."""
         self.channel.close()
         self.engine.close()
+        if self.gate is not None:
+            self.gate.terminate()
+            self.gate.wait(20)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -187,6 +205,15 @@ class Triton:
                 self.process.kill()
         self.process.wait()
         return wait_gone(self.mark)
+
+
+def tcp_arguments(grpc_port: int, http_port: int | None) -> list[str]:
+    """Where a Triton listens that is no runner's."""
+    arguments = [f"--grpc-address={LOOPBACK}", f"--grpc-port={grpc_port}"]
+    if not http_port:
+        return [*arguments, "--allow-http=false"]
+    http = [f"--http-address={LOOPBACK}", f"--http-port={http_port}", f"--http-thread-count={HTTP_THREADS}"]
+    return arguments + http
 
 
 def is_open(port: int) -> bool:

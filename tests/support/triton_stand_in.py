@@ -74,12 +74,13 @@ async def answer(feed: asyncio.StreamWriter, number: int, tensors: dict[str, byt
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model-repository", type=Path)
-    parser.add_argument("--grpc-port")
+    parser.add_argument("--metrics-address")
     options = parser.parse_known_args()[0]
     config = (options.model_repository / "tensorrt_llm/config.pbtxt").read_text()
     parameters = text_format.Parse(config, model_config_pb2.ModelConfig()).parameters
-    # Where gRPC would be; nobody says anything there.
-    await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", int(options.grpc_port))
+    # Nobody says anything there.
+    metrics = options.metrics_address.removeprefix("unix:")
+    await asyncio.start_unix_server(lambda _, writer: writer.close(), metrics)
     server = await asyncio.start_unix_server(serve_feed, parameters["feed_path"].string_value)
     await server.serve_forever()
 

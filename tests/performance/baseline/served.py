@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from runner.triton.address import LOOPBACK, Address
+from runner.triton.address import LOOPBACK
 from runner.triton.model_repository import BridgeParameters, configuration
-from runner.triton.server import tritonserver_command
+from runner.triton.server import HTTP_THREADS, TritonSockets, tritonserver_command
 from runner.weights import fetch_weights
 from shared.cog.server import free_port
 from shared.layout import PROJECT_ROOT, Layout
@@ -132,14 +132,16 @@ def original(directory: Path, slots: int, **config: float) -> Iterator[Served]:
     ).path
     _write_models(place / "models", engine, layout)
     _write_backends(place / "backends", layout)
-    port, grpc, metrics = free_port(), free_port(), free_port()
+    port = free_port()
     command = tritonserver_command(
         layout,
         place / "models",
-        grpc=Address(LOOPBACK, grpc),
-        metrics=Address(LOOPBACK, metrics),
-        http=Address(LOOPBACK, port),
+        TritonSockets(place),
+        http=False,
+        grpc=False,
     )
+    command.remove("--allow-http=false")
+    command += [f"--http-address={LOOPBACK}", f"--http-port={port}", f"--http-thread-count={HTTP_THREADS}"]
     command[command.index(f"--backend-directory={layout.backend_directory}")] = (
         f"--backend-directory={place / 'backends'}"
     )

@@ -215,7 +215,7 @@ class TestBytesThatAreReceived:
 
     @pytest.fixture
     def small(self, engine_directory, monkeypatch):
-        monkeypatch.setattr(module, "_RECEIVED_BYTES", 0)
+        monkeypatch.setattr(module, "RECEIVED_BYTES", 0)
         with running(engine_directory, MAX_BODY_BYTES="200000") as front:
             yield front
 

@@ -1,10 +1,15 @@
 """Triton's own metrics, which /metrics passes on."""
 
+import socket
+import socketserver
+import threading
+from http.server import ThreadingHTTPServer
+
 import pytest
 
 from runner.metrics import Metrics
 from runner.prediction.admission import Admission
-from tests.support.loopback import LoopbackServer, QuietHandler
+from tests.support.loopback import QuietHandler
 
 TEXT = b"""\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -23,10 +28,26 @@ class _Triton(QuietHandler):
         self.wfile.write(TEXT)
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-def test_no_proxy_is_asked_for_them(monkeypatch, variable):
-    monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    with LoopbackServer(_Triton) as triton:
-        metrics = Metrics(Admission(1), lambda: None)
-        metrics.add_triton(triton.url.removeprefix("http://"))
-        assert metrics.exposition().endswith(b"\n" + TEXT)  # with the names that Triton gives them
+class _UnixServer(ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics(Admission(1), lambda: None)
+
+
+def test_they_have_the_names_that_triton_gives_them(tmp_path, metrics):
+    path = str(tmp_path / "metrics")
+    with _UnixServer(path, _Triton) as triton:
+        threading.Thread(target=triton.handle_request).start()
+        metrics.add_triton(path)
+        assert metrics.exposition().endswith(b"\n" + TEXT)
+
+
+def test_they_are_missing_while_there_is_no_triton(tmp_path, metrics):
+    metrics.add_triton(str(tmp_path / "metrics"))
+    assert b"nv_" not in metrics.exposition()

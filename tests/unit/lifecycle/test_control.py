@@ -21,11 +21,11 @@ from runner.lifecycle.control import (
     encode,
 )
 
-ADDRESS = EngineAddress("mock", "/engine", "127.0.0.1:2", "/run/feed", ["127.0.0.1:1"])
+ADDRESS = EngineAddress("mock", "/engine", "/run/metrics", "/run/feed", ["/run/metrics"])
 MESSAGES = [
     SettingsRead(1, 2.5, 3),
     ADDRESS,
-    Prepared(["tritonserver", "--x=ü"], {"A": "b"}, ADDRESS),
+    Prepared(["tritonserver", "--x=ü"], {"A": "b"}, ADDRESS, ["python"]),
     SetupFailed("E4201 WeightsNotFound: no \u2028 line\n"),
     Ready(),
     Drain(0.5),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import tarfile
 
 import pytest
 
 from cli.engines import engine_of
 from runner.lifecycle import preparation
-from runner.lifecycle.preparation import prepare, prepare_engine
+from runner.lifecycle.preparation import prepare_engine
 from runner.settings import Settings
 from shared.artifact import EngineFacts, PackedFile, write_archive
 from shared.errors import EngineKindMismatch, SettingInvalid, WeightsNotSet
@@ -53,21 +52,6 @@ def test_weights_come_before_the_engine_directory(tmp_path, archive):
     assert engine.manifest.engine == "mock"
     again = prepare_engine(settings(tmp_path, ENGINE_DIR=str(engine.path)), ["mock"], engine_of)
     assert again.path == engine.path
-
-
-def test_a_network_without_ipv4_is_told_before_the_engine_is_fetched(tmp_path, archive, monkeypatch):
-    """It was E1000, after the engine had been fetched."""
-
-    def no_address() -> int:
-        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
-
-    monkeypatch.setattr(preparation, "free_port", no_address)
-    named = settings(tmp_path, COG_WEIGHTS=str(archive))
-    with pytest.raises(
-        SettingInvalid, match=r"TRITON_GRPC_ADDRESS .* at 127\.0\.0\.1: .* set it to \[::1\]:PORT"
-    ):
-        prepare(named, tmp_path, engine_of)
-    assert not list((tmp_path / "cache").glob("*"))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:5700", "[::]:5700"])

@@ -205,6 +205,20 @@ def test_requests_wait_until_triton_listens_where_it_promised(tmp_path):
     run(check())
 
 
+def test_or_at_a_unix_socket(tmp_path):
+    async def check():
+        metrics = tmp_path / "metrics"
+        async with connected(tmp_path, promised=[str(metrics)]) as (bridge, client):
+            await bridge.open_feed()
+            await until(lambda: client.declaration is not None)
+            assert client.state is EngineState.STARTING
+            listener = await asyncio.start_unix_server(lambda _, writer: writer.close(), metrics)
+            await client.wait_ready()
+            listener.close()
+
+    run(check())
+
+
 def test_when_the_feed_ends_all_fail_at_once_and_the_client_connects_anew(tmp_path):
     async def check():
         async with connected(tmp_path) as (bridge, client):
