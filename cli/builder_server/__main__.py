@@ -80,8 +80,9 @@ class BuilderServer:
     async def _start(self, asked: Asked, prediction_id: str, request: Request) -> BuildWork:
         upload = None
         if asked.output_address is not None:
-            await self._addresses.check(asked.output_address)
-            upload = (self._addresses, _address_of_file(asked.output_address, self._archive.path.name))
+            await self._addresses.check(asked.output_address, request.sender)
+            address = _address_of_file(asked.output_address, self._archive.path.name)
+            upload = (self._addresses, address, request.sender)
         token = asked.inputs.get("hf_token")
         # It becomes an environment variable: more would not fit, and a NUL would end it.
         if token and (len(token.encode()) > _MAX_TOKEN or "\0" in token):

@@ -36,11 +36,11 @@ class BuildWork:
         archive: Path,
         ticket: Ticket,
         address: str,
-        upload: tuple[Addresses, str] | None,
+        upload: tuple[Addresses, str, str] | None,
         on_built: Callable[[str], None],
     ) -> None:
-        """`address`: where `archive` can be fetched; `upload`: where it is sent instead. `on_built` gets its
-        SHA-256 once it exists.
+        """`address`: where `archive` can be fetched; `upload`: where it is sent instead, and who
+        named that. `on_built` gets its SHA-256 once it exists.
         """
         self.finish_reason: str | None = None
         self._config = config

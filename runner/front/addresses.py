@@ -8,12 +8,12 @@ later. What the operator names is allowed wherever it is, and gets the token.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from runner.front.resolver import Resolver
 from shared.errors import AddressRefused, SettingInvalid
 from shared.logs import register_secret
 from shared.resolving import written
@@ -57,6 +57,11 @@ class Addresses:
         self._named = frozenset(map(origin_of, named))
         self._token = token
         self._setting = setting
+        self._resolver = Resolver()
+
+    def close(self) -> None:
+        """End what it holds."""
+        self._resolver.close()
 
     def headers(self, address: str) -> dict[str, str]:
         """With the token, if the operator named the address."""
@@ -64,24 +69,26 @@ class Addresses:
             return {"authorization": f"Bearer {self._token}"}
         return {}
 
-    async def check(self, address: str) -> str:
-        """An IP address of the host that may be connected to. Raises AddressRefused when there is none."""
+    async def check(self, address: str, sender: str) -> str:
+        """An IP address of the host that may be connected to; `sender`: who named it.
+
+        Raises AddressRefused when there is none.
+        """
         try:
             origin = scheme, host, port = origin_of(address)
         except ValueError as error:
             raise self._refused(address, str(error)) from None
         shown = f"{scheme}://{written(host, port)}"
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as problem:
-            for_now = isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_AGAIN
+            candidates = await self._resolver.addresses(host, sender)
+        except OSError as problem:  # also TimeoutError
+            unknown = isinstance(problem, socket.gaierror) and problem.errno != socket.EAI_AGAIN
             reason = (
-                "its name cannot be looked up at the moment, but may be later"
-                if for_now
-                else "its name is unknown"
+                "its name is unknown"
+                if unknown
+                else "its name cannot be looked up at the moment, but may be later"
             )
             raise self._refused(shown, reason) from None
-        candidates = [str(sockaddr[0]) for *_, sockaddr in found]
         if origin not in self._named and not all(map(_is_public, candidates)):
             raise self._refused(shown, "it is on this machine or in a private network")
         return candidates[0]

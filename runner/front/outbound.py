@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from runner.front.addresses import Addresses
 
 ANSWER_SECONDS = 30
+SENDER = "cog-triton.sender"
+"""The extension of httpx2's requests that says who named the address; after a redirect they have it too."""
 _CONNECT_SECONDS = 10
 _MAX_REDIRECTS = 5
 _CONNECTIONS = 1000
@@ -46,7 +48,7 @@ class _Guarded(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises AddressRefused for an address to which nothing is sent; redirects come here too."""
-        ip = await self._addresses.check(str(request.url))
+        ip = await self._addresses.check(str(request.url), request.extensions[SENDER])
         guarded = httpx2.Request(
             request.method,
             request.url.copy_with(host=ip),
@@ -92,12 +94,16 @@ def why_failed(problem: httpx2.HTTPError | httpx2.InvalidURL | TimeoutError) -> 
             return "its answer cannot be read"
 
 
-async def put_file(addresses: Addresses, address: str, path: Path, progress: Callable[[int], object]) -> str:
+async def put_file(
+    addresses: Addresses, address: str, sender: str, path: Path, progress: Callable[[int], object]
+) -> str:
     """Send a file with PUT, as it is read; return where it is now, which the answer may say in `Location`.
 
-    `progress` gets how many bytes have been sent. Each piece has ANSWER_SECONDS, and so has the answer, of
-    whose body no more than the beginning is read. Raises AddressRefused for an address to which nothing is
-    sent, UploadFailed when it does not accept the file.
+    `sender`: who named the address; `progress` gets how many bytes have been sent. Each piece has
+    ANSWER_SECONDS, and so has the answer, of whose body no more than the beginning is read.
+
+    Raises AddressRefused for an address to which nothing is sent, UploadFailed when it does not accept the
+    file.
     """
     limit = asyncio.timeout(None)
 
@@ -120,7 +126,9 @@ async def put_file(addresses: Addresses, address: str, path: Path, progress: Cal
         raise UploadFailed(address=public_address(address), reason=str(error)) from None
     try:
         # A body that can be read only once cannot follow a redirect.
-        request = client.build_request("PUT", address, content=content(), headers=headers)
+        request = client.build_request(
+            "PUT", address, content=content(), headers=headers, extensions={SENDER: sender}
+        )
         async with client, limit:
             answer = await client.send(request, stream=True, follow_redirects=False)
             left = _MAX_ANSWER

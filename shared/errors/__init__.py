@@ -100,6 +100,7 @@ from .http import (
     TooManyConnections,
     TooManyValues,
     UploadFailed,
+    WebhooksWaiting,
 )
 from .measuring import MeasurementInvalid, ServerNotMeasured
 from .prompt import (
@@ -394,6 +395,7 @@ __all__ = [
     "VllmRepositoryInvalid",
     "VllmStartTimedOut",
     "VllmUnknownError",
+    "WebhooksWaiting",
     "WeightsNotFound",
     "WeightsNotSet",
     "WeightsNotStored",

@@ -1,4 +1,4 @@
-"""E1320 to E1339: what is wrong with a request over HTTP, before its prediction is examined."""
+"""E1320 to E1349: what is wrong with a request over HTTP, before its prediction is examined."""
 
 from __future__ import annotations
 
@@ -154,3 +154,10 @@ class BodyNotParsed(CogTritonError):
     fixed_by = FixedBy.USER
     message = "The body could not be parsed: {reason}."
     remedy = "Try again in a few seconds, or send a smaller one."
+
+
+class WebhooksWaiting(CogTritonError):
+    code = "E1348"
+    fixed_by = FixedBy.USER
+    message = "More than {limit} MiB of your webhooks are not delivered yet."
+    remedy = "Check that their addresses answer, then try again; or send no webhook."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from runner.front.cog.prediction import Prediction
@@ -94,7 +95,7 @@ class CogApi:
         asked = await self._read(request)
         if asked is None:
             return
-        await self._check_webhook(asked)
+        await self._check_webhook(request, asked)
         if (
             asked.id is not None
             and (known := self._store.find(request.key, asked.id)) is not None
@@ -108,7 +109,7 @@ class CogApi:
         if asked is None:
             return
         if self._store.find(request.key, asked.id or "") is None:
-            await self._check_webhook(asked)
+            await self._check_webhook(request, asked)
         known = self._store.find(request.key, asked.id or "")  # another request may have begun it meanwhile
         if known is None:
             await self._begin(request, asked)
@@ -148,9 +149,10 @@ class CogApi:
             return None
         return asked
 
-    async def _check_webhook(self, asked: Asked) -> None:
+    async def _check_webhook(self, request: Request, asked: Asked) -> None:
         if asked.webhook is not None:
-            await self._webhooks.check(asked.webhook)
+            with nullcontext() if _wants_no_waiting(request) else request.while_connected():
+                await self._webhooks.check(asked.webhook, request.sender)
 
     async def _begin(self, request: Request, asked: Asked) -> None:
         """Run a new prediction, in the way that the client wants.
@@ -174,7 +176,7 @@ class CogApi:
             if starting.done() and _is_refused(starting):
                 await starting
             if asked.webhook is not None:
-                self._webhooks.follow(prediction, asked.webhook, asked.webhook_events)
+                self._webhooks.follow(prediction, asked.webhook, asked.webhook_events, request.sender)
             if in_background:
                 task = asyncio.create_task(self._run(prediction, starting, request.count))
                 self._tasks.add(task)

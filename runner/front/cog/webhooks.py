@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import orjson
 
-from shared.errors import AddressRefused
+from runner.front.slots import Slots
+from shared.errors import AddressRefused, WebhooksWaiting
 from shared.logs import get_logger
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx2
 
     from runner.front.addresses import Addresses
@@ -25,9 +30,13 @@ _THROTTLE_SECONDS = 0.5  # between two that report output, as in Cog
 _TRIES = 8  # of the last one; 0.5, 1, 2, ... s apart
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 20
-_AT_ONCE = 100  # to one host: the connections that it holds by not answering are not missed by others
+_AT_ONCE = 1000
+_AT_ONCE_TO_HOST = 400  # the connections that it holds by not answering are not missed by others
 _SECONDS = 300  # for all tries; eight that are not answered take 292
 _WITH_BODY = {301: 308, 302: 307}
+_ROOM = 64 << 20  # bytes of the last ones, until they are delivered; one sender has a quarter at most
+_PARTS = 4
+_EACH = 8 << 10  # bytes that one takes besides its body
 
 
 class Webhooks:
@@ -37,21 +46,29 @@ class Webhooks:
         self._addresses = addresses
         self._client: asyncio.Future[httpx2.AsyncClient] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots = Slots(_AT_ONCE)
+        self._hosts: WeakValueDictionary[str, Slots] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+        """Bytes of the last ones that are not delivered yet, by their senders."""
 
-    async def check(self, address: str) -> None:
-        """Raise AddressRefused for an address to which nothing is sent."""
-        await self._addresses.check(address)
+    async def check(self, address: str, sender: str) -> None:
+        """Raise AddressRefused for an address to which nothing is sent, WebhooksWaiting if too many of the
+        sender's are not delivered yet.
+        """
+        room = _ROOM // max(_PARTS, len(self._waiting))
+        if self._waiting[sender] > room:
+            raise WebhooksWaiting(limit=room >> 20)
+        await self._addresses.check(address, sender)
 
-    def follow(self, prediction: Prediction, address: str, events: frozenset[str]) -> None:
-        """Report these events of a prediction that begins to that address."""
+    def follow(self, prediction: Prediction, address: str, events: frozenset[str], sender: str) -> None:
+        """Report these events of a prediction that begins to that address; `sender`: who named it."""
         hook = _Hook(prediction, events)
-        task = asyncio.create_task(self._follow(hook, address))
+        task = asyncio.create_task(self._follow(hook, _Target(address, sender, prediction.id)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, grace: float) -> None:
-        """Allow that many seconds for the last ones."""
+        """Allow that many seconds for the last ones, and end what it holds."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         for task in self._tasks:
@@ -59,31 +76,45 @@ class Webhooks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._client is not None:
             await (await self._client).aclose()
+        self._addresses.close()
 
-    async def _follow(self, hook: _Hook, address: str) -> None:
+    async def _follow(self, hook: _Hook, target: _Target) -> None:
         try:
             while (body := await hook.next()) is not None:
-                await self._send(hook, address, body, tries=1)  # the next one makes up for a lost one
+                await self._send(target, body, tries=1)  # the next one makes up for a lost one
                 await hook.ended(_THROTTLE_SECONDS)
-            hook.close()
-            if "completed" in hook.events:
-                await self._send(hook, address, orjson.dumps(hook.prediction.view()), tries=_TRIES)
+            last = hook.close()
+            del hook  # the prediction, whose prompt may be large, is needed no more
+            if last is not None:
+                with self._counted(target.sender, len(last) + _EACH):
+                    await self._send(target, last, tries=_TRIES)
         except asyncio.CancelledError:
-            _tell_lost(hook, address, "the server was shut down first")
+            target.tell_lost("the server was shut down first")
             raise
 
-    async def _send(self, hook: _Hook, address: str, body: bytes, *, tries: int) -> None:
+    @contextmanager
+    def _counted(self, sender: str, size: int) -> Iterator[None]:
+        self._waiting[sender] += size
+        try:
+            yield
+        finally:
+            self._waiting[sender] -= size
+            if not self._waiting[sender]:
+                del self._waiting[sender]
+
+    async def _send(self, target: _Target, body: bytes, *, tries: int) -> None:
         import httpx2
         import tenacity
 
-        from runner.front.outbound import ANSWER_SECONDS, why_failed
+        from runner.front.outbound import ANSWER_SECONDS, SENDER, why_failed
 
         try:
             client = await self._connected()
         except OSError as problem:
-            _tell_lost(hook, address, str(problem))
+            target.tell_lost(str(problem))
             return
-        host = self._hosts.setdefault(_host_of(address), asyncio.Semaphore(_AT_ONCE))
+        address, sender = target.address, target.sender
+        host = self._hosts.setdefault(_host_of(address), Slots(_AT_ONCE_TO_HOST))
         headers = {"content-type": "application/json", **self._addresses.headers(address)}
         try:
             async with asyncio.timeout(_SECONDS):
@@ -95,14 +126,17 @@ class Webhooks:
                 ):
                     with attempt:
                         async with (
-                            host,
+                            host.slot(sender),
+                            self._slots.slot(sender),
                             asyncio.timeout(ANSWER_SECONDS),
-                            client.stream("POST", address, content=body, headers=headers) as answer,
+                            client.stream(
+                                "POST", address, content=body, headers=headers, extensions={SENDER: sender}
+                            ) as answer,
                         ):
                             answer.raise_for_status()
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, AddressRefused) as problem:
             reason = problem.for_log() if isinstance(problem, AddressRefused) else why_failed(problem)
-            _tell_lost(hook, address, reason)
+            target.tell_lost(reason)
 
     async def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -112,6 +146,19 @@ class Webhooks:
         except OSError:
             self._client = None  # the next one tries again
             raise
+
+
+class _Target(NamedTuple):
+    """Where a prediction is reported to."""
+
+    address: str
+    sender: str
+    prediction_id: str
+
+    def tell_lost(self, reason: str) -> None:
+        """Log that a report is lost."""
+        where = public_address(self.address)
+        log.warning("webhook not delivered", prediction_id=self.prediction_id, address=where, reason=reason)
 
 
 class _Hook:
@@ -147,9 +194,10 @@ class _Hook:
         except TimeoutError:
             pass
 
-    def close(self) -> None:
-        """Follow the prediction no more."""
+    def close(self) -> bytes | None:
+        """Follow the prediction no more; return the body that reports its end, if that is wanted."""
         self.prediction.on_change.remove(self._tell)
+        return orjson.dumps(self.prediction.view()) if "completed" in self.events else None
 
     def _tell(self, event: str) -> None:
         if event == "start" and event in self.events:
@@ -159,11 +207,6 @@ class _Hook:
         elif event == "completed":
             self._ended.set()
         self._changed.set()
-
-
-def _tell_lost(hook: _Hook, address: str, reason: str) -> None:
-    where = public_address(address)
-    log.warning("webhook not delivered", prediction_id=hook.prediction.id, address=where, reason=reason)
 
 
 def _host_of(address: str) -> str:

@@ -19,7 +19,7 @@ def test_a_log_of_tls_keys_that_cannot_be_written_is_told(tmp_path, monkeypatch)
     monkeypatch.setenv("SSLKEYLOGFILE", "/none/keys")
     addresses = Addresses(["https://127.0.0.1"], None, "UPLOAD_ALLOW")
     with pytest.raises(UploadFailed, match="SSLKEYLOGFILE is /none/keys, which cannot be written"):
-        asyncio.run(put_file(addresses, "https://127.0.0.1/x", tmp_path / "engine.tar", lambda _: None))
+        asyncio.run(put_file(addresses, "https://127.0.0.1/x", "", tmp_path / "engine.tar", lambda _: None))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,7 @@ def test_a_server_that_hangs_up_is_not_said_to_answer(tmp_path, answer, told):
                 put_file(
                     Addresses([address], None, "UPLOAD_ALLOW"),
                     f"{address}/x",
+                    "",
                     tmp_path / "engine.tar",
                     lambda _: None,
                 )
@@ -99,7 +100,11 @@ def test_an_answer_without_an_end_is_not_waited_for(tmp_path, monkeypatch, begin
         with ends:
             asyncio.run(
                 put_file(
-                    Addresses([address], None, "X"), f"{address}/x", tmp_path / "engine.tar", lambda _: None
+                    Addresses([address], None, "X"),
+                    f"{address}/x",
+                    "",
+                    tmp_path / "engine.tar",
+                    lambda _: None,
                 )
             )
         assert time.monotonic() - began < 3
@@ -128,7 +133,11 @@ def test_a_place_that_cannot_be_one_is_not_told(tmp_path, location):
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         place = asyncio.run(
             put_file(
-                Addresses([address], None, "X"), f"{address}/x?a=b", tmp_path / "engine.tar", lambda _: None
+                Addresses([address], None, "X"),
+                f"{address}/x?a=b",
+                "",
+                tmp_path / "engine.tar",
+                lambda _: None,
             )
         )
         server.join()

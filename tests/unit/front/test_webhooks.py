@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import socket
@@ -17,11 +18,13 @@ import httpx2
 import pytest
 
 from runner.front import front as front_module
-from runner.front.addresses import Addresses, allowed_addresses
+from runner.front import resolver
+from runner.front.addresses import Addresses, allowed_addresses, origin_of
 from runner.front.cog import webhooks
+from runner.front.cog.prediction import Prediction
 from runner.front.outbound import why_failed
 from runner.settings import Settings
-from shared.errors import AddressRefused, SettingInvalid
+from shared.errors import AddressRefused, SettingInvalid, WebhooksWaiting
 from tests.support.front import running, words
 from tests.support.hostile import CERTIFICATE
 from tests.support.loopback import LoopbackServer, QuietHandler
@@ -60,6 +63,15 @@ def hook(answers=(), *, tls=False):
 
 def statuses(told) -> list[str]:
     return [view["status"] for _, view in told]
+
+
+def check(address):
+    """Whether something is sent there."""
+    addresses = Addresses([], TOKEN, "WEBHOOK_ALLOW")
+    try:
+        asyncio.run(addresses.check(address, ""))
+    finally:
+        addresses.close()
 
 
 def wait_told(told, condition):
@@ -220,13 +232,13 @@ def test_a_redirect_is_sent_the_whole_report(engine_directory, status):
 )
 def test_addresses_that_nothing_is_sent_to(address):
     with pytest.raises(AddressRefused):
-        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
+        check(address)
 
 
 @pytest.mark.parametrize("address", ["http://x:99999/", "http://x:abc/", "http://[x/"])
 def test_an_address_that_is_none_is_told_in_words(address):
     with pytest.raises(AddressRefused, match=r"it is not a valid address\. Use"):
-        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check(address))
+        check(address)
 
 
 @pytest.mark.parametrize(
@@ -236,13 +248,10 @@ def test_an_address_that_is_none_is_told_in_words(address):
         (socket.EAI_AGAIN, "its name cannot be looked up at the moment, but may be later"),
     ],
 )
-def test_a_name_without_an_address_is_told_in_words(monkeypatch, number, told):
-    def refused(*_, **__):
-        raise socket.gaierror(number, "")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refused)
+def test_a_name_without_an_address_is_told_in_words(names, number, told):
+    names["hooks.example.com"] = number
     with pytest.raises(AddressRefused, match=f"{told}\\."):
-        asyncio.run(Addresses([], TOKEN, "WEBHOOK_ALLOW").check("https://hooks.example.com/"))
+        check("https://hooks.example.com/")
 
 
 def test_the_token_goes_to_what_is_named_alone():
@@ -256,15 +265,39 @@ def test_the_token_goes_to_what_is_named_alone():
 
 @pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]", "[64:ff9b::101:101]"])
 def test_a_public_address_is_allowed(host):
-    asyncio.run(Addresses([], None, "WEBHOOK_ALLOW").check(f"https://{host}/"))
+    check(f"https://{host}/")
+
+
+def test_names_that_are_never_answered_delay_no_other_client(engine_directory, names, monkeypatch):
+    """They filled the threads that look names up: a good webhook of another client was not told within 60 s."""
+    monkeypatch.setattr(resolver, "_WAITING_SECONDS", 3)
+    names["stuck.test"], names["good.test"] = "stuck", "127.0.0.1"
+    with hook() as (address, told), running(engine_directory, WEBHOOK_ALLOW="http://good.test:0") as front:
+        good = address.replace("127.0.0.1", "good.test")
+        front.front._webhooks._addresses._named = frozenset({origin_of(good)})
+        other = httpx2.HTTPTransport(local_address="127.0.0.2")
+        with httpx2.Client(transport=other, timeout=30) as attacker, ThreadPoolExecutor(40) as threads:
+
+            def stuck(number):
+                body = {"input": {"prompt": "a", "max_tokens": 5}, "webhook": "http://stuck.test/"}
+                return attacker.put(f"{front.url}/predictions/{number}", json=body)
+
+            waiting = [threads.submit(stuck, number) for number in range(40)]
+            time.sleep(0.5)
+            began = time.monotonic()
+            assert predict(front, webhook=good, webhook_events_filter=["completed"]).status_code == 200
+            wait_told(told, bool)
+            assert time.monotonic() - began < 4
+            for one in waiting:
+                assert "cannot be looked up at the moment" in one.result().json()["error"]
 
 
 def test_a_slow_resolver_does_not_start_a_prediction_twice(engine_directory, monkeypatch):
     resolved = Addresses.check
 
-    async def slowly(self, address):
+    async def slowly(self, address, sender):
         await asyncio.sleep(0.5)
-        return await resolved(self, address)
+        return await resolved(self, address, sender)
 
     monkeypatch.setattr(Addresses, "check", slowly)
     with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
@@ -442,3 +475,33 @@ def test_the_one_of_several_addresses_that_is_none_is_named():
     settings = Settings.from_environment({"WEBHOOK_ALLOW": "http://127.0.0.1:1, example.com"})
     with pytest.raises(SettingInvalid, match=re.escape("WEBHOOK_ALLOW is 'example.com', but it is not")):
         allowed_addresses(settings)
+
+
+def test_a_client_with_many_undelivered_webhooks_begins_no_more(engine_directory, monkeypatch, answered):
+    """Each was kept, with its prediction, for up to five minutes: they filled the memory."""
+    monkeypatch.setattr(webhooks, "_ROOM", 4 << 20)
+    monkeypatch.setattr(webhooks, "_EACH", 1 << 19)
+    with (
+        silent() as (bad, connections),
+        front_that_may_tell(engine_directory, bad) as front,
+        httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2"), timeout=30) as other,
+    ):
+        options = {"webhook": bad, "webhook_events_filter": ["completed"]}
+        for _ in range(2):
+            assert predict(front, **options).status_code == 200
+        wait_told(connections, lambda connections: len(connections) == 2)
+        refused = predict(front, **options)
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"]
+        answered(refused.json()["error"], WebhooksWaiting(limit=1))
+        assert predict(front).status_code == 200
+        body = {"input": {"prompt": "a", "max_tokens": 5}, **options}
+        assert other.post(f"{front.url}/predictions", json=body).status_code == 200
+
+
+def test_a_webhook_that_waits_does_not_keep_the_prompt(engine_directory):
+    with silent() as (bad, connections), front_that_may_tell(engine_directory, bad) as front:
+        predict(front, webhook=bad, webhook_events_filter=["completed"], id="mine")
+        wait_told(connections, bool)
+        gc.collect()
+        assert [one for one in gc.get_objects() if isinstance(one, Prediction) and one.id == "mine"] == []
