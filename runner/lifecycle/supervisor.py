@@ -37,6 +37,7 @@ from runner.lifecycle.control import (
     SetupFailed,
     Shutdown,
 )
+from runner.lifecycle.gate import Gate
 from runner.lifecycle.log_filter import LogForwarder
 from runner.lifecycle.processes import Processes
 from runner.lifecycle.restarts import Restarts
@@ -278,17 +279,18 @@ class Supervisor:
                 self._gate.signal(signal.SIGTERM)
 
     async def _keep_gate(self, command: list[str]) -> None:
-        """Start what answers Triton's own clients, if anything does, and start it again whenever it ends."""
-        restarts = Restarts()
+        """Start what answers Triton's own clients, if anything does; start it again when it ends or hangs."""
+        restarts, gate = Restarts(), Gate(command)
         while command:
-            gate = self._gate = await self._process(Command(command, os.environ))
-            await gate.ended.wait()
+            process = self._gate = await self._process(gate.command())
+            how = await gate.wait_until_useless(process)
+            process.signal(signal.SIGKILL)
             if not self._ready.is_set():
-                reason = f"what answers at its addresses ended with {gate.status}"
-                self._fail(SetupFailed(str(TritonFailedToStart(reason=reason))))
+                error = TritonFailedToStart(reason=f"what answers at its addresses {how}")
+                self._fail(SetupFailed(str(error)))
                 return
             pause = restarts.pause()
-            _logger().error("what answers Triton's clients ended; restarting it", in_seconds=pause)
+            _logger().error(f"what answers Triton's clients {how}; restarting it", in_seconds=pause)
             await asyncio.sleep(pause)
 
     async def _expect_ready(self, seconds: float) -> None:

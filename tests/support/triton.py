@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from runner.lifecycle.gate import Gate
 from runner.protocol.tokens import request_tensors
 from runner.triton.address import LOOPBACK
 from runner.triton.model_repository import (
@@ -144,10 +145,14 @@ class Triton:
     def _start_gate(self, directory: Path) -> subprocess.Popen[bytes]:
         addresses = {"TRITON_GRPC_ADDRESS": f"127.0.0.1:{self.grpc_port}"}
         addresses["TRITON_HTTP_ADDRESS"] = f"127.0.0.1:{self.http_port}"
-        command = [sys.executable, "-m", "runner.front.triton", "--directory", str(directory)]
+        gate = Gate([sys.executable, "-m", "runner.front.triton", "--directory", str(directory)]).command()
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, **addresses, MARK: self.mark}
+                gate.arguments,
+                stdout=log,
+                stderr=log,
+                env={**gate.environment, **addresses, MARK: self.mark},
+                pass_fds=gate.pass_fds,
             )
 
     def wait_ready(self, seconds: float = 60) -> None:

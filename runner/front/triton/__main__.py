@@ -1,8 +1,10 @@
-"""The process that answers clients of Triton: `python -m runner.front.triton --directory DIR`.
+"""The process that answers clients of Triton:
 
-DIR holds Triton's sockets. The supervisor starts it where one of the settings TRITON_HTTP_ADDRESS,
-TRITON_GRPC_ADDRESS and TRITON_METRICS_ADDRESS is set, whatever HTTP server it runs, and starts it again when
-it ends.
+    python -m runner.front.triton --directory DIR --heartbeat-fd FD
+
+DIR holds Triton's sockets; in FD's memory the supervisor sees that the event loop turns. It starts this where
+one of the settings TRITON_HTTP_ADDRESS, TRITON_GRPC_ADDRESS and TRITON_METRICS_ADDRESS is set, whatever HTTP
+server it runs, and again when it ends or hangs.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from runner.front.descriptors import share_descriptors
 from runner.front.server import acceptors, make_server
 from runner.front.triton.api import http_app, metrics_app
 from runner.front.triton.bodies import LARGEST
 from runner.front.triton.leavers import Leavers
+from runner.lifecycle.heartbeat import Heartbeat
 from runner.settings import Settings
 from runner.triton.server import TritonSockets
 from shared.cog.server import listen
@@ -45,14 +49,17 @@ _METRICS_CONNECTIONS = 64
 _COLLECT_AFTER = 50_000  # additional objects: a body may have millions
 
 
-async def serve(settings: Settings, sockets: TritonSockets) -> None:
+async def serve(settings: Settings, sockets: TritonSockets, heartbeat: Heartbeat) -> None:
     """Serve what the settings open, until a signal. Raises PortInUse and SettingInvalid."""
+    heartbeat.beat(asyncio.get_running_loop())
+    # Each may need another, to Triton.
+    connections = max(1, share_descriptors(2 * settings.max_connections).connections // 2)
     over = asyncio.Event()
     for number in heeded():
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     servers: list[Coroutine[None, None, None]] = []
     if address := settings.triton_http_address:
-        servers.append(_serve(http_app(settings, sockets), address, settings.max_connections, over))
+        servers.append(_serve(http_app(settings, sockets), address, connections, over))
     if address := settings.triton_metrics_address:
         servers.append(_serve(metrics_app(sockets), address, _METRICS_CONNECTIONS, over))
     if address := settings.triton_grpc_address:
@@ -91,6 +98,7 @@ def main() -> int:
     """Serve; the exit status is 1 when serving cannot begin."""
     parser = argparse.ArgumentParser(prog="runner.front.triton")
     parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--heartbeat-fd", type=int, required=True)
     options = parser.parse_args()
     configure_logging()
     # Beyond it, this process ends and is started again, and nothing else suffers.
@@ -98,7 +106,8 @@ def main() -> int:
     gc.set_threshold(_COLLECT_AFTER)
     try:
         settings = Settings.from_environment(os.environ)
-        uvloop.run(serve(settings, TritonSockets(options.directory)))
+        heartbeat = Heartbeat(options.heartbeat_fd)
+        uvloop.run(serve(settings, TritonSockets(options.directory), heartbeat))
     except CogTritonError as error:
         sys.stderr.write(f"{error}\n")
         return 1
