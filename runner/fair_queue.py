@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_PATIENCE = 64
+
+
 class Full(Exception):
     """There is no room for more."""
 
@@ -59,9 +62,9 @@ class _Item(NamedTuple):
 class FairQueue:
     """Lets work begin while its costs together are at most `at_once`, or while there is no other.
 
-    The sender of whose work least was done comes next. Of one sender's work, the smaller comes first, but
-    overtakes only until as much was done as the larger has: so a short text does not wait behind long ones,
-    and those wait no longer than their length deserves.
+    The sender of whose work least was done comes next. Of one sender's work, the smaller comes first, until
+    so many times its own size was done while the larger waited: a short text does not wait behind many long
+    ones, and those do not wait for ever.
     """
 
     def __init__(self, at_once: int, *, most: int, room: int) -> None:
@@ -129,7 +132,11 @@ class FairQueue:
 
     async def _wait(self, sender: str, size: int, cost: int) -> None:
         item = _Item(
-            self._done + size, next(self._numbers), size, cost, asyncio.get_running_loop().create_future()
+            self._done + _PATIENCE * size,
+            next(self._numbers),
+            size,
+            cost,
+            asyncio.get_running_loop().create_future(),
         )
         heappush(self._waiting.setdefault(sender, []), item)
         self._served.setdefault(sender, self._now)

@@ -80,12 +80,12 @@ class Bodies:
         counted = Counted(self._received, request)
         try:
             body = await request.body(counted.add)
-            await self._turns.take()
-            if place:
-                await self._enter(request, wait=wait)
-            if len(body) <= _HERE_BYTES and counted.values <= _HERE_VALUES:
-                return parse(body)
             with request.while_connected():
+                await self._turns.take()
+                if place:
+                    await self._enter(request, wait=wait)
+                if len(body) <= _HERE_BYTES and counted.values <= _HERE_VALUES:
+                    return parse(body)
                 return await self._parsed_elsewhere(request.sender, parse, body)
         finally:
             counted.give_back()
@@ -99,8 +99,7 @@ class Bodies:
         try:
             request.place = self._admission.enter_now(request.key)
             if request.place is None and wait:
-                with request.while_connected():
-                    request.place = await self._admission.enter(request.key)
+                request.place = await self._admission.enter(request.key)
         except CogTritonError as error:
             self._refused(error)
             raise

@@ -100,6 +100,8 @@ class SerialProtocol(HttpToolsProtocol):
         self._is_whole = True
         self.awaits_answer = not self.cycle.response_complete
         super().on_message_complete()
+        if not self._is_full:
+            self.flow.resume_reading()  # a large body paused it, and the client's end would not be seen
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -199,6 +199,23 @@ def test_what_a_process_dies_of_fails_alone(front, http, answered):
     assert post(http, "/v1/completions", large, JSON).status_code == 200
 
 
+def test_who_leaves_takes_a_large_body_along(front, http):
+    """The end of a client was not seen after a body of more than 64 KiB."""
+    large = json.dumps({"prompt": "a", "model": "x" * (1 << 20)}).encode()
+    assert post(http, "/tokenize", large, JSON).status_code == 404
+    head = "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    process = front.front._bodies._process
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", front.port)) as connection:
+                connection.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large)
+        wait_for(lambda: process._asked)
+        wait_for(lambda: not front.front.admission.count and front.front._bodies._queue._count == 1)
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
 def test_one_that_takes_too_long_is_given_up(engine_directory, monkeypatch):
     monkeypatch.setattr(module, "_SECONDS", 1.0)
     large = json.dumps({"prompt": "a", "max_tokens": 1, "user": "x" * (1 << 20)}).encode()

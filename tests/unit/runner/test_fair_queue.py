@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from runner import fair_queue as module
 from runner.fair_queue import FairQueue, Full, Shares
 
 
@@ -69,7 +70,9 @@ def test_one_sender_with_much_work_keeps_nobody_waiting():
     assert run(test)[:3] == ["greedy 0", "greedy 1", "shy"]
 
 
-def test_the_short_overtake_the_long_of_the_same_sender_but_not_for_ever():
+def test_the_short_overtake_the_long_of_the_same_sender_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 1)
+
     async def test():
         work = Work()
         await work.ask("first", "x", 1)
