@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from runner.front.triton.calls import Calls
     from runner.triton.address import Address
 
-_GRACE_SECONDS = 5
+_GRACE_SECONDS = 4  # Triton takes one more, and then cuts them without a word
 _MOST_MEMORY = 4 << 30
 _METRICS_CONNECTIONS = 64
 _COLLECT_AFTER = 50_000  # additional objects: a body may have millions

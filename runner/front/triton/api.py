@@ -29,6 +29,7 @@ from shared.errors import (
     CogTritonError,
     MethodNotAllowed,
     Overloaded,
+    ShuttingDown,
     TritonPathUnknown,
     TritonUnavailable,
 )
@@ -134,7 +135,7 @@ def _forwarded(request: Request) -> list[Header]:
 async def _relay(request: Request, exchange: Exchange, seconds: float | None = None) -> None:
     """Answer with what Triton answers, as it arrives. Its head may take so many `seconds`.
 
-    Raises TritonUnavailable.
+    Raises TritonUnavailable, and ShuttingDown when this process ends before the answer does.
     """
     left = asyncio.Event()
 
@@ -154,11 +155,12 @@ async def _relay(request: Request, exchange: Exchange, seconds: float | None = N
             await request.send(piece)
     except TimeoutError:
         raise TritonUnavailable(reason="it does not answer") from None
-    except TritonUnavailable as error:
+    except (TritonUnavailable, asyncio.CancelledError) as problem:
         if left.is_set():
             raise Disconnected from None
+        error = problem if isinstance(problem, TritonUnavailable) else ShuttingDown()
         if not (streams and request.started):
-            raise
+            raise error from None
         await request.send(b"data: %b\n\n" % orjson.dumps(_said(error)))
     finally:
         exchange.abort()
