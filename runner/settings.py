@@ -142,6 +142,20 @@ class Settings(BaseModel):
         alias="WEBHOOK_AUTH_TOKEN",
         description="sent as a bearer token with what goes to WEBHOOK_ALLOW",
     )
+    allowed_hosts: str = Field(
+        "",
+        alias="ALLOWED_HOSTS",
+        description="names besides localhost by which clients may reach the runner, separated by commas;"
+        " `.example.com` also allows the names below it, `*` all names. Others get 421 and E1346, except"
+        " at /health/. Only without API keys. Not set: localhost alone if the runner listens on loopback,"
+        " otherwise all names",
+    )
+    cors_origins: str = Field(
+        "",
+        alias="CORS_ORIGINS",
+        description="origins, separated by commas, whose web pages may call the runner from a browser; not"
+        " set: only the runner's own page may",
+    )
     keep_predictions: int = Field(
         1000,
         ge=0,

@@ -19,6 +19,7 @@ from cli.builder_server.work import BuildWork
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
 from runner.front.bodies import Bodies
+from runner.front.browsers import Browsers
 from runner.front.cog.api import CogApi
 from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
@@ -50,14 +51,18 @@ _MAX_TOKEN = 8192  # bytes; those of OAuth have some thousand
 class BuilderServer:
     """Everything behind the port. For one event loop."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
-        """`directory` is where engine.tar is written. Raises SettingInvalid."""
+    def __init__(self, settings: Settings, directory: Path, listener: socket.socket | None = None) -> None:
+        """`directory` is where engine.tar is written, `listener` where clients connect to.
+
+        Raises SettingInvalid.
+        """
         self._archive = Archive(directory / "engine.tar")
         self._addresses = allowed_addresses(settings)
         self._admission = Admission(1, fix="run more builders")
         self._webhooks = Webhooks(self._addresses)
         self._bodies = Bodies(self._admission, settings.max_body_bytes)
-        self.app = App(settings.max_body_bytes)
+        browsers = Browsers.of(settings, listener, keys=False)
+        self.app = App(settings.max_body_bytes, browsers=browsers)
         self._cog = CogApi(
             Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
             self._start,
@@ -109,7 +114,7 @@ def _address_of_file(address: str, name: str) -> str:
 
 async def serve(settings: Settings, directory: Path, listener: socket.socket) -> None:
     """Serve until a signal arrives."""
-    server = BuilderServer(settings, directory)
+    server = BuilderServer(settings, directory, listener)
     try:
         await make_server(server.app, settings.max_connections, _GRACE_SECONDS).serve(sockets=[listener])
     finally:

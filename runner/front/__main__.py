@@ -54,7 +54,7 @@ async def serve(control_path: str, listener: socket.socket, heartbeat: Heartbeat
     try:
         configure_logging()
         settings = Settings.from_environment(os.environ)
-        front = Front(settings, lambda: control.send(Shutdown()), restarts)
+        front = Front(settings, lambda: control.send(Shutdown()), restarts, listener)
         server = make_server(front.app, settings.max_connections, settings.drain_seconds, tls_files(settings))
     except CogTritonError as error:
         control.send(Refused(str(error)))

@@ -13,6 +13,7 @@ from shared.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runner.front.browsers import Browsers
     from runner.front.http import Receive, Scope, Send
 
 log = get_logger()
@@ -22,12 +23,18 @@ class App:
     """Every API adds its routes to `router`."""
 
     def __init__(
-        self, max_body_bytes: int, count: Callable[[CogTritonError], object] = lambda _: None
+        self,
+        max_body_bytes: int,
+        count: Callable[[CogTritonError], object] = lambda _: None,
+        browsers: Browsers | None = None,
     ) -> None:
-        """`count` gets each error that a request is answered with."""
+        """`count` gets each error that a request is answered with; `browsers` says which of their requests
+        are answered.
+        """
         self.router = Router()
         self.count = count
         self._max_body_bytes = max_body_bytes
+        self._browsers = browsers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,6 +55,15 @@ class App:
 
     async def _answer(self, request: Request) -> None:
         path = request.scope["raw_path"].decode("latin-1")
+        if self._browsers is not None:
+            try:
+                self._browsers.check(request)
+            except CogTritonError as error:
+                await self.router.failure(path)(request, error)
+                return
+            if (headers := self._browsers.preflight(request)) is not None:
+                await request.respond(200, b"", *headers)
+                return
         handlers, variables = self.router.find(path)
         handler = handlers.get(request.method)
         if handler is not None:

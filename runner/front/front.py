@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from runner.front.addresses import allowed_addresses
 from runner.front.app import App
 from runner.front.bodies import Bodies
+from runner.front.browsers import Browsers
 from runner.front.cog.api import CogApi
 from runner.front.cog.schema import Schema
 from runner.front.cog.store import Store
@@ -26,6 +27,7 @@ from shared.errors import CogTritonError, EngineNotReady, ShuttingDown
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from runner.front.cog.schema import Asked
@@ -43,9 +45,14 @@ class Front:
     """Everything behind the port. For one event loop."""
 
     def __init__(
-        self, settings: Settings, shut_down: Callable[[], object] = lambda: None, restarts: int = 0
+        self,
+        settings: Settings,
+        shut_down: Callable[[], object] = lambda: None,
+        restarts: int = 0,
+        listener: socket.socket | None = None,
     ) -> None:
-        """`shut_down` is called by POST /shutdown; `restarts`: how many fronts of this runner have died.
+        """`shut_down` is called by POST /shutdown; `restarts`: how many fronts of this runner have died;
+        `listener`: where clients connect to.
 
         Raises SettingInvalid.
         """
@@ -60,7 +67,9 @@ class Front:
         self.metrics = Metrics(self.admission, lambda: self.client)
         self.metrics.constant("front_restarts", "Restarts of the front", restarts)
         self.metrics.gauge("ready", "1 while predictions can be answered", lambda: self.health.is_ready)
-        self.app = App(settings.max_body_bytes, self.metrics.answered)
+        keys = Keys.of(settings)
+        browsers = Browsers.of(settings, listener, keys=keys is not None)
+        self.app = App(settings.max_body_bytes, self.metrics.answered, browsers)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
         self._bodies = Bodies(
@@ -75,7 +84,6 @@ class Front:
             self._bodies,
             for_texts=True,
         )
-        keys = Keys.of(settings)
         self._cog.add_to(self.app, keys if settings.cog_api_needs_key else None)
         OpenAIApi(
             self._loaded,

@@ -156,6 +156,23 @@ class BodyNotParsed(CogTritonError):
     remedy = "Try again in a few seconds, or send a smaller one."
 
 
+class HostNotAllowed(CogTritonError):
+    code = "E1346"
+    fixed_by = FixedBy.USER
+    message = "This server does not answer requests for the host {host}."
+    remedy = "If clients may use that name, add it to ALLOWED_HOSTS; otherwise use localhost or 127.0.0.1."
+
+
+class CrossSiteRequest(CogTritonError):
+    code = "E1347"
+    fixed_by = FixedBy.USER
+    message = "A web page of another origin, {origin}, sent this request."
+    remedy = (
+        "If that page may use this server, add its origin to CORS_ORIGINS. If this server's own page sent it,"
+        " have the proxy pass on the `Host` header."
+    )
+
+
 class WebhooksWaiting(CogTritonError):
     code = "E1348"
     fixed_by = FixedBy.USER

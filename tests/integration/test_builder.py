@@ -301,6 +301,13 @@ def test_an_address_that_does_not_take_it(served, answered):
     answered(answer["error"], UploadFailed(address=f"{address}/engine.tar", reason="it answered with 404"))
 
 
+def test_web_pages_of_other_origins_neither_build_nor_read(served):
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        body = {"input": {"config": "data:,engine: mock"}}
+        answer = httpx2.post(f"{served.url}/predictions", json=body, headers=headers, timeout=60)
+        assert answer.json()["error_code"] in ("E1346", "E1347")
+
+
 def test_building_again_downloads_nothing_and_gives_the_same_bytes(served):
     first = httpx2.get(served.predict(config=config("demo/model"))["output"]).content
     served.hub.requests.clear()

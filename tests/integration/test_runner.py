@@ -126,7 +126,7 @@ def test_leaving_the_stream_stops_the_engine(server, client):
 def test_dropping_a_plain_post_stops_the_engine(server):
     address = urlsplit(server.url)
     body = json.dumps({"input": {"prompt": "x", "max_tokens": 4000}}).encode()
-    head = f"POST /predictions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /predictions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(head.encode() + body)
         wait_for(lambda: not engine_is_idle(server))

@@ -124,7 +124,7 @@ def test_nobody_is_refused_while_a_front_is_replaced(ready):
             fronts = {pid for pid, command in marked(ready.mark).items() if FRONT in command}
             time.sleep(0.01)
         for client in clients:
-            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert {client.makefile("rb").readline() for client in clients} == {b"HTTP/1.1 200 OK\r\n"}
     assert fronts == {ready.pid(FRONT)}
 

@@ -51,7 +51,7 @@ class Victim:
         body = json.dumps({"input": {"prompt": "x", "max_tokens": SECONDS * RATE}})
         self._connection = socket.create_connection((address.hostname, address.port))
         self._connection.sendall(
-            f"PUT /predictions/{name} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n"
+            f"PUT /predictions/{name} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         )
 

@@ -33,7 +33,7 @@ class BrowserRequests(Attack):
             kind = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")[number % 3]
             headers = {"Content-Type": kind, "Origin": "https://attacker.example"}
             answer = await self.ask(post(path, port, body, headers))
-            wanted = 415
+            wanted = 403
         else:
             headers = {"Content-Type": "application/json", **self.target.authorization}
             request = post(path, port, body, headers)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
-    """Debian's, with its profile in `folder`. The content of its console must be read: `get_log("browser")`."""
+def chromium(folder: Path, *more: str) -> Iterator[webdriver.Chrome]:
+    """Debian's, with its profile in `folder` and `more` arguments. The content of its console must be read: `get_log("browser")`."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
     # Root has no sandbox, and containers little of /dev/shm.
@@ -25,6 +25,7 @@ def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
         "--no-sandbox",
         "--disable-dev-shm-usage",
         f"--user-data-dir={folder}",
+        *more,
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -47,13 +47,20 @@ class RunningFront:
 
 @asynccontextmanager
 async def serving(
-    directory, *, step_seconds=0.001, bounds=None, loaded=True, declaration=EVERYTHING, **environment
+    directory,
+    *,
+    step_seconds=0.001,
+    bounds=None,
+    loaded=True,
+    declaration=EVERYTHING,
+    names_checked=False,
+    **environment,
 ):
-    """The front, in this event loop."""
+    """The front, in this event loop. `names_checked`: it knows that it listens on loopback."""
     settings = Settings.from_environment(environment)
-    front = Front(settings)
-    client = FakeEngineClient(step_seconds=step_seconds, declaration=declaration)
     listener = listen("127.0.0.1", 0)
+    front = Front(settings, listener=listener if names_checked else None)
+    client = FakeEngineClient(step_seconds=step_seconds, declaration=declaration)
     server = make_server(front.app, settings.max_connections, 1, tls_files(settings))
     if bounds:
         server.config.http = bounded(replace(Bounds(settings.max_connections), **bounds), front.app.count)

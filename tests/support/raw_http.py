@@ -41,9 +41,7 @@ def text_of(answer: bytes) -> str:
 
 
 def head(length: int, path: str = "/predictions") -> bytes:
-    lines = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
-    )
+    lines = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
     return f"{lines}\r\n".encode()
 
 

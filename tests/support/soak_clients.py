@@ -130,7 +130,7 @@ class Clients:
 
 def _head(path: str, length: int) -> bytes:
     return (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: text/event-stream\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: text/event-stream\r\n"
         f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 

@@ -41,7 +41,7 @@ class Stream:
     async def follow(self, port: int, body: dict[str, Any]) -> None:
         reader, self.writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         content = json.dumps(body).encode()
-        head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
         self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         try:
             self.status = int((await reader.readline()).split()[1])

@@ -66,7 +66,9 @@ OTHERS = {
 
 # Those of the runner that the builder's server and its check of configs read too.
 OF_THE_BUILDER_TOO = (
+    "ALLOWED_HOSTS",
     "ALLOW_MODEL_CODE",
+    "CORS_ORIGINS",
     "IGNORE_UNKNOWN_INPUTS",
     "KEEP_PREDICTIONS",
     "KEEP_PREDICTIONS_SECONDS",

@@ -43,6 +43,8 @@ EXAMPLES = {
     "IGNORE_UNKNOWN_INPUTS": "true",
     "MAX_BODY_BYTES": "1048576",
     "MAX_CONNECTIONS": "20000",
+    "ALLOWED_HOSTS": "chat.example.com,.internal",
+    "CORS_ORIGINS": "https://app.example.com,http://localhost:3000",
     "WEBHOOK_ALLOW": "http://127.0.0.1:8000,https://hooks.internal",
     "WEBHOOK_AUTH_TOKEN": "s3cret",
     "KEEP_PREDICTIONS": "100",

@@ -78,7 +78,7 @@ class OpenAIApi:
             self._operator.add_to(app, _told)
         app.router.add("GET", "/version", _version)
         for folder in ("/v1", "/tokenize", "/detokenize"):
-            app.router.refuse(folder, _refuse)
+            app.router.refuse(folder, _refuse, _fail)
 
     async def _models(self, request: Request) -> None:
         adapters = self._engine().predictor.adapters.names

@@ -35,8 +35,10 @@ _POLICY = (
 _HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-cache"),
 )
 

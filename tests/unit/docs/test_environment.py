@@ -44,7 +44,7 @@ def test_values_are_told_from_the_type(variable, values):
 
 
 def test_the_builder_reads_what_the_page_says():
-    sources = ("cli/builder_server/__main__.py", "runner/front/addresses.py")
+    sources = ("cli/builder_server/__main__.py", "runner/front/addresses.py", "runner/front/browsers.py")
     read = {
         name
         for source in sources
