@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from builder.model_json import read_object
+from builder.tokenizer.settings import TOKENIZER, eos_token
+from shared.token_ids import token_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +30,12 @@ def generation_config(model: Path) -> bytes | None:
 
 
 def _id_of_eos_token(model: Path) -> list[int]:
-    token = _read(model / "tokenizer_config.json").get("eos_token")
-    if isinstance(token, dict):  # with the flags of an added token
-        token = token.get("content")
-    added = _read(model / "tokenizer.json").get("added_tokens", [])
-    if token is None or not isinstance(added, list):
-        return []
-    entries = [entry for entry in added if isinstance(entry, dict)]
-    return [entry["id"] for entry in entries if entry.get("content") == token and "id" in entry]
+    token = eos_token(model)
+    tokenizer = _read(model / TOKENIZER)
+    id_ = None if token is None else token_id(tokenizer, token)
+    size = _read(model / "config.json").get("vocab_size")
+    is_written = id_ is not None and not (isinstance(size, int) and id_ >= size)
+    return [id_] if id_ is not None and is_written else []
 
 
 def _ids(value: object) -> list[int]:

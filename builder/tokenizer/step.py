@@ -1,4 +1,4 @@
-"""The step that gives a model without a tokenizer.json one."""
+"""The step that gives a model the tokenizer.json to serve."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tokenizers import Tokenizer
 
 from builder.convert import run_child
-from builder.sources.download import TOKENIZER
+from builder.tokenizer.configured import configured
+from builder.tokenizer.settings import TOKENIZER
 from shared.errors import TokenizerNotConverted
 from shared.layout import Layout
 from shared.logs import get_logger
 
 if TYPE_CHECKING:
-    from builder.step import Build
+    from builder.step import Build, Model
     from shared.progress import StepProgress
 
 _log = get_logger()
@@ -27,22 +28,36 @@ _SHOWN_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class MakeTokenizer:
-    """Give `Build.model` a tokenizer.json, made from the other files of its tokenizer, and what has to be
-    beside it.
+    """Give `Build.model` the tokenizer.json that transformers would make of all files of its tokenizer, and
+    what has to be beside it.
     """
 
     name: ClassVar[str] = "tokenizer"
 
     def run(self, build: Build, progress: StepProgress) -> None:  # noqa: ARG002 - some seconds
-        """Raises TokenizerNotConverted, CheckpointInvalid, NotEnoughSpace, and PartNotInstalled when the
-        converter's environment is missing.
+        """Raises TokenizerNotConverted, TokenizerFilesDisagree, CheckpointInvalid, NotEnoughSpace, and
+        PartNotInstalled when the converter's environment is missing.
         """
         assert build.model is not None
         if (build.model.path / TOKENIZER).exists():
+            self._configure(build, build.model)
+        else:
+            self._convert(build, build.model)
+
+    def _configure(self, build: Build, model: Model) -> None:
+        """Apply what the files beside tokenizer.json say, to a copy of it."""
+        if (text := configured(model.path)) is None:
             return
+        folder = _own_folder(build)
+        (folder / TOKENIZER).unlink()  # may be a link to the model's own
+        (folder / TOKENIZER).write_text(text, encoding="utf-8")
+        _log.info("tokenizer.json changed to what the files beside it say", model=model.name)
+        build.model = replace(model, path=folder)
+
+    def _convert(self, build: Build, model: Model) -> None:
         with TemporaryDirectory(prefix="tokenizer-", dir=build.work_dir) as made:
             command = [str(Layout.current().tokenizer_converter), "-m", "builder.tokenizer"]
-            folders = ["--model", str(build.model.path), "--output", made]
+            folders = ["--model", str(model.path), "--output", made]
             run_child(self.name, [*command, *folders], cwd=build.work_dir, on_line=lambda _: None)
             samples = Path(made, "samples.json")
             _judge(Path(made, TOKENIZER), json.loads(samples.read_bytes()))
@@ -50,7 +65,7 @@ class MakeTokenizer:
             folder = _own_folder(build)
             for file in Path(made).iterdir():
                 file.rename(folder / file.name)
-        build.model = replace(build.model, path=folder)
+        build.model = replace(model, path=folder)
 
 
 def _judge(made: Path, samples: list[dict[str, Any]]) -> None:

@@ -209,6 +209,13 @@ class TokenizerNotConverted(CogTritonError):
     remedy = "Use a model that has one, or add one to a copy of the model."
 
 
+class TokenizerFilesDisagree(CogTritonError):
+    code = "E3211"
+    fixed_by = FixedBy.OPERATOR
+    message = "The files of the model's tokenizer disagree: {reason}."
+    remedy = "Correct one of the two in a copy of the model, or use a revision of it in which they agree."
+
+
 class PackageFailed(CogTritonError):
     code = "E3300"
     fixed_by = FixedBy.OPERATOR

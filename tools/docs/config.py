@@ -71,6 +71,11 @@ A model needs a `tokenizer.json`, or files that one can be made from: `tekken.js
 unless both forms agree on a corpus of many languages and on texts from the whole vocabulary; different tokens
 for a text that begins with a space are only a warning. A build runs no code that comes with a model.
 
+A `tokenizer.json` that the model has is served as transformers reads it: the build applies
+`added_tokens_decoder`, special tokens, `add_bos_token`, `add_eos_token` and `add_prefix_space` of
+`tokenizer_config.json`, and in older models `special_tokens_map.json` and `added_tokens.json`. Files that
+give one token two ids, or otherwise contradict each other, end the build with E3211.
+
 Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. The older forms,
 [CogTRTLLMConfig](#cogtrtllmconfig) and [OfficialConfig](#officialconfig), are read unchanged.
 

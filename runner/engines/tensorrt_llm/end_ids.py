@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runner.engines.tokenizer_files import eos_token, read_object
+from shared.token_ids import token_id
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -31,10 +32,4 @@ def eos_of(tokenizer_dir: Path) -> int | None:
     text = eos_token(tokenizer_dir)
     if text is None:
         return None
-    tokenizer = read_object(tokenizer_dir / "tokenizer.json")
-    ids = {added["content"]: added["id"] for added in tokenizer.get("added_tokens") or ()}
-    vocabulary = (tokenizer.get("model") or {}).get("vocab")
-    if text not in ids and isinstance(vocabulary, dict):
-        ids = vocabulary
-    found = ids.get(text)
-    return found if isinstance(found, int) else None
+    return token_id(read_object(tokenizer_dir / "tokenizer.json"), text)

@@ -10,7 +10,7 @@ from tests.support.weights import safetensors
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "tokenizer.json": b"{}",
-    "tokenizer_config.json": b'{"eos_token": "</s>"}',
+    "tokenizer_config.json": b'{"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}',
     "generation_config.json": b'{"eos_token_id": 2}',
     "model.safetensors": safetensors((1 << 20) - 81),
 }

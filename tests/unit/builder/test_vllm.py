@@ -19,7 +19,10 @@ from tools.vllm_arguments.policy import PACKAGES as REFUSED
 
 TOKENIZER = {
     "version": "1.0",
-    "added_tokens": [],
+    "added_tokens": [
+        {"id": 1, "content": "</s>", "special": True, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    ],
     "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
 }
 

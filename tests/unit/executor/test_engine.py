@@ -131,7 +131,7 @@ def test_statistics_after_the_end_are_the_last_ones(running):
     [
         ({"eos_token": "<eot>"}, {"added_tokens": [{"id": 9, "content": "<eot>"}]}, 9),
         ({"eos_token": {"content": "</s>"}}, {"model": {"vocab": {"</s>": 2}}}, 2),
-        ({"eos_token": "</s>"}, {"model": {"vocab": [["</s>", 0.0]]}}, None),
+        ({"eos_token": "</s>"}, {"model": {"vocab": [["<unk>", 0.0], ["</s>", 0.0]]}}, 1),
         ({"eos_token": None}, {}, None),
         ({}, {}, None),
         ([], [], None),
