@@ -14,6 +14,8 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.lifecycle.lifeline import end_with_parent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
@@ -157,8 +159,12 @@ class LimitedProcess:
         question.ended()
 
 
-def limit_memory() -> None:
-    """In the process, before it imports much."""
+def begin() -> None:
+    """In the process, before it imports much: limit its memory, and end it with the one that asks.
+
+    What it works on may never end, so that it would not see the end of its questions.
+    """
+    end_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
 
 

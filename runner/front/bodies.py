@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from runner.fair_queue import FairQueue, Full, Shares
@@ -36,6 +37,8 @@ _HERE_BYTES = 1 << 19
 _FREE_BYTES = 1 << 16  # of each body: what is small is never refused because others are large
 RECEIVED_BYTES = 1 << 29
 """Of all bodies that are being received; more if some may be larger."""
+_PIECE_BYTES = 1 << 18  # the most that is read of a connection at once
+_PIECES_IN_ONE_PASS = 4  # of bodies of several
 _PARSED_AT_ONCE = 1 << 20  # bytes in the pipe
 _MAX_WAITING = 4096
 _SECONDS = 10.0
@@ -55,6 +58,7 @@ class Bodies:
         self._admission = admission
         self._refused = refused
         self._turns = Turns()
+        self._pieces = Turns(_PIECES_IN_ONE_PASS)
         self._received = Shares(max(RECEIVED_BYTES, 4 * largest))
         self._queue = FairQueue(_PARSED_AT_ONCE, most=_MAX_WAITING, room=4 * self._received.limit)
         self._process = LimitedProcess("runner.front.parse_process", seconds=_SECONDS)
@@ -79,7 +83,7 @@ class Bodies:
         _check_json(request)
         counted = Counted(self._received, request)
         try:
-            body = await request.body(counted.add)
+            body = await request.body(counted.add, partial(self._before_more, counted))
             with request.while_connected():
                 await self._turns.take()
                 if place:
@@ -94,6 +98,10 @@ class Bodies:
         """End what it holds."""
         self._queue.close(ShuttingDown)
         await self._process.close(ShuttingDown)
+
+    async def _before_more(self, counted: Counted) -> None:
+        counted.expect(_PIECE_BYTES)  # the connection holds the next piece until its turn
+        await self._pieces.take()
 
     async def _enter(self, request: Request, *, wait: bool) -> None:
         try:
@@ -141,7 +149,7 @@ class Counted:
 
     def add(self, piece: bytes) -> None:
         """Raises TooManyValues and BodiesTooLarge."""
-        self.values += sum(map(piece.count, (b"[", b"{", b",", b":")))
+        self.values += len(piece) - len(piece.translate(None, b"[{,:"))  # quicker than `count` of each
         if self.values > MAX_VALUES:
             raise TooManyValues(limit=MAX_VALUES)
         self.hold(len(piece))
@@ -149,7 +157,16 @@ class Counted:
     def hold(self, size: int) -> None:
         """So much more is in memory. Raises BodiesTooLarge."""
         self._size += size
-        more = self._size - _FREE_BYTES - self._taken
+        self._take(self._size)
+
+    def expect(self, most: int) -> None:
+        """So much more may soon be in memory. Raises BodiesTooLarge."""
+        expected = self._size + most
+        length = self._request.header(b"content-length")
+        self._take(expected if length is None else min(expected, int(length)))
+
+    def _take(self, size: int) -> None:
+        more = size - _FREE_BYTES - self._taken
         if more > 0:
             try:
                 self._shares.take(self._request.sender, more)

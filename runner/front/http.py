@@ -126,8 +126,13 @@ class Request:
             return host
         return str(IPv6Network((host.partition("%")[0], 64), strict=False))
 
-    async def body(self, on_piece: Callable[[bytes], object] | None = None) -> bytes:
-        """The whole body; `on_piece` gets each piece as it arrives, and may refuse it.
+    async def body(
+        self,
+        on_piece: Callable[[bytes], object] | None = None,
+        before_more: Callable[[], Awaitable[object]] | None = None,
+    ) -> bytes:
+        """The whole body; `on_piece` gets each piece as it arrives, and may refuse it. `before_more` is
+        awaited before each piece after the first; meanwhile, that waits in the client.
 
         Raises BodyTooLarge as soon as it is known to be too large.
         """
@@ -147,6 +152,8 @@ class Request:
             body += piece
             if not message.get("more_body"):
                 return bytes(body)
+            if before_more is not None:
+                await before_more()
 
     def on_disconnect(self, callback: Callable[[], object]) -> None:
         """Have `callback` called once, when the client leaves, or soon if it has left."""

@@ -11,7 +11,7 @@ import pickle
 from functools import partial
 from io import BytesIO
 
-from runner.limited_process import limit_memory, questions, tell
+from runner.limited_process import begin, questions, tell
 from shared.errors import CogTritonError
 
 PARSED, REFUSED, UNREADABLE = b"P", b"R", b"U"
@@ -19,7 +19,7 @@ PARSED, REFUSED, UNREADABLE = b"P", b"R", b"U"
 
 def main() -> None:
     """Parse until standard input ends."""
-    limit_memory()
+    begin()
     import runner.front.cog.reading
     import runner.front.openai.wanted  # noqa: F401 - before the first question, which must not wait for it
 

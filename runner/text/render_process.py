@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from runner.limited_process import limit_memory, questions, tell
+from runner.limited_process import begin, questions, tell
 from shared.errors import CogTritonError, MessagesInvalid
 
 TEXT, ERROR, NO_TEMPLATE = b"T", b"E", b"N"
@@ -18,7 +18,7 @@ TEXT, ERROR, NO_TEMPLATE = b"T", b"E", b"N"
 
 def main() -> None:
     """Render until standard input ends."""
-    limit_memory()
+    begin()
     from runner.text.chat import ChatTemplate
 
     try:

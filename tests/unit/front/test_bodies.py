@@ -246,9 +246,9 @@ class TestBytesThatAreReceived:
         shares = small.front._bodies._received
         assert shares.limit == 800_000
         with ExitStack() as stack:
-            for _ in range(4):
+            for _ in range(3):
                 stack.enter_context(self.begun(small, 150_000))
-            wait_for(lambda: shares._taken == 4 * (150_000 - (1 << 16)))
+            wait_for(lambda: shares._taken == 3 * (190_000 - (1 << 16)))
             with self.begun(small, 150_000) as refused:
                 answer = refused.makefile("rb").readline()
                 assert answer.startswith(b"HTTP/1.1 503 ")

@@ -9,12 +9,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from runner.text import renderer as module
 from runner.text.renderer import ChatRenderer
 from shared.errors import MessagesInvalid, Overloaded, ShuttingDown, TritonTokenizerError
+from tests.support.waiting import wait_for
 
 GREEDY = "{% if messages[0].content == 'much' %}{{ 'x' * 10 ** 11 }}{% endif %}{{ messages[0].content }}"
 
@@ -123,6 +125,33 @@ def test_ctrl_c_is_left_to_those_who_wait_for_it(tmp_path):
     command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=False)
     assert (done.stdout, done.stderr) == ("still there\n", "")
+
+
+_KILLED = """
+import asyncio, os, signal, sys, uvloop
+from pathlib import Path
+from runner.text.renderer import ChatRenderer
+
+async def run():
+    renderer = await ChatRenderer.load(Path(sys.argv[1]), 60)
+    asyncio.create_task(renderer.render(b'[{"role": "user", "content": "x"}]'))
+    await asyncio.sleep(0.2)
+    print(renderer._process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+uvloop.run(run())
+"""
+
+
+def test_a_template_that_never_ends_ends_with_who_asked(tmp_path):
+    """It read no more questions, and so did not see that there was nobody any more."""
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    source = "{% if messages[0].content == 'x' %}" + endless + "{% endif %}{{ messages[0].content }}"
+    (tmp_path / "chat_template.jinja").write_text(source)
+    command = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    status = Path(f"/proc/{int(done.stdout)}/stat")
+    wait_for(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_many_at_once_come_back_in_order(tmp_path):
