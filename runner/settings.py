@@ -125,6 +125,13 @@ class Settings(BaseModel):
     max_body_bytes: int = Field(
         16 << 20, ge=1, alias="MAX_BODY_BYTES", description="a request with a larger body is refused (E1320)"
     )
+    event_keep_alive: _Seconds = Field(
+        15,
+        ge=0,
+        alias="EVENT_KEEP_ALIVE",
+        description="seconds without an event after which an event stream gets a comment, which clients"
+        " ignore, so that no proxy gives it up; 0: none",
+    )
     max_connections: int = Field(
         8192,
         ge=1,

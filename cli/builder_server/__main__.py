@@ -62,7 +62,7 @@ class BuilderServer:
         self._webhooks = Webhooks(self._addresses)
         self._bodies = Bodies(self._admission, settings.max_body_bytes)
         browsers = Browsers.of(settings, listener, keys=False)
-        self.app = App(settings.max_body_bytes, browsers=browsers)
+        self.app = App(settings.max_body_bytes, browsers=browsers, keep_alive=settings.event_keep_alive)
         self._cog = CogApi(
             Schema.load(_PACKAGE, ignore_unknown=settings.ignore_unknown_inputs),
             self._start,

@@ -27,19 +27,21 @@ class App:
         max_body_bytes: int,
         count: Callable[[CogTritonError], object] = lambda _: None,
         browsers: Browsers | None = None,
+        keep_alive: float = 0,
     ) -> None:
         """`count` gets each error that a request is answered with; `browsers` says which of their requests
-        are answered.
+        are answered; `keep_alive`: as that of `Request`.
         """
         self.router = Router()
         self.count = count
         self._max_body_bytes = max_body_bytes
         self._browsers = browsers
+        self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, send, self._max_body_bytes, self.count)
+        request = Request(scope, receive, send, self._max_body_bytes, self.count, self._keep_alive)
         try:
             trace(request)
             await self._answer(request)

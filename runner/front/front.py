@@ -69,7 +69,7 @@ class Front:
         self.metrics.gauge("ready", "1 while predictions can be answered", lambda: self.health.is_ready)
         keys = Keys.of(settings)
         browsers = Browsers.of(settings, listener, keys=keys is not None)
-        self.app = App(settings.max_body_bytes, self.metrics.answered, browsers)
+        self.app = App(settings.max_body_bytes, self.metrics.answered, browsers, settings.event_keep_alive)
         self.engine: LoadedEngine | None = None
         self.client: EngineClient | None = None
         self._bodies = Bodies(

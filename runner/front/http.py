@@ -29,7 +29,11 @@ CLIENT = "cog-triton.client"
 Header = tuple[bytes, bytes]
 JSON: Header = (b"content-type", b"application/json")
 TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
-_EVENTS: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_EVENTS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would keep the events until they fill its buffer
+)
 
 
 def refusal(error: CogTritonError) -> dict[str, str]:
@@ -37,12 +41,18 @@ def refusal(error: CogTritonError) -> dict[str, str]:
     return {"detail": str(error), "error": str(error), "error_code": error.code}
 
 
+def _nothing() -> None:
+    pass
+
+
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("is_gone", "on_leaving", "takes_comments")
+    __slots__ = ("comment", "is_gone", "on_leaving", "takes_comments")
 
-    def __init__(self) -> None:
+    def __init__(self, comment: Callable[[], object]) -> None:
+        """`comment` sends a comment, if its answer is an event stream."""
+        self.comment = comment
         self.is_gone = False
         self.takes_comments = False
         """Whether its answer is an event stream: a comment may be sent at any time."""
@@ -52,6 +62,7 @@ class Client:
     def leave(self) -> None:
         """It has left."""
         self.is_gone = True
+        self.comment = _nothing  # or it would keep the connection alive
         for callback in list(self.on_leaving):
             callback()
 
@@ -64,9 +75,12 @@ class Request:
     """One request. Its handler answers with one of the `respond` methods, or with `events`."""
 
     __slots__ = (
+        "_alarm",
+        "_keep_alive",
         "_left",
         "_receive",
         "_send",
+        "_sent_at",
         "count",
         "headers",
         "key",
@@ -86,8 +100,11 @@ class Request:
         send: Send,
         limit: int,
         count: Callable[[CogTritonError], object],
+        keep_alive: float = 0,
     ) -> None:
-        """`limit`: how many bytes its body may have; `count` gets each error that is its answer."""
+        """`limit`: how many bytes its body may have; `count` gets each error that is its answer. An event
+        stream in which nothing comes for `keep_alive` seconds gets a comment; 0: none.
+        """
         self.scope = scope
         self.count = count
         self.method: str = scope["method"]
@@ -106,6 +123,9 @@ class Request:
         self._receive = receive
         self._send = send
         self._left: Callable[[], object] | None = None
+        self._keep_alive = keep_alive
+        self._sent_at = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
 
     def header(self, name: bytes) -> str | None:
         """The first header of that name (in lower case)."""
@@ -176,6 +196,7 @@ class Request:
         if self._left is not None:
             self._client.on_leaving.discard(self._left)
             self._left = None
+        self._stop_comments()
 
     @contextmanager
     def while_connected(self) -> Iterator[None]:
@@ -244,7 +265,24 @@ class Request:
     async def events(self, *headers: Header) -> None:
         """Begin an answer that is an event stream; then `send` events, and `end` it."""
         self._client.takes_comments = True
+        if self._keep_alive:
+            loop = asyncio.get_running_loop()
+            self._sent_at = loop.time()
+            self._alarm = loop.call_later(self._keep_alive, self._comment, loop)
         await self.begin(200, *_EVENTS, *headers)
+
+    def _comment(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a comment if nothing has come for long: proxies and clients give up silent connections."""
+        now = loop.time()
+        if now - self._sent_at >= self._keep_alive:
+            self._client.comment()
+            self._sent_at = now
+        self._alarm = loop.call_at(self._sent_at + self._keep_alive, self._comment, loop)
+
+    def _stop_comments(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def begin(self, status: int, *headers: Header) -> None:
         """Begin an answer that comes in pieces; then `send` them, and `end` it."""
@@ -252,10 +290,13 @@ class Request:
 
     async def send(self, data: bytes) -> None:
         """Some events. Waits while the client is further behind than its buffer holds."""
+        if self._alarm is not None:
+            self._sent_at = asyncio.get_running_loop().time()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
         """End what `events` began."""
+        self._stop_comments()
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _start(self, status: int, headers: Iterable[Header]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import orjson
 
+from runner.front.events import COMMENT
 from runner.front.http import CLIENT, Client, refusal
 from runner.front.pipelining import SerialProtocol
 from runner.front.presence import Presence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from runner.front.http import Message, Send
     from shared.errors import CogTritonError
 
+_COMMENT_CHUNK = b"%x\r\n%b\r\n" % (len(COMMENT), COMMENT)
 _FIELD_OVERHEAD = 32  # bytes that each header counts beyond its own, as in HTTP/2
 _PHRASES = {
     400: b"Bad Request",
@@ -74,7 +76,7 @@ class BoundedProtocol(SerialProtocol):
     def connection_made(self, transport: Any) -> None:
         self._gathering = GatheringTransport(transport, self.writes)
         super().connection_made(cast("asyncio.Transport", self._gathering))
-        self._client = Client()
+        self._client = Client(self._comment)
         over = len(self.connections) - self.bounds.connections
         if over > self.bounds.refused:
             transport.abort()
@@ -196,8 +198,14 @@ class BoundedProtocol(SerialProtocol):
             return
         if not cycle.response_started:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        elif self._client.takes_comments:
-            self.transport.write(b"2\r\n:\n\r\n" if cycle.chunked_encoding else b":\n")
+        else:
+            self._comment()
+
+    def _comment(self) -> None:
+        """Send one, if the answer takes comments and the client is not behind anyway."""
+        cycle = self.cycle
+        if self.awaits_answer and self._client.takes_comments and not self.flow.write_paused:
+            self.transport.write(_COMMENT_CHUNK if cycle.chunked_encoding else COMMENT)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 log = get_logger()
+_WHOLE = ("stop", "length")
+"""How a text ends that has its end."""
 
 
 class Piece(NamedTuple):
@@ -101,6 +103,11 @@ class TextGeneration:
             case _:
                 return "stop"
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the latest piece has the end of the text."""
+        return self._flushed and self.finish_reason in _WHOLE
+
     def facts(self) -> dict[str, object]:
         """What Cog's metrics of a prediction say from its start on."""
         facts: dict[str, object] = {"input_token_count": self.prompt_tokens}
@@ -166,6 +173,9 @@ class TextGeneration:
                 if output.cached_tokens is not None:
                     self.cached_tokens = output.cached_tokens
             if chunk:
+                if self.finish_reason in _WHOLE:
+                    self._flushed = True
+                    chunk += "" if text.stopped else text.finish()
                 return self._piece(chunk)
         return self._rest()
 

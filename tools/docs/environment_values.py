@@ -42,6 +42,7 @@ EXAMPLES = {
     "MAX_PREDICTIONS": "512",
     "IGNORE_UNKNOWN_INPUTS": "true",
     "MAX_BODY_BYTES": "1048576",
+    "EVENT_KEEP_ALIVE": "60",
     "MAX_CONNECTIONS": "20000",
     "ALLOWED_HOSTS": "chat.example.com,.internal",
     "CORS_ORIGINS": "https://app.example.com,http://localhost:3000",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-import orjson
-
+from runner.front.events import event_json
 from shared.errors import CogTritonError
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class Prediction:
 
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(data))
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), event_json(data))
 
 
 def log_event(said: str, source: str = "stderr") -> bytes:
@@ -241,7 +240,7 @@ def log_event(said: str, source: str = "stderr") -> bytes:
 def output_event(index: int, text: str) -> bytes:
     """The event of one chunk of text."""
     # For the event that is sent with every token. Load clients read `chunk` as the first field.
-    return b'event: output\ndata: {"chunk":%b,"index":%d}\n\n' % (orjson.dumps(text), index)
+    return b'event: output\ndata: {"chunk":%b,"index":%d}\n\n' % (event_json(text), index)
 
 
 def _now() -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from runner.front.events import event_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,7 +19,7 @@ DONE = b"data: [DONE]\n\n"
 
 def event(content: object) -> bytes:
     """An event with nothing in common with others."""
-    return b"data: " + orjson.dumps(content) + b"\n\n"
+    return b"data: " + event_json(content) + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Events:
     """The events of one streamed answer."""
 
     def __init__(self, answer: Answer, *, include_usage: bool) -> None:
-        opening = orjson.dumps(answer.content(answer.form.chunk)).removesuffix(b"}")
+        opening = event_json(answer.content(answer.form.chunk)).removesuffix(b"}")
         self.head = b"data: " + opening + b',"choices":['
         # If usage is asked for, OpenAI has it in every event, as null in all but the last.
         self.tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
@@ -110,7 +112,7 @@ class ChoiceEvents:
         self._before = head + form.first
         self._later = head + form.later
         self._end = head + form.end
-        self._whole = self._before + b'""' + form.after
+        self._after_content = form.after
         self._after = form.after + b',"logprobs":null,"finish_reason":null}' + events.tail
         self._after_text = form.after + b',"logprobs":'
         self._tail = events.tail
@@ -119,14 +121,17 @@ class ChoiceEvents:
         """The event of one engine step."""
         before, self._before = self._before, self._later
         if log_probs is None and usage is None:
-            return before + orjson.dumps(text) + self._after
-        told = self._after_text + orjson.dumps(log_probs) + b',"finish_reason":null}'
-        return before + orjson.dumps(text) + told + self._tail_with(usage)
+            return before + event_json(text) + self._after
+        told = self._after_text + event_json(log_probs) + b',"finish_reason":null}'
+        return before + event_json(text) + told + self._tail_with(usage)
 
-    def end(self, finish_reason: str, usage: Usage | None = None) -> bytes:
-        """The last event of this text; of an empty one it is also the first."""
-        content = self._end if self._before is self._later else self._whole
-        told = b',"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode()
+    def end(
+        self, finish_reason: str, text: str = "", log_probs: object = None, usage: Usage | None = None
+    ) -> bytes:
+        """The last event of this text, with the last of it; of an empty one it is also the first."""
+        is_bare = not text and log_probs is None and self._before is self._later
+        content = self._end if is_bare else self._before + event_json(text) + self._after_content
+        told = b',"logprobs":%b,"finish_reason":"%b"}' % (event_json(log_probs), finish_reason.encode())
         return content + told + self._tail_with(usage)
 
     def _tail_with(self, usage: Usage | None) -> bytes:

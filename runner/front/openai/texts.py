@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runner.prediction.predictor import Predictor
 
 _Result = TypeVar("_Result")
+_REFUSED_WITHIN = 0.1  # seconds; the engine checks a request when it arrives, whatever it is doing
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class Texts:
     _together: Together = field(init=False)
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     _begun: bool = False
+    _all_sent: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether the engine has all of them."""
 
     def __post_init__(self) -> None:
         self._together = Together(self.per_prompt)
@@ -59,7 +62,12 @@ class Texts:
         """
         events = Events(self.answer, include_usage=include_usage)
         work = [self._stream(events, index, ask, in_each=in_each) for index, ask in enumerate(self.asks)]
-        await self._side_by_side(work)
+        beginning = asyncio.create_task(self._begin_early())
+        try:
+            await self._side_by_side(work)
+        finally:
+            beginning.cancel()
+            await asyncio.wait([beginning])
         await self.request.send((events.usage(self._usage()) if include_usage else b"") + DONE)
         await self.request.end()
 
@@ -82,14 +90,19 @@ class Texts:
         try:
             choice = events.choice(index)
             teller = self._teller(ask)
+            last, told_last = "", None
             async for piece in generation:
                 told = None if teller is None else teller.tell(piece.tokens, piece.log_probs)
+                if generation.is_complete:
+                    last, told_last = piece.text, told
+                    continue
                 if not self._begun:
                     await self._begin()
                 await self.request.send(
                     choice.step(piece.text, told, _so_far(generation) if in_each else None)
                 )
-            ended = choice.end(_finish_reason(generation), _so_far(generation) if in_each else None)
+            usage = _so_far(generation) if in_each else None
+            ended = choice.end(_finish_reason(generation), last, told_last, usage)
         finally:
             generation.close()
         if not self._begun:
@@ -111,6 +124,8 @@ class Texts:
             place=self.request.take_place(),
         )
         self._generations[index] = generation
+        if len(self._generations) == len(self.asks):
+            self._all_sent.set()
         return generation
 
     async def _side_by_side(self, work: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
@@ -119,6 +134,14 @@ class Texts:
         finally:
             for prompt in self._prompts.values():
                 prompt.close()
+
+    async def _begin_early(self) -> None:
+        """Begin before there is any text, once the engine has had time to refuse what it was sent."""
+        if any(ask.structured_output is not None or ask.lora is not None for ask in self.asks):
+            return  # the engine may take seconds to try a structure, or to load an adapter
+        await self._all_sent.wait()
+        await asyncio.sleep(_REFUSED_WITHIN)
+        await self._begin()
 
     async def _begin(self) -> None:
         async with self._beginning:

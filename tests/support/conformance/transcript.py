@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 Transcript = dict[str, object]
 
-HEADERS = ("content-type", "cache-control", "allow", "retry-after", "location", "x-request-id")
+HEADERS = (
+    "content-type",
+    "cache-control",
+    "x-accel-buffering",
+    "allow",
+    "retry-after",
+    "location",
+    "x-request-id",
+)
 _FORMS = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "a time"),
     # A few random bytes are an id that nobody has to read.
