@@ -28,7 +28,35 @@ Place = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
 _MERGE = _TAG + "merge"
-_NUMBERS = {_TAG + "int", _TAG + "float"}
+
+
+class Trap(NamedTuple):
+    """What YAML 1.1 reads as another number than it looks like, and what to say instead of reading it."""
+
+    tags: frozenset[str]
+    written: re.Pattern[str]
+    problem: str
+
+
+_INT, _FLOAT = _TAG + "int", _TAG + "float"
+TRAPS = (
+    Trap(
+        frozenset({_INT, _FLOAT}),
+        re.compile(".*:", re.DOTALL),
+        "YAML reads numbers with a colon in base 60; write it in quotes, or in full",
+    ),
+    Trap(
+        frozenset({_INT}),
+        re.compile(r"[-+]?0[0-7_]+", re.ASCII),
+        "YAML reads whole numbers that begin with 0 in base 8; write it in quotes, or without that 0",
+    ),
+    Trap(
+        frozenset({_INT}),
+        re.compile(r"[-+]?0b[01_]+", re.ASCII),
+        "YAML reads this as a number in base 2; write it in quotes, or in base 10",
+    ),
+)
+_TOO_LARGE = "this is a number that is too large; if it is text, such as a revision, write it in quotes"
 
 
 class Position(NamedTuple):
@@ -136,8 +164,9 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Refuse what does not fit its tag (`!!int x`), and what JSON cannot hold."""
-        if node.tag in _NUMBERS and ":" in node.value:
-            raise _refusal(node, "YAML reads numbers with a colon in base 60; write it in quotes, or in full")
+        for trap in TRAPS:
+            if node.tag in trap.tags and trap.written.match(node.value):
+                raise _refusal(node, trap.problem)
         try:
             value = super().construct_object(node, deep=deep)
             if isinstance(value, str):
@@ -146,9 +175,10 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError) as error:
             raise _refusal(node, f"this is not a valid {node.tag.removeprefix(_TAG)}") from error
         if isinstance(value, float) and not math.isfinite(value):
-            raise _refusal(node, "a number must be finite")
+            is_written_out = any(character.isdigit() for character in node.value)
+            raise _refusal(node, _TOO_LARGE if is_written_out else "a number must be finite")
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            raise _refusal(node, "a whole number has too many digits")
+            raise _refusal(node, _TOO_LARGE)
         return value
 
 
