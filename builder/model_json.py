@@ -12,6 +12,21 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256 << 20  # tokenizer.json of a large vocabulary has some 30 MB
 
+_LFS_POINTER = b"version https://git-lfs"
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether the file stands for another one that Git LFS would fetch. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
+
+
+def refuse_lfs_pointer(path: Path) -> None:
+    """Raise CheckpointInvalid for a Git LFS pointer. Raises OSError."""
+    if is_lfs_pointer(path):
+        reason = f"{path.name} is a Git LFS pointer, not the file itself; `git lfs pull` fetches that"
+        raise CheckpointInvalid(reason=reason)
+
 
 def check_size(path: Path) -> None:
     """Raise CheckpointInvalid for more than can be meant: what reads it keeps all of it in memory. Raises
@@ -27,6 +42,7 @@ def read_object(path: Path) -> dict[str, Any]:
         if not path.is_file():  # reading a pipe would wait
             raise CheckpointInvalid(reason=f"it has no {path.name}")
         check_size(path)
+        refuse_lfs_pointer(path)
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise CheckpointInvalid(reason=f"{path.name} cannot be read ({error.strerror})") from None

@@ -88,11 +88,16 @@ def _needed_for(what: str) -> Iterator[None]:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """Whether it is a model in the layout of `transformers`; engines have other keys in their config.json."""
-    from builder.model_json import read_object
+    """Whether it is a model in the layout of `transformers`; engines have other keys in their config.json.
+
+    A Git LFS pointer counts as a model's: what reads the model then names it.
+    """
+    from builder.model_json import is_lfs_pointer, read_object
     from shared.errors import CheckpointInvalid
 
     try:
+        if (path / CONFIG).is_file() and is_lfs_pointer(path / CONFIG):
+            return True
         return "model_type" in read_object(path / CONFIG)
     except CheckpointInvalid:
         return False

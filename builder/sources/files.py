@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from builder.model_json import check_size, read_object
+from builder.model_json import check_size, read_object, refuse_lfs_pointer
 from builder.sources.hub_cache import belongs
 from shared.errors import CheckpointInvalid, ModelFolderUnusable
 from shared.unreadable import reason_of
@@ -23,8 +23,8 @@ _MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ModelFolderUnusable for one of `names` that is not a file, that this user may not read, or that a
-    link brings in from elsewhere; CheckpointInvalid for JSON that cannot be read, and sizes that no model and
-    no such file has.
+    link brings in from elsewhere; CheckpointInvalid for a Git LFS pointer, JSON that cannot be read, and sizes
+    that no model and no such file has.
     """
     root = _root(folder)
     for name in names:
@@ -35,7 +35,7 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
         try:
             if not path.is_file():
                 raise ModelFolderUnusable(path=str(folder), reason=f"{name} in it is not a file")
-            path.open("rb").close()
+            refuse_lfs_pointer(path)
         except OSError as error:
             reason = f"{name} in it cannot be read: {reason_of(error)}"
             raise ModelFolderUnusable(path=str(folder), reason=reason) from None

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.model_json import read_object
+from builder.model_json import read_object, refuse_lfs_pointer
 from shared.errors import CheckpointInvalid
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 INDEX = ".index.json"
 _MAX_LISTED = 2000  # the largest models have some hundreds; each name is compared with all of a repository's
 WEIGHTS = (".safetensors", ".bin")
-_LFS_POINTER = b"version https://git-lfs"
 _MAX_HEADER = 100_000_000  # as the library safetensors has it
 
 
@@ -63,14 +62,10 @@ def check_file(path: Path) -> None:
     try:
         if not path.is_file():
             raise CheckpointInvalid(reason=f"it has no {path.name}")
+        refuse_lfs_pointer(path)
+        if path.suffix != ".safetensors":
+            return
         with path.open("rb") as file:
-            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-                raise CheckpointInvalid(
-                    reason=f"{path.name} is a Git LFS pointer, not the weights themselves"
-                )
-            if path.suffix != ".safetensors":
-                return
-            file.seek(0)
             length = int.from_bytes(file.read(8), "little")
             header = file.read(length) if length <= _MAX_HEADER else b""
             size = os.fstat(file.fileno()).st_size

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.check.source import check_source
 from builder.pipeline import build
 from builder.sources.download import Download
 from shared.errors import CheckpointInvalid, ConfigCheckFailed, ModelFolderUnusable
@@ -33,6 +34,17 @@ def test_a_pipe_is_not_waited_for(model_dir, state, name):
     os.mkfifo(model_dir / name)
     with pytest.raises(ModelFolderUnusable, match=f"{name} in it is not a file"):
         load(model_dir, state)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja", "model.safetensors"],
+)
+def test_a_pointer_of_git_lfs_is_named(model_dir, state, name):
+    (model_dir / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 123\n")
+    with pytest.raises(CheckpointInvalid, match=f"{name} is a Git LFS pointer"):
+        load(model_dir, state)
+    assert [one.code for one in check_source(f"data:,{{engine: vllm, model: {model_dir}}}").errors] == ["E3201"]
 
 
 def test_a_folder_is_no_file(model_dir, state):
