@@ -23,8 +23,8 @@ _MAX_SIZES = {"num_hidden_layers": 4096, "num_attention_heads": 1 << 15, "vocab_
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ModelFolderUnusable for one of `names` that is not a file, that this user may not read, or that a
-    link brings in from elsewhere; CheckpointInvalid for a Git LFS pointer, JSON that cannot be read, and sizes
-    that no model and no such file has.
+    link brings in from elsewhere; CheckpointInvalid for a Git LFS pointer, for JSON that cannot be read, and
+    for sizes that no model and no such file has.
     """
     root = _root(folder)
     for name in names:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from builder.model_json import read_object
+from builder.model_json import check_size, read_object
 from shared.config import VLLMConfig
 from shared.errors import CheckpointInvalid, VllmRepositoryInvalid
 from shared.lora import CONFIG, WEIGHTS
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_IS_VLLM = re.compile(r'^\s*backend\s*:\s*"vllm"', re.MULTILINE)
+_BACKEND = "vllm"
 _WORDS = {"true": True, "false": False}
 # vLLM's names of the same types.
 _DTYPES = {"half": "float16", "float": "float32"}
@@ -98,10 +98,28 @@ def _models(path: Path) -> list[Path]:
 
 
 def _is_vllm(config: Path) -> bool:
+    """Raises VllmRepositoryInvalid for a file that names the backend, and that Triton cannot read either."""
     try:
-        return config.is_file() and _IS_VLLM.search(config.read_text(errors="replace")) is not None
-    except PermissionError:
+        if not config.is_file():
+            return False
+        check_size(config)
+        text = config.read_text(errors="replace")
+    except (PermissionError, CheckpointInvalid):
         return False  # what needs it will say so
+    # They take their time, and most folders have no such file.
+    from google.protobuf import text_format
+    from tritonclient.grpc import model_config_pb2
+
+    try:
+        # Triton may know fields that its client does not.
+        read = text_format.Parse(text, model_config_pb2.ModelConfig(), allow_unknown_field=True)
+    except (text_format.ParseError, RecursionError) as error:
+        if _BACKEND not in text:
+            return False
+        raise VllmRepositoryInvalid(
+            path=config, reason=f"it is not protobuf's text format ({error})", fix="Correct it"
+        ) from None
+    return bool(read.backend == _BACKEND)
 
 
 def _model_json(model: Path) -> Path:

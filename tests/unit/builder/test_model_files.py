@@ -44,7 +44,9 @@ def test_a_pointer_of_git_lfs_is_named(model_dir, state, name):
     (model_dir / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 123\n")
     with pytest.raises(CheckpointInvalid, match=f"{name} is a Git LFS pointer"):
         load(model_dir, state)
-    assert [one.code for one in check_source(f"data:,{{engine: vllm, model: {model_dir}}}").errors] == ["E3201"]
+    assert [one.code for one in check_source(f"data:,{{engine: vllm, model: {model_dir}}}").errors] == [
+        "E3201"
+    ]
 
 
 def test_a_folder_is_no_file(model_dir, state):

@@ -59,6 +59,36 @@ class TestRepositoriesOfTriton:
         assert "max_seq_len_to_capture; it is left out. Remove it." in told
         assert "Write speculative_config: {num_speculative_tokens: ...} in its place" in told
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "name: 'llama3-70b'\nbackend: 'vllm'\n",
+            'backend:"vllm";max_batch_size:0',
+            '{backend}: "vllm"'.format(backend="name: 'x' backend"),
+            'backend: "vl" "lm"',
+            'input { name: "a" } backend: "\\166llm" # the end',
+            'backend: "vllm" field_of_a_newer_triton: 1',
+        ],
+    )
+    def test_every_form_of_the_text_format_is_read(self, repository, text):
+        path = repository(max_num_seqs=4) / "llama3-70b"
+        (path / "config.pbtxt").write_text(text)
+        assert arguments(weights_of(str(path)))["max_num_seqs"] == 4
+
+    @pytest.mark.parametrize(
+        "text", ['# backend: "vllm"', 'name: "a\\nbackend: \\"vllm\\""', 'input { name: "vllm" }']
+    )
+    def test_the_word_alone_makes_no_model_of_vllm(self, repository, text):
+        path = repository() / "llama3-70b"
+        (path / "config.pbtxt").write_text(text)
+        assert weights_of(str(path)) == str(path)
+
+    def test_a_config_that_triton_cannot_read_either_is_told(self, repository):
+        path = repository() / "llama3-70b"
+        (path / "config.pbtxt").write_text('backend: "vllm"\ninstance_group [\n')
+        with pytest.raises(VllmRepositoryInvalid, match=r"config\.pbtxt.*not protobuf's text format"):
+            weights_of(str(path))
+
     def test_truth_as_text_and_old_types(self, repository):
         made = repository(dtype="half", enforce_eager="true", trust_remote_code="false", max_model_len=512)
         weights = weights_of(str(made))
