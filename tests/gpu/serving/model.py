@@ -49,7 +49,7 @@ _SHAPE = {
     "num_attention_heads": 32,
     "num_key_value_heads": 8,
     "vocab_size": VOCABULARY,
-    "max_position_embeddings": 8192,
+    "max_position_embeddings": 8448,
     "rms_norm_eps": 1e-5,
     "rope_theta": 500000.0,
     "hidden_act": "silu",
@@ -91,7 +91,12 @@ def shape_of(*, rehearsal: bool = False) -> dict[str, Any]:
 
 
 def write_model(
-    directory: Path, weights: Path | None = None, *, tokenizer: Path = TOKENIZER, rehearsal: bool = False
+    directory: Path,
+    weights: Path | None = None,
+    *,
+    tokenizer: Path = TOKENIZER,
+    template: str | None = None,
+    rehearsal: bool = False,
 ) -> Path:
     """config.json, the tokenizer, and links to the weights if there are any, in Hugging Face's form."""
     directory.mkdir(parents=True)
@@ -100,6 +105,9 @@ def write_model(
     (directory / "config.json").write_text(json.dumps(shape_of(rehearsal=rehearsal)))
     (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, "bos_token_id": 1}))
     copy_tokenizer(directory, tokenizer)
+    if template is not None:
+        place = directory / "tokenizer_config.json"
+        place.write_text(json.dumps(json.loads(place.read_text()) | {"chat_template": template}))
     return directory
 
 
@@ -109,6 +117,7 @@ def write_engine(
     weights: Path | None = None,
     *,
     tokenizer: Path = TOKENIZER,
+    template: str | None = None,
     rehearsal: bool = False,
 ) -> Path:
     """An engine with these arguments of vLLM's, as a builder would make it.
@@ -118,7 +127,9 @@ def write_engine(
     # Not to be had in the environment of vLLM, which reads this module too.
     from shared.artifact import EngineFacts, FileEntry, Manifest, PackedFile, write_archive
 
-    model = write_model(directory / "model", weights, tokenizer=tokenizer, rehearsal=rehearsal)
+    model = write_model(
+        directory / "model", weights, tokenizer=tokenizer, template=template, rehearsal=rehearsal
+    )
     # For some of vLLM's arguments our config has a key of its own.
     own = {name: arguments[name] for name in _OWN if name in arguments}
     further = {name: value for name, value in arguments.items() if name not in own}
