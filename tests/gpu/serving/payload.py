@@ -70,14 +70,12 @@ _FILES_NOT_NEEDED = (
     "torch/include",
     "torch/share",
     "torch/bin/protoc*",
-    "triton/backends/amd",
-    "triton/backends/nvidia/include",
-    "triton/backends/nvidia/lib/cupti",
+    "triton/backends/amd/lib",  # Triton imports the rest of it
+    "triton/backends/nvidia/lib/cupti*",
     "triton/backends/nvidia/bin/ptxas-blackwell",
     "triton/backends/nvidia/bin/cuobjdump",
     "triton/backends/nvidia/bin/nvdisasm",
     "triton/instrumentation",
-    "triton/profiler",
     "vllm/vllm_flash_attn/_vllm_fa2_C*",
     "vllm/third_party/fmha_sm100",
     "vllm/third_party/deep_gemm/include",
@@ -127,7 +125,7 @@ def _site(packages: list[tuple[str, str]], wheels: Path, site: Path) -> None:
 
 def _packed(folder: Path, archive: Path, *names: str) -> None:
     # What was taken as it is from a checkout must not bring its bytecode.
-    xz = "xz -T0 --x86 --lzma2=preset=6,dict=64MiB"
+    xz = "xz -T0 --x86 --lzma2=preset=3,dict=64MiB"
     command = ["tar", "--create", "--exclude=__pycache__", f"--use-compress-program={xz}"]
     subprocess.run([*command, "--file", str(archive), "-C", str(folder), *names], check=True)
 
