@@ -11,6 +11,7 @@ from runner.prediction.adapters import Adapters, by_name
 from runner.prediction.generation import TextGeneration
 from runner.prediction.tokenising import Tokenising
 from runner.protocol.engine import Request, SamplingParameters
+from runner.triton.generation import Generation
 from shared.errors import ChatTemplateMissing, CogTritonError, GenericError
 from shared.logs import get_logger
 
@@ -86,7 +87,7 @@ class Predictor:
             ticket.hold(len(prepared.request.input_token_ids) + prepared.request.max_tokens, together)
             return TextGeneration(
                 prepared,
-                self._client.generate(prepared.request),
+                self._generate(prepared.request),
                 self.preparation.tokenizer,
                 ticket,
                 self._metrics,
@@ -97,6 +98,11 @@ class Predictor:
         except BaseException as error:
             ticket.leave()
             raise self._failed(error, prediction_id) from None
+
+    def _generate(self, request: Request) -> Generation:
+        if request.max_tokens == 0:
+            return Generation.of_no_tokens(asyncio.get_running_loop().time())
+        return self._client.generate(request)
 
     def close(self) -> None:
         """Release what it holds."""

@@ -34,6 +34,13 @@ class Generation:
         self.last_output_at = now
         """When something last arrived, or the request was sent."""
 
+    @classmethod
+    def of_no_tokens(cls, now: float) -> Self:
+        """One that has ended because no tokens were wanted."""
+        generation = cls(lambda: None, now)
+        generation._end(FinishReason.LENGTH)
+        return generation
+
     @property
     def ended(self) -> bool:
         """Whether nothing more will come; outputs may still wait to be read."""

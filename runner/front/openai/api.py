@@ -99,11 +99,13 @@ class OpenAIApi:
             "object": "model",
             "created": self._created,
             "owned_by": "cog-triton",
+            "root": self._engine().model,
             "max_model_len": self._engine().predictor.preparation.limits.sequence,
         }
 
     def _described(self, adapter: str) -> dict[str, object]:
-        return self._description() | {"id": adapter, "parent": self._model()}
+        root = self._engine().predictor.adapters.place(adapter)
+        return self._description() | {"id": adapter, "root": root, "parent": self._model()}
 
     async def _completions(self, request: Request) -> None:
         await self._answer(request, COMPLETION, await self._bodies.read(request, completion_texts))

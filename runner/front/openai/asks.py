@@ -52,7 +52,9 @@ def completion_asks(parameters: CompletionParameters) -> list[Ask]:
                 common,
                 prompt=prompt,
                 prompt_template=_RAW,
-                max_tokens=parameters.max_tokens or _DEFAULT_COMPLETION_TOKENS,
+                max_tokens=_DEFAULT_COMPLETION_TOKENS
+                if parameters.max_tokens is None
+                else parameters.max_tokens,
                 log_probs=parameters.logprobs,
             ),
             len(parameters.prompt),
@@ -65,14 +67,15 @@ def chat_asks(parameters: ChatParameters) -> list[Ask]:
     ask = replace(
         _common(parameters),
         conversation=Conversation.of([message.for_template() for message in parameters.messages]),
-        template_arguments=_template_arguments(parameters.chat_template_kwargs),
+        template_arguments=template_arguments(parameters.chat_template_kwargs),
         max_tokens=parameters.max_completion_tokens or parameters.max_tokens,
         log_probs=(parameters.top_logprobs or 0) if parameters.logprobs else None,
     )
     return _times(parameters, ask, prompts=1)
 
 
-def _template_arguments(arguments: dict[str, Any] | None) -> bytes:
+def template_arguments(arguments: dict[str, Any] | None) -> bytes:
+    """Those of a body, as JSON. Raises RequestInvalid."""
     try:
         return json.dumps(arguments or {}).encode()
     except RecursionError:
@@ -149,10 +152,13 @@ def _formatted(wanted: ResponseFormat | None) -> dict[str, Any]:
         return {}
     if wanted.type == "json_object":
         return {"json_object": True}
-    if wanted.json_schema is None or wanted.json_schema.schema_ is None:
+    schema = wanted.json_schema
+    if schema is None or (schema.schema_ is None and schema.name is None):
         reason = "response_format.json_schema.schema is missing"
         raise RequestInvalid(parameter="response_format", reason=reason)
-    return {"json": wanted.json_schema.schema_}
+    if schema.schema_ is None:
+        return {"json_object": True}
+    return {"json": schema.schema_}
 
 
 def _times(parameters: Parameters, ask: Ask, prompts: int) -> list[Ask]:

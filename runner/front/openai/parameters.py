@@ -27,6 +27,8 @@ _MAX_BIASES = 1 << 16
 _MAX_DIGITS = 20  # Python refuses to read thousands
 _REASONING = "a model's reasoning is not separated from its text"
 _NO_TEXT = ("image_url", "input_audio", "file")
+_TEXT = ("text", "refusal")
+"""Types of parts that have a text, under the same name."""
 # What clients of vLLM may send besides, with values that ask for nothing.
 _OF_VLLM: dict[str, tuple[str, tuple[Any, ...]]] = {
     "allowed_token_ids": ("any token may be written", (None,)),
@@ -41,6 +43,8 @@ _OF_VLLM: dict[str, tuple[str, tuple[Any, ...]]] = {
     "truncate_prompt_tokens": ("prompts are not cut", (None,)),
     "use_beam_search": ("there is no beam search", (None, False)),
 }
+_UNUSED = {"tool_choice": "tools", "function_call": "functions"}
+"""By the choice that forbids them."""
 _SOME_TEXTS = "must be text or a list of texts"
 _SOME_PROMPTS = "must be text, token ids, or a list of either"
 
@@ -99,14 +103,18 @@ def _content(value: Any) -> Any:
     """The text of a message: OpenAI also allows it in parts."""
     if not isinstance(value, list):
         return value
-    if not all(map(_is_text_part, value)):
-        for number, part in enumerate(value):
-            if isinstance(part, dict) and part.get("type") in _NO_TEXT:
-                why = "images, sound and files are not supported"
-                raise PydanticCustomError("not_done", "{why}", {"name": number, "why": why})
-        wanted = '{"type": "text", "text": "..."}'
-        raise ValueError(f"may only have parts like {wanted}")
-    return "\n".join(part["text"] for part in value)
+    texts = []
+    for number, part in enumerate(value):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in _NO_TEXT:
+            why = "images, sound and files are not supported"
+            raise PydanticCustomError("not_done", "{why}", {"name": number, "why": why})
+        text = part.get(kind) if kind in _TEXT else None
+        if not isinstance(text, str):
+            wanted = '{"type": "text", "text": "..."}'
+            raise ValueError(f"may only have parts like {wanted}")  # noqa: TRY004  as above
+        texts.append(text)
+    return "\n".join(texts)
 
 
 def _schema_or(kind: type, word: str) -> BeforeValidator:
@@ -120,13 +128,9 @@ def _schema_or(kind: type, word: str) -> BeforeValidator:
     return BeforeValidator(checked)
 
 
-def _is_text_part(part: Any) -> bool:
-    return (
-        isinstance(part, dict)
-        and set(part) == {"type", "text"}
-        and part["type"] == "text"
-        and isinstance(part["text"], str)
-    )
+def _unless_false(value: Any) -> Any:
+    """Clients that know only chats say so."""
+    return None if value is False else value
 
 
 Prompt = str | Sequence[int]
@@ -167,11 +171,11 @@ class StreamOptions(Part):
 
 class Message(Part):
     """One turn of a conversation. A `developer` is what a `system` was to older models, and still is to
-    templates.
+    templates. Other keys, such as `id` and `cache_control`, are ignored.
     """
 
+    model_config = ConfigDict(extra="ignore")
     not_done = {
-        "refusal": ("a refusal is ordinary text here", (None,)),
         "audio": ("there is only text", (None,)),
         "tool_calls": ("tools are not called", (None, [])),
         "function_call": ("functions are not called", (None,)),
@@ -183,6 +187,14 @@ class Message(Part):
     role: Literal["system", "developer", "user", "assistant"]
     content: _Content
     name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_refusal(cls, value: Any) -> Any:
+        """What a model refused with instead of an answer is its text."""
+        if isinstance(value, dict) and value.get("content") is None and isinstance(value.get("refusal"), str):
+            return value | {"content": value["refusal"]}
+        return value
 
     def for_template(self) -> dict[str, str]:
         """In the form that chat templates expect."""
@@ -238,6 +250,7 @@ class Parameters(Named):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+    guided_decoding_backend: str | None = None  # the engine has one
     cache_salt: str | None = Field(None, min_length=1, max_length=256)
     priority: int | None = Field(None, ge=0, le=MAX_TOKENS)
     user: str | None = None  # the caller's own label, which asks for nothing
@@ -253,8 +266,9 @@ class CompletionParameters(Parameters):
     }
 
     prompt: _Prompts
+    max_tokens: int | None = Field(None, ge=0)
     best_of: int | None = None
-    logprobs: int | None = Field(None, ge=0, le=5)
+    logprobs: Annotated[int | None, Field(ge=0, le=5), BeforeValidator(_unless_false)] = None
 
 
 class ChatParameters(Parameters):
@@ -295,13 +309,31 @@ class ChatParameters(Parameters):
     safety_identifier: str | None = None  # labels, as `user`
     prompt_cache_key: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unused_tools(cls, value: Any) -> Any:
+        """Tools that must not be called are not told to the model."""
+        if not isinstance(value, dict):
+            return value
+        unused = {what for choice, what in _UNUSED.items() if value.get(choice) == "none"}
+        return {name: one for name, one in value.items() if name not in unused} if unused else value
+
 
 class TokenizeParameters(Named):
     """The body of `/tokenize`: a prompt or messages."""
 
+    not_done = {
+        "chat_template": ("the model has its own", (None,)),
+        "continue_final_message": ("an answer is a turn of its own", (None, False)),
+        "return_token_strs": ("answers have token ids alone", (None, False)),
+        "tools": ("tools are not called", (None, [])),
+    }
+
     prompt: str | None = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
     add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class DetokenizeParameters(Named):

@@ -53,11 +53,8 @@ def _check_together(parameters: BaseModel) -> None:
             raise RequestInvalid(parameter="stream_options", reason="stream_options needs stream to be true")
         case CompletionParameters(best_of=int(best_of)) if best_of != (parameters.n or 1):
             raise ParameterNotSupported(parameter="best_of", reason="all n texts are sent")
-        case ChatParameters(top_logprobs=int()) if not parameters.logprobs:
+        case ChatParameters(top_logprobs=int(most)) if most and not parameters.logprobs:
             raise RequestInvalid(parameter="top_logprobs", reason="top_logprobs needs logprobs to be true")
-        case ChatParameters(max_tokens=int(old), max_completion_tokens=int(new)) if old != new:
-            reason = "max_tokens is the old name of max_completion_tokens, and both were sent"
-            raise RequestInvalid(parameter="max_tokens", reason=reason)
         case TokenizeParameters() if (parameters.prompt is None) == (parameters.messages is None):
             both = parameters.prompt is not None
             reason = (

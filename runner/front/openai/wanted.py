@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runner.front.openai.asks import as_sent, chat_asks, completion_asks
+from runner.front.openai.asks import as_sent, chat_asks, completion_asks, template_arguments
 from runner.front.openai.parameters import (
     ChatParameters,
     CompletionParameters,
@@ -83,7 +83,12 @@ def tokens(body: bytes) -> Tokens:
         ask = Ask(prompt=parameters.prompt, prompt_template="{prompt}")
         return Tokens(parameters.model, ask, not parameters.add_special_tokens)
     conversation = Conversation.of([message.for_template() for message in parameters.messages])
-    return Tokens(parameters.model, Ask(conversation=conversation), plain=True)
+    arguments = {"add_generation_prompt": parameters.add_generation_prompt}
+    ask = Ask(
+        conversation=conversation,
+        template_arguments=template_arguments(arguments | (parameters.chat_template_kwargs or {})),
+    )
+    return Tokens(parameters.model, ask, plain=True)
 
 
 def words(body: bytes) -> Words:

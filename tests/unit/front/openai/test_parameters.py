@@ -353,7 +353,7 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
             "only have parts",
         ),
         (
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "text", "refusal": "x"}]}]},
             "messages[0].content",
             "only have parts",
         ),
@@ -389,7 +389,6 @@ def test_what_completions_had_and_we_do_not_is_refused_by_name(asked):
         ({"messages": [dict.fromkeys(map(str, range(300)))]}, "messages[0]", "may have at most 256 param"),
         ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs to be true"),
         ({"messages": HI, "stream_options": {}}, "stream_options", "needs stream to be true"),
-        ({"messages": HI, "max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "both were sent"),
     ],
 )
 def test_what_is_wrong_is_named(body, parameter, text):
@@ -409,7 +408,6 @@ def test_of_two_that_are_as_near_the_one_that_begins_alike_is_meant():
     [
         ({"messages": HI, "temprature": 1}, "temprature", "Write temperature, or omit it."),
         ({"messages": HI, "zzz": 1}, "zzz", "Omit it."),
-        ({"messages": [HI[0] | {"nam": "x"}]}, "messages[0].nam", "Write name, or omit it."),
         (
             {"messages": HI, "stream": True, "stream_options": {"include_usag": True}},
             "stream_options.include_usag",
@@ -417,7 +415,7 @@ def test_of_two_that_are_as_near_the_one_that_begins_alike_is_meant():
         ),
         ({"messages": HI, "\x00" * 999: 1}, ascii("\x00" * 80), "Omit it."),
         ({"messages": HI, "": 1}, "''", "Omit it."),
-        ({"messages": [HI[0] | {" ": "x"}]}, "messages[0].' '", "Omit it."),
+        ({"messages": HI, "stream": True, "stream_options": {" ": 1}}, "stream_options.' '", "Omit it."),
     ],
 )
 def test_an_unknown_parameter_is_named_with_the_nearest_known_one(body, parameter, instead):
