@@ -49,6 +49,7 @@ class Wrong(NamedTuple):
 UNKNOWN = "unknown"  # told: the nearest name, or nothing
 INVALID = "invalid"  # told: what it must be
 REFUSED = "refused"  # told: why
+LEFT_OUT = "left out"  # told: why; vLLM has it, it changes nothing here, and is not a reason to fail
 REMOVED = "removed"  # told: what took its place, or nothing; it is left out, and not a reason to fail
 
 
@@ -80,6 +81,8 @@ def wrong_arguments(given: Mapping[str, Any], *, code: bool) -> Iterator[Wrong]:
         elif name in known["own"]:
             key = known["own"][name]["key"]
             yield Wrong((name,), REFUSED, f"the config's own key {key}, outside engine_args, sets that")
+        elif name in known["left_out"]:
+            yield Wrong((name,), LEFT_OUT, known["left_out"][name])
         elif name in known["others"]:
             yield Wrong((name,), REFUSED, "the runner sets that itself, or has no use for it")
         else:

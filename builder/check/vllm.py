@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import (
     ConfigKeyUnknown,
     ConfigValueInvalid,
+    EngineArgumentLeftOut,
     EngineArgumentRefused,
     EngineArgumentRemoved,
 )
 from shared.vllm_arguments import (
     INVALID,
+    LEFT_OUT,
     REFUSED,
     REMOVED,
     SPECULATIVE,
@@ -82,6 +84,8 @@ def _report(wrong: Wrong, place: tuple[str, ...], findings: Findings) -> None:
             findings.error(place, ConfigValueInvalid(key=key, problem=f"must be {wrong.told}"))
         case kind if kind == REFUSED:
             findings.error(place, EngineArgumentRefused(argument=place[-1], reason=wrong.told))
+        case kind if kind == LEFT_OUT:
+            findings.warn(place, EngineArgumentLeftOut(argument=place[-1], reason=wrong.told))
         case kind if kind == REMOVED:
             instead = f"Write {wrong.told} in its place" if wrong.told else "Remove it"
             if wrong.told.partition(":")[0] in table()["own"]:

@@ -224,6 +224,13 @@ class EngineArgumentRemoved(CogTritonError):
     remedy = "{instead}."
 
 
+class EngineArgumentLeftOut(CogTritonError):
+    code = "E3039"
+    fixed_by = FixedBy.OPERATOR
+    message = "The engine argument {argument} of vLLM changes nothing here, and is left out: {reason}."
+    remedy = "Remove it."
+
+
 class ModelTooLargeForGpu(CogTritonError):
     code = "E3035"
     fixed_by = FixedBy.OPERATOR

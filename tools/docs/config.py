@@ -120,6 +120,8 @@ The runner decides most of the others. Those that would run code which the confi
 operator of builder and runner has set `ALLOW_MODEL_CODE=1`: {code}.
 """
 
+LEFT_OUT = "Left out with a warning, because they change nothing here:"
+
 REMOVED = "Of earlier versions, and left out with a warning (in parentheses, what replaces them):"
 
 PACKAGED = "Refused, because vLLM needs a package for them that the images lack (in parentheses):"
@@ -167,6 +169,7 @@ def _of_vllm() -> str:
         [
             ARGUMENTS.format(version=known["version"], code=", ".join(f"`{name}`" for name in known["code"])),
             _arguments(known["arguments"]),
+            f"{LEFT_OUT} {', '.join(f'`{name}`' for name in known['left_out'])}.\n",
             f"{REMOVED} {', '.join(removed)}.\n",
             f"{PACKAGED} {', '.join(packaged)}.\n",
             SPECULATIVE,

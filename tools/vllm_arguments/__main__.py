@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE
-from tools.vllm_arguments.policy import ALLOWED, CODE, MEMBERS, MINIMA, OWN, PACKAGES, REMOVED, WITHOUT
+from tools.vllm_arguments.policy import (
+    ALLOWED,
+    CODE,
+    LEFT_OUT,
+    MEMBERS,
+    MINIMA,
+    OWN,
+    PACKAGES,
+    REMOVED,
+    WITHOUT,
+)
 from tools.vllm_arguments.source import Sources
 
 if TYPE_CHECKING:
@@ -85,7 +95,8 @@ def table(sources: Sources) -> dict[str, Any]:
         "arguments": {name: spec for name, spec in specs.items() if name in ALLOWED},
         "code": {name: spec for name, spec in specs.items() if name in CODE},
         "own": {name: specs[name] | {"key": key} for name, key in OWN.items() if name in specs},
-        "others": sorted(fields.keys() - specs.keys()),
+        "left_out": {name: why for name, why in LEFT_OUT.items() if name in fields},
+        "others": sorted(fields.keys() - specs.keys() - LEFT_OUT.keys()),
         "removed": {name: instead for name, instead in REMOVED.items() if name not in fields},
     }
 

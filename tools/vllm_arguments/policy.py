@@ -7,6 +7,12 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_LOGS = "the runner has logs of its own"
+_METRICS = "the runner has metrics of its own"
+_TEXTS = "only texts are served"
+_TOKENIZER = "the runner makes tokens and texts itself"
+_TRACES = "the runner has no traces of the engine"
+
 # Keys of our config that become an argument: they are not set twice.
 OWN = {
     "model": "model",
@@ -118,41 +124,113 @@ MINIMA = {
     "num_gpu_blocks_override": 1,
 }
 
-# Arguments of earlier versions that people still have in a model.json, and their replacements.
+# Arguments of earlier versions that people still have in a model.json, and their replacements. earlier.json
+# names all that any release had.
 REMOVED = {
     "calculate_kv_scales": None,
+    "chat_template_text_format": None,
     "cuda_graph_sizes": "cudagraph_capture_sizes",
     "device": None,
     "disable_async_output_proc": None,
+    "disable_image_processor": None,
     "disable_log_requests": None,
+    "disable_logprobs_during_spec_decoding": None,
+    "disable_mm_preprocessor_cache": None,
     "enable_bf16x3_router_gemm": None,
+    "enable_log_requests": None,
     "enable_lora_bias": None,
+    "enable_mamba_fine_grained_prefix_cache": None,
+    "enable_multimodal_encoder_data_parallel": None,
     "enable_prompt_adapter": None,
+    "enable_reasoning": None,
     "engine_use_ray": None,
-    "guided_decoding_backend": "structured_outputs_config: {backend: ...}",
+    "eplb_log_balancedness": "eplb_config: {log_balancedness: ...}",
+    "eplb_step_interval": "eplb_config: {step_interval: ...}",
+    "eplb_window_size": "eplb_config: {window_size: ...}",
+    "forced_num_gpu_blocks": "num_gpu_blocks_override",
+    "guided_decoding_backend": None,
+    "guided_decoding_disable_additional_properties": (
+        "structured_outputs_config: {disable_additional_properties: ...}"
+    ),
+    "guided_decoding_disable_any_whitespace": "structured_outputs_config: {disable_any_whitespace: ...}",
+    "guided_decoding_disable_fallback": None,
+    "image_feature_size": None,
+    "image_input_shape": None,
+    "image_input_type": None,
+    "image_processor": None,
+    "image_processor_revision": None,
+    "image_token_id": None,
+    "logits_processor_pattern": None,
     "long_lora_scaling_factors": None,
     "lora_extra_vocab_size": None,
     "max_context_len_to_capture": None,
     "max_log_len": None,
     "max_long_partial_prefills": "long_prefill_token_threshold",
     "max_num_partial_prefills": "long_prefill_token_threshold",
+    "max_paddings": None,
+    "max_prompt_adapter_token": None,
     "max_prompt_adapters": None,
     "max_seq_len_to_capture": None,
     "multi_step_stream_outputs": None,
+    "ngram_prompt_lookup_max": "speculative_config: {prompt_lookup_max: ...}",
+    "ngram_prompt_lookup_min": "speculative_config: {prompt_lookup_min: ...}",
     "num_lookahead_slots": "speculative_config: {num_speculative_tokens: ...}",
+    "num_redundant_experts": "eplb_config: {num_redundant_experts: ...}",
     "num_scheduler_steps": "async_scheduling",
     "num_speculative_tokens": "speculative_config: {num_speculative_tokens: ...}",
     "override_attention_dtype": None,
     "override_neuron_config": None,
+    "override_pooler_config": None,
     "preemption_mode": None,
     "qlora_adapter_name_or_path": "enable_lora",
+    "quantization_param_path": None,
     "rope_scaling": "hf_overrides: {rope_parameters: ...}",
     "rope_theta": "hf_overrides: {rope_parameters: ...}",
     "scheduler_delay_factor": None,
+    "spec_decoding_acceptance_method": None,
+    "speculative_disable_by_batch_size": None,
+    "speculative_disable_mqa_scorer": None,
+    "speculative_draft_tensor_parallel_size": "speculative_config: {draft_tensor_parallel_size: ...}",
+    "speculative_max_model_len": "speculative_config: {max_model_len: ...}",
     "speculative_model": "speculative_config: {model: ...}",
+    "speculative_model_quantization": "speculative_config: {quantization: ...}",
     "swap_space": "kv_offloading_size",
     "task": None,
+    "tokenizer_pool_extra_config": None,
     "tokenizer_pool_size": None,
+    "tokenizer_pool_type": None,
+    "typical_acceptance_sampler_posterior_alpha": None,
+    "typical_acceptance_sampler_posterior_threshold": None,
     "use_v2_block_manager": None,
     "worker_use_ray": None,
+}
+
+# Arguments that vLLM has, that change nothing here, and why. They are left out.
+LEFT_OUT = {
+    "aggregate_engine_logging": _LOGS,
+    "allowed_local_media_path": _TEXTS,
+    "allowed_media_domains": _TEXTS,
+    "collect_detailed_traces": _TRACES,
+    "custom_histogram_buckets": _METRICS,
+    "disable_chunked_mm_input": _TEXTS,
+    "download_dir": "HF_HOME says where models of the hub are kept",
+    "enable_mm_processor_stats": _TEXTS,
+    "hf_token": "the variable HF_TOKEN holds the token",
+    "interleave_mm_strings": _TEXTS,
+    "log_config_file": _LOGS,
+    "log_level": _LOGS,
+    "logging_config": _LOGS,
+    "media_io_kwargs": _TEXTS,
+    "mm_processor_cache_gb": _TEXTS,
+    "mm_processor_cache_type": _TEXTS,
+    "mm_processor_kwargs": _TEXTS,
+    "otlp_traces_endpoint": _TRACES,
+    "per_request_spec_decode_metrics": _METRICS,
+    "ray_workers_use_nsight": "the images have no Ray",
+    "renderer_num_workers": _TOKENIZER,
+    "served_model_name": "the variable SERVED_MODEL_NAME names the model",
+    "show_hidden_metrics_for_version": _METRICS,
+    "skip_tokenizer_init": _TOKENIZER,
+    "stream_interval": "each step's tokens are sent at once",
+    "tokenizer_mode": _TOKENIZER,
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import VllmArgumentInvalid, VllmModelIncomplete
 from shared.vllm_arguments import (
     INVALID,
+    LEFT_OUT,
     REMOVED,
     SPECULATIVE,
     UNKNOWN,
@@ -80,10 +81,13 @@ def _further(given: object) -> dict[str, Any]:
         raise VllmArgumentInvalid(reason="engine_args is not an object")
     dropped = set()
     for wrong in wrong_arguments(given, code=code_is_allowed(os.environ)):
-        if wrong.kind != REMOVED:
+        if wrong.kind not in (LEFT_OUT, REMOVED):
             raise _invalid(wrong)
         (name,) = wrong.place
         dropped.add(name)
+        if wrong.kind == LEFT_OUT:
+            sys.stderr.write(f"{name} changes nothing here, and is left out: {wrong.told}\n")
+            continue
         instead = f"; write {wrong.told} in its place" if wrong.told else ""
         sys.stderr.write(f"vLLM {table()['version']} no longer has {name}: it is left out{instead}\n")
     return {name: value for name, value in given.items() if name not in dropped}

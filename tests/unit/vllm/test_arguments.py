@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from builder.check.source import check_source
 from shared.layout import PROJECT_ROOT
 from shared.vllm_arguments import FILE, table, wrong_arguments
 from tools.vllm_arguments import __main__ as command
@@ -188,6 +189,18 @@ def test_values_that_are_taken():
             ("compilation_config.mod", "unknown", "mode"),
         ),
         ({"swap_space": 4}, ("swap_space", "removed", "kv_offloading_size")),
+        (
+            {"speculative_draft_tensor_parallel_size": 1},
+            (
+                "speculative_draft_tensor_parallel_size",
+                "removed",
+                "speculative_config: {draft_tensor_parallel_size: ...}",
+            ),
+        ),
+        (
+            {"download_dir": "/models"},
+            ("download_dir", "left out", "HF_HOME says where models of the hub are kept"),
+        ),
     ],
 )
 def test_values_that_are_not(given, expected):
@@ -213,3 +226,24 @@ def test_a_wheel_that_cannot_be_fetched_is_told_in_the_words_of_pip(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["vllm_arguments"])
     with pytest.raises(SystemExit, match=r"^no such index$"):
         command.main()
+
+
+def test_every_argument_of_an_earlier_release_is_known():
+    earlier = json.loads((PROJECT_ROOT / "tools/vllm_arguments/earlier.json").read_text())
+    unknown = [
+        name for name in earlier["last_had"] if [wrong[1] for wrong in told(**{name: 1})] == ["unknown"]
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("instead", sorted({one for one in table()["removed"].values() if one}))
+def test_what_is_written_in_the_place_of_a_removed_argument_exists(instead):
+    name, _, member = instead.partition(": {")
+    spec = (table()["arguments"] | table()["own"])[name]
+    if name != "hf_overrides":  # passes to the model's config, whatever it is
+        assert not member or member.partition(":")[0] in spec["members"]
+
+
+def test_what_is_left_out_is_a_warning_for_a_config_too():
+    report = check_source("data:,{engine: vllm, model: a/b, engine_args: {download_dir: /models}}")
+    assert [(one.code, one.severity) for one in report.diagnostics] == [("E3039", "warning")]
