@@ -30,6 +30,8 @@ _PROCESSOR_TEMPLATE = (
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 _SPECIAL_TOKENS = tuple(f"{kind}_token" for kind in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+_EXTRA = "extra_special_tokens"  # of models that see: by name
+_UNNAMED = "additional_special_tokens"
 _MAX_SOURCE = 1 << 20  # characters; those of models have some thousands
 
 
@@ -37,7 +39,7 @@ class Published(NamedTuple):
     """A template, and the special tokens that it may name."""
 
     source: str
-    special_tokens: dict[str, str]
+    special_tokens: dict[str, str | list[str]]
 
 
 def check_template(directory: Path) -> None:
@@ -121,18 +123,24 @@ def _read(path: Path) -> Any:
         raise TritonTokenizerError(reason=why) from None
 
 
-def _special_tokens(config: Any, older: Any) -> dict[str, str]:
-    """Those that the model has, by name: each a string, or an object whose `content` is that string."""
+def _special_tokens(config: Any, older: Any) -> dict[str, str | list[str]]:
+    """Those that the model has, by name: each a string, or an object whose `content` is that string; and the
+    list of those without a name.
+    """
     try:
-        found = {name: older.get(name) or config.get(name) for name in _SPECIAL_TOKENS}
-        return {
-            name: str(token["content"] if isinstance(token, dict) else token)
-            for name, token in found.items()
-            if token
-        }
+        extra = config.get(_EXTRA)
+        found = dict(extra) if isinstance(extra, dict) else {}
+        found |= {name: older.get(name) or config.get(name) for name in _SPECIAL_TOKENS}
+        tokens: dict[str, str | list[str]] = {name: _text(token) for name, token in found.items() if token}
+        unnamed = older.get(_UNNAMED) or config.get(_UNNAMED)
+        return tokens | ({_UNNAMED: [*map(_text, unnamed)]} if isinstance(unnamed, list) and unnamed else {})
     except (AttributeError, KeyError):
         files = f"{_TOKENIZER_CONFIG} or {_SPECIAL_TOKENS_MAP}"
         raise TritonTokenizerError(reason=f"{files} does not have its special tokens as text") from None
+
+
+def _text(token: Any) -> str:
+    return str(token["content"] if isinstance(token, dict) else token)
 
 
 def _why(problem: Exception) -> str:

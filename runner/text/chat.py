@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_OUTPUT = 1 << 22  # characters
+_ALWAYS_PASSED = {"tools": None, "documents": None, "add_generation_prompt": True}
+"""Beside the messages. Templates tell what is None from what is not defined."""
 _PROBE = "what a user says"
 
 
 class ChatTemplate:
     """One model's template."""
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(self, source: str, special_tokens: Mapping[str, str | list[str]]) -> None:
         """Raises TritonTokenizerError for a template that is not valid."""
         jinja = environment()
         jinja.filters["tojson"] = _to_json
@@ -75,7 +77,7 @@ class ChatTemplate:
         parts = []
         length = 0
         try:
-            defaults = {**self._special_tokens, "tools": None, "add_generation_prompt": True}
+            defaults = {**self._special_tokens, **_ALWAYS_PASSED}
             # As one mapping: a name of the sender's that is also a parameter's would be Python's error.
             for part in self._template.generate({**defaults, **arguments, "messages": messages}):
                 length += len(part)

@@ -64,6 +64,30 @@ def test_additions_of_transformers():
     )
 
 
+@pytest.mark.parametrize("name", ["tools", "documents"])
+def test_what_transformers_always_passes_is_defined(name):
+    """Templates that ask `is not none` took what was not defined for a list of none."""
+    template = (
+        f"{{% if {name} is not none %}}[{{{{ {name}|length }}}}]{{% endif %}}x{{{{ {name} is defined }}}}"
+    )
+    assert ChatTemplate(template, {}).render(HELLO) == "xTrue"
+    assert ChatTemplate(template, {}).render(HELLO, {name: [{}]}) == "[1]xTrue"
+
+
+def test_every_special_token_of_a_model_has_its_variable(tmp_path):
+    """As in transformers' `special_tokens_map`: the named ones of models that see, and the list of the rest."""
+    config = {
+        "extra_special_tokens": {"image_token": "<image>", "bos_token": "<no>"},
+        "additional_special_tokens": ["<a>", {"content": "<b>"}],
+        "bos_token": {"content": "<s>"},
+        "chat_template": "{{ bos_token }}{{ image_token }}{{ additional_special_tokens | join(' ') }}",
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    template = ChatTemplate.load(tmp_path)
+    assert template is not None
+    assert template.render(HELLO) == "<s><image><a> <b>"
+
+
 @pytest.mark.parametrize(
     ("filter_", "rendered"),
     [
