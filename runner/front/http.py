@@ -13,7 +13,7 @@ from runner.front.statuses import retry_after, status_of
 from shared.errors import BodyTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 
     from runner.prediction.admission import Ticket
     from shared.errors import CogTritonError
@@ -90,6 +90,7 @@ class Request:
         "place",
         "scope",
         "started",
+        "trace_context",
         "variables",
     )
 
@@ -115,6 +116,8 @@ class Request:
         """The values of the route's `{name}`s."""
         self.headers: list[Header] = []
         """Sent with the answer, whatever it is."""
+        self.trace_context: Mapping[str, str] = {}
+        """The headers that pass it on, if it was sent."""
         self.limit = limit
         self.started = False
         """Whether the answer has begun."""

@@ -16,6 +16,7 @@ from shared.logs import bind_client, bind_contextvars
 if TYPE_CHECKING:
     from runner.front.http import Request
 
+_CONTEXT = ("traceparent", "tracestate")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE_PARENT = re.compile(
     r"(?!ff)(?!00-.{52}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-[\x21-\x7e]*)?"
@@ -39,4 +40,5 @@ def trace(request: Request) -> None:
         if _TRACE_STATE.fullmatch(state):
             given["tracestate"] = state
     request.headers += [(name.encode(), value.encode()) for name, value in given.items()]
+    request.trace_context = {name: given[name] for name in _CONTEXT if name in given}
     bind_contextvars(**bound)

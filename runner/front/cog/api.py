@@ -11,6 +11,7 @@ from runner.front.cog.prediction import Prediction
 from runner.front.cog.reading import Reading
 from runner.front.cog.replay import Replay
 from runner.front.cog.schema import Refused
+from runner.front.cog.webhooks import Target
 from runner.front.http import JSON, refusal
 from runner.front.keys import needs_key
 from runner.front.statuses import is_busy
@@ -176,7 +177,8 @@ class CogApi:
             if starting.done() and _is_refused(starting):
                 await starting
             if asked.webhook is not None:
-                self._webhooks.follow(prediction, asked.webhook, asked.webhook_events, request.sender)
+                target = Target(asked.webhook, request.sender, prediction.id, request.trace_context)
+                self._webhooks.follow(prediction, target, asked.webhook_events)
             if in_background:
                 task = asyncio.create_task(self._run(prediction, starting, request.count))
                 self._tasks.add(task)

@@ -17,7 +17,7 @@ from shared.logs import get_logger
 from shared.secrets import public_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import httpx2
 
@@ -60,10 +60,9 @@ class Webhooks:
             raise WebhooksWaiting(limit=room >> 20)
         await self._addresses.check(address, sender)
 
-    def follow(self, prediction: Prediction, address: str, events: frozenset[str], sender: str) -> None:
-        """Report these events of a prediction that begins to that address; `sender`: who named it."""
-        hook = _Hook(prediction, events)
-        task = asyncio.create_task(self._follow(hook, _Target(address, sender, prediction.id)))
+    def follow(self, prediction: Prediction, target: Target, events: frozenset[str]) -> None:
+        """Report these events of a prediction that begins."""
+        task = asyncio.create_task(self._follow(_Hook(prediction, events), target))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -78,7 +77,7 @@ class Webhooks:
             await (await self._client).aclose()
         self._addresses.close()
 
-    async def _follow(self, hook: _Hook, target: _Target) -> None:
+    async def _follow(self, hook: _Hook, target: Target) -> None:
         try:
             while (body := await hook.next()) is not None:
                 await self._send(target, body, tries=1)  # the next one makes up for a lost one
@@ -102,7 +101,7 @@ class Webhooks:
             if not self._waiting[sender]:
                 del self._waiting[sender]
 
-    async def _send(self, target: _Target, body: bytes, *, tries: int) -> None:
+    async def _send(self, target: Target, body: bytes, *, tries: int) -> None:
         import httpx2
         import tenacity
 
@@ -115,7 +114,11 @@ class Webhooks:
             return
         address, sender = target.address, target.sender
         host = self._hosts.setdefault(_host_of(address), Slots(_AT_ONCE_TO_HOST))
-        headers = {"content-type": "application/json", **self._addresses.headers(address)}
+        headers = {
+            "content-type": "application/json",
+            **target.trace_context,
+            **self._addresses.headers(address),
+        }
         try:
             async with asyncio.timeout(_SECONDS):
                 async for attempt in tenacity.AsyncRetrying(
@@ -148,12 +151,15 @@ class Webhooks:
             raise
 
 
-class _Target(NamedTuple):
+class Target(NamedTuple):
     """Where a prediction is reported to."""
 
     address: str
     sender: str
+    """Who named the address."""
     prediction_id: str
+    trace_context: Mapping[str, str]
+    """Of the request that began it, as headers."""
 
     def tell_lost(self, reason: str) -> None:
         """Log that a report is lost."""

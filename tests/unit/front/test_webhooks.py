@@ -98,6 +98,18 @@ def front_that_may_tell(engine_directory, *addresses):
         yield front
 
 
+def test_webhooks_carry_the_trace_context_of_their_request(engine_directory):
+    """As Cog's do; a context that is not valid is none."""
+    good = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": "x=y"}
+    for sent, passed_on in ((good, good), (good | {"traceparent": "no"}, {}), ({}, {})):
+        with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
+            body = {"input": {"prompt": "a", "max_tokens": 5}, "webhook": address}
+            httpx2.post(f"{front.url}/predictions", json=body, headers=sent, timeout=30)
+            wait_told(told, lambda told: told and statuses(told)[-1] == "succeeded")
+        for headers, _ in told:
+            assert {name: headers[name] for name in good if name in headers} == passed_on
+
+
 def test_a_webhook_is_told_of_start_output_and_end(engine_directory):
     with hook() as (address, told), front_that_may_tell(engine_directory, address) as front:
         predict(front, webhook=f"{address}/x?y=1", input={"prompt": "a", "max_tokens": 300})
