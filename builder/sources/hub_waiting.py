@@ -28,10 +28,10 @@ _waiting = _Waiting()
 def limit_waiting(client: httpx2.Client) -> None:
     """Have answers begin, and their headers end, within ANSWER_SECONDS of each request."""
     # No option reaches below the transports, of which there is one more for each proxy.
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
+    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - no public way
         if isinstance(transport, httpx2.HTTPTransport):
-            pool = transport._pool  # noqa: SLF001
-            pool._network_backend = _Backend(pool._network_backend)  # noqa: SLF001
+            pool = transport._pool  # noqa: SLF001 - no public way
+            pool._network_backend = _Backend(pool._network_backend)  # noqa: SLF001 - no public way
     client.event_hooks = {
         "request": [*client.event_hooks["request"], _begin],
         "response": [_end, *client.event_hooks["response"]],

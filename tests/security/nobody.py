@@ -163,7 +163,7 @@ class Walk:
     def _memory_and_queues(self) -> None:
         for folder in ("/dev/shm", "/dev/mqueue"):
             with suppress(OSError):
-                for name in os.listdir(folder):  # noqa: PTH208
+                for name in os.listdir(folder):  # noqa: PTH208 - names alone, of folders that may be closed
                     content = _start_of(Path(folder, name))
                     if content is not None:
                         self._search(f"{folder}/{name}", content)

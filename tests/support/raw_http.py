@@ -52,7 +52,7 @@ def serving_asgi(app, **bounds):
     connection = bounded(Bounds(100, **bounds), refused.append)
     config = uvicorn.Config(app, http=connection, lifespan="off", log_config=None, ws="none")
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # the test has them
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=lambda: uvloop.run(server.serve([listener])), daemon=True)
         thread.start()
