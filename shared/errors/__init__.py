@@ -8,6 +8,7 @@ from .api import (
     ModelNotServed,
     ParameterNotSupported,
     ParameterUnknown,
+    PathServedElsewhere,
     PathUnknown,
     RequestInvalid,
 )
@@ -334,6 +335,7 @@ __all__ = [
     "ParameterUnknown",
     "PartNotInstalled",
     "PathOutsideWorkDir",
+    "PathServedElsewhere",
     "PathUnknown",
     "PortInUse",
     "PredictionFailed",

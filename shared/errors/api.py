@@ -57,6 +57,13 @@ class PathUnknown(CogTritonError):
     )
 
 
+class PathServedElsewhere(CogTritonError):
+    code = "E1350"
+    fixed_by = FixedBy.USER
+    message = "{path} is not served here."
+    remedy = "{instead}."
+
+
 class MethodNotAllowed(CogTritonError):
     code = "E1307"
     fixed_by = FixedBy.USER

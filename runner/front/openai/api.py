@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from runner.front.http import JSON
 from runner.front.keys import needs_key
 from runner.front.openai.answers import CHAT, COMPLETION, Answer, event
+from runner.front.openai.elsewhere import OUTSIDE, instead_of
 from runner.front.openai.errors import SENT, openai_error, openai_status
 from runner.front.openai.operator import OperatorApi
 from runner.front.openai.texts import Texts
@@ -17,7 +18,7 @@ from runner.front.openai.wanted import Texts as WantedTexts
 from runner.front.openai.wanted import chat_texts, completion_texts, tokens, words
 from runner.front.statuses import status_of
 from shared import VERSION
-from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathUnknown
+from shared.errors import CogTritonError, MethodNotAllowed, ModelNotServed, PathServedElsewhere, PathUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +78,7 @@ class OpenAIApi:
         if self._operator is not None:
             self._operator.add_to(app, _told)
         app.router.add("GET", "/version", _version)
-        for folder in ("/v1", "/tokenize", "/detokenize"):
+        for folder in ("/v1", "/tokenize", "/detokenize", *OUTSIDE):
             app.router.refuse(folder, _refuse, _fail)
 
     async def _models(self, request: Request) -> None:
@@ -192,6 +193,8 @@ async def _refuse(request: Request, methods: Sequence[str]) -> None:
         error: CogTritonError = MethodNotAllowed(
             path=path, method=request.method, allowed=" or ".join(methods)
         )
+    elif (instead := instead_of(path)) is not None:
+        error = PathServedElsewhere(path=path, instead=instead)
     else:
         error = PathUnknown(path=path)
     await _fail(request, error)

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from runner.front.openai import elsewhere as elsewhere_module
 from runner.front.openai.asks import as_sent
 from runner.front.openai.errors import openai_error
 from runner.front.openai.parameters import ChatParameters, CompletionParameters
@@ -19,6 +20,7 @@ from shared.errors import (
     ParameterNotHonoured,
     ParameterNotSupported,
     ParameterUnknown,
+    PathServedElsewhere,
     PathUnknown,
     PromptTooLong,
     RequestInvalid,
@@ -67,11 +69,61 @@ def test_another_model_is_not_there(run):
     run(test)
 
 
+CHAT = "Use /v1/chat/completions"
+LITELLM = "Anthropic's API into it, such as LiteLLM"
+NO_VECTORS = "A runner only generates text: use a server for embedding or ranking models"
+BASE = "Give your client a base URL that ends in /v1, once"
+
+
+def elsewhere(path, instead):
+    return PathServedElsewhere(path=path, instead=instead)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "allow", "wanted"),
     [
         ("GET", "/v1", 404, None, PathUnknown(path="/v1")),
-        ("POST", "/v1/embeddings", 404, None, PathUnknown(path="/v1/embeddings")),
+        ("POST", "/v1/nothing", 404, None, PathUnknown(path="/v1/nothing")),
+        (
+            "POST",
+            "/v1/messages",
+            404,
+            None,
+            elsewhere("/v1/messages", f"{CHAT}, or a proxy that translates {LITELLM}"),
+        ),
+        (
+            "POST",
+            "/v1/messages/count_tokens",
+            404,
+            None,
+            elsewhere("/v1/messages/count_tokens", "Use /tokenize with the same messages"),
+        ),
+        (
+            "POST",
+            "/v1/responses",
+            404,
+            None,
+            elsewhere("/v1/responses", f"{CHAT}: most clients have an option for it"),
+        ),
+        (
+            "GET",
+            "/v1/responses/resp_1",
+            404,
+            None,
+            elsewhere("/v1/responses/resp_1", f"{CHAT}: most clients have an option for it"),
+        ),
+        ("POST", "/v1/embeddings", 404, None, elsewhere("/v1/embeddings", NO_VECTORS)),
+        ("POST", "/rerank", 404, None, elsewhere("/rerank", NO_VECTORS)),
+        ("POST", "/chat/completions", 404, None, elsewhere("/chat/completions", BASE)),
+        ("POST", "/v1/v1/chat/completions", 404, None, elsewhere("/v1/v1/chat/completions", BASE)),
+        (
+            "POST",
+            "/v1/predictions",
+            404,
+            None,
+            elsewhere("/v1/predictions", "Use /predictions: Cog's API has no /v1"),
+        ),
+        ("POST", "/api/chat", 404, None, elsewhere("/api/chat", f"{CHAT}: this is not Ollama")),
         ("GET", "/v1/models/a/b/c", 404, None, PathUnknown(path="/v1/models/a/b/c")),
         ("GET", f"/v1/{'x' * 5000}", 404, None, PathUnknown(path=f"/v1/{'x' * 196}")),
         (
@@ -285,3 +337,17 @@ def test_the_whole_texts_of_errors(run, answered, sent, error):
         answered(answer.json()["error"]["message"], error)
 
     run(test, API_KEYS="sk-1", KEY_MAX_TOKENS="100")
+
+
+def test_no_advice_stands_in_the_way_of_what_is_served(run):
+    """Each advice is given, none to what is a route, and what nobody knows outside `/v1` stays a bare 404."""
+
+    async def test(_, http):
+        for path in elsewhere_module._INSTEAD:
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "E1350")
+        for path in ("/generated", "/api", "/v3", "/modelsx"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.content) == (404, b"")
+
+    run(test)
