@@ -1,4 +1,4 @@
-"""`cog-triton check`: what is wrong with a config, and roughly what its build takes."""
+"""`cog-triton check`: what is wrong with a config, or with what is served, and roughly what that takes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from builder.check.memory import needs
 from builder.check.model import check_on_hub, models_in
-from builder.check.source import check_source
 from builder.findings import Findings, Severity
+from cli.checked import report_on
 from cli.output import counted, say, say_json
 from shared.config import OfficialConfig, VLLMConfig
 from shared.config.problems import not_among
@@ -22,11 +22,11 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 def check(source: str, *, as_json: bool, gpus: int | None, gpu: str | None, token: str | None) -> int:
-    """Print the report on the config at `source`; return the exit status: 1 when there are errors.
+    """Print the report on what is at `source`; return the exit status: 1 when there are errors.
 
     `gpu` takes precedence over the one in a config of vLLM. Raises ConfigValueInvalid for an unknown one.
     """
-    report = check_source(source, gpus)
+    report = report_on(source, gpus)
     if gpu not in (None, *GPUS):
         raise ConfigValueInvalid(key="--gpu", problem=not_among(list(GPUS), gpu))
     if gpu is not None and isinstance(report.config, VLLMConfig):

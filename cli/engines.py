@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from runner.settings import Settings
     from shared.config import VLLMConfig
 
-_CONFIGS = (".yaml", ".yml")
+CONFIGS = (".yaml", ".yml")
 # On the hub: owner/name, and after an @ a revision.
-_OF_THE_HUB = re.compile(r"(?!\.{1,2}/)[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+OF_THE_HUB = re.compile(r"(?!\.{1,2}/)[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 
 log = get_logger()
 
@@ -47,7 +47,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
     try:
         is_folder = stat.S_ISDIR(found(path).st_mode)
     except NotThere:
-        if not _OF_THE_HUB.fullmatch(source) or source.endswith((*ARCHIVES, *_CONFIGS)):
+        if not OF_THE_HUB.fullmatch(source) or source.endswith((*ARCHIVES, *CONFIGS)):
             return source
         model, _, revision = source.partition("@")
         with _needed_for(f"{model}, which is not a file or folder here, and is taken for a model on the hub"):
@@ -59,7 +59,7 @@ def engine_of(source: str, settings: Settings, check: Check) -> str:
             return _of_folder(path.resolve(), settings, check) or source
         except OSError as error:  # something in it that this user may not read
             raise WeightsUnreachable(source=error.filename or source, reason=reason_of(error)) from None
-    if path.suffix in _CONFIGS:
+    if path.suffix in CONFIGS:
         return _of_config(path, settings, check)
     return source
 
@@ -72,7 +72,7 @@ def _of_folder(path: Path, settings: Settings, check: Check) -> str | None:
     if is_vllm_repository(path):
         repository = read_repository(path)
         return _served(repository.config, settings, check, repository.folder, repository.adapters)
-    if _is_checkpoint(path):
+    if is_checkpoint(path):
         with _needed_for(f"{path}, which holds a model, not an engine"):
             return _served(vllm_config(str(path)), settings, check)
     return None
@@ -87,7 +87,7 @@ def _needed_for(what: str) -> Iterator[None]:
         raise EngineKindMismatch(**error.details | {"why": f" for {what}"}) from None
 
 
-def _is_checkpoint(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Whether it is a model in the layout of `transformers`; engines have other keys in their config.json.
 
     A Git LFS pointer counts as a model's: what reads the model then names it.

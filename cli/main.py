@@ -134,7 +134,12 @@ def build(
 
 @app.command()
 def check(
-    config: Annotated[str, typer.Argument(help="The build config: a path, or an http(s) or data: URL.")],
+    config: Annotated[
+        str,
+        typer.Argument(
+            help="The build config: a path, or an http(s) or data: URL; or anything that `serve` takes."
+        ),
+    ],
     as_json: Annotated[bool, AS_JSON] = False,
     gpus: Annotated[
         int | None, typer.Option(min=0, max=_MAX_COUNT, help="GPUs of the machine that builds.")

@@ -81,7 +81,8 @@ Choose an engine: {", ".join(f"[{name}](#engine-{name})" for name in ENGINES)}. 
 
 `cog-triton check config.yaml` reports what is wrong with a config, with the place and what to do, before
 anything is fetched; of a model on the hub it reads the list of its files and, for tensorrt_llm and vllm, the
-headers of its weights; for vllm its `config.json`, too. A build begins with the same check of the config. The
+headers of its weights; for vllm its `config.json`, too. It also takes whatever `cog-triton serve` takes, such
+as a folder with a model, or the name of one on the hub. A build begins with the same check of the config. The
 check knows the arguments of TensorRT-LLM's tools from sources near 1.2.1: an argument that those do not have
 is only a warning, and the build continues.
 """
