@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # --- webhooks
 
 
+_SENT_WITH = ("content-type", "authorization", "traceparent", "tracestate")
+
+
 def _add_webhooks() -> None:
     filters = (None, ["start"], ["output"], ["completed"], ["start", "completed"], ["logs"], [])
     texts: dict[str, dict[str, Any]] = {
@@ -75,6 +78,12 @@ def _(server: Server) -> Transcript:
     return without_length(keys("webhook", body))
 
 
+@conversation("a webhook of a traced request", "a webhook")
+def _(server: Server) -> Transcript:
+    traced = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": "x=y"}
+    return _webhooks(server, SHORT, traced, f"/{new_id()}")
+
+
 @conversation("a webhook that is no address", "a webhook that goes nowhere")
 def _(server: Server) -> Transcript:
     return server.predict(SHORT, webhook="nonsense", webhook_events_filter=[])
@@ -107,7 +116,7 @@ def _webhooks(
         found["tries"] = len(calls)
     if calls:
         sent, last = calls[-1]
-        found |= {f"webhook header {name}": sent.get(name) for name in ("content-type", "authorization")}
+        found |= {f"webhook header {name}": sent.get(name) for name in _SENT_WITH}
         found |= keys("webhook", last)
         if last["status"] == "processing":
             found = without_length(found)
