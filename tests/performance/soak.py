@@ -1,7 +1,7 @@
 """Load with faults, for a while: `make soak`. Nothing may be lost, repeated or reordered, hang or leak.
 
 1 to 1,000 clients ask the mock engine, over and over: random lengths, 10% leave in the middle, 5% cancel, some
-send stop sequences, some bad input. Meanwhile the front, Triton and the engine process are killed and stopped
+send stop sequences, some bad input. Two hostile clients attack throughout. Meanwhile the front, Triton and the engine process are killed and stopped
 for a while, several at once; each time predictions work again within 10 s. A prediction that nothing has
 disturbed has to end well, and whole; one that was disturbed has a beginning of its text and says with a code
 what happened, or its connection was cut because the front is gone.
@@ -25,6 +25,10 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from tests.performance.load import runner, unwind_when_ended
+from tests.security.attack import Target
+from tests.security.honest import Report
+from tests.security.mix import attack_for_ever, attack_once
+from tests.security.siege import Verdict
 from tests.support.processes import marked, wait_gone
 from tests.support.soak_clients import Clients
 
@@ -37,13 +41,14 @@ RECOVERY_SECONDS = 10
 # What 1,000 streams at once need stays with a process, as room for the next ones: malloc and Python hand little
 # of it back. So both figures are taken after a burst of all clients, through which every process has gone, also
 # one that a fault has replaced. What differs then has been left by the predictions.
-MEMORY_GROWTH = 1.05
+MORE_MEMORY = 20 << 20  # bytes; how large bodies were cut into pieces, and where these lie, is never the same
 PEAK, PEAK_SECONDS = (
     0.6,
     30,
 )  # this many are served at one instant within this long: some are on their way in or out
 MORE_DESCRIPTORS = 16  # of all processes together: connections that are kept
 FRONT, TRITON, ENGINE = "runner.front", "bin/tritonserver", "runner.engines.process"
+ATTACKERS = 2
 ROUND_SECONDS = 300  # more deaths of the front in five minutes, and the next one would come later than that
 
 
@@ -81,6 +86,8 @@ class Soak:
         self.disturbed: list[tuple[float, float]] = []
         self.recoveries: list[float] = []
         self.clients = Clients(server.url, seed=1)
+        self.target = Target(self.clients.port)
+        self.hostile = Verdict(Report())
         self.http = httpx2.AsyncClient(base_url=server.url, timeout=5)
 
     async def run(self) -> None:
@@ -88,6 +95,7 @@ class Soak:
         await self.burst()
         before = await self.idle()
         changing = asyncio.create_task(self.change_size())
+        attacking = [asyncio.create_task(self.attack(seed)) for seed in range(ATTACKERS)]
         rounds = max(1, round(self.seconds / ROUND_SECONDS))
         pause = self.seconds / (rounds * len(FAULTS) + 1)
         started = time.monotonic()
@@ -96,6 +104,7 @@ class Soak:
             await self.disturb(fault)
         await asyncio.sleep(max(0, started + self.seconds - time.monotonic()))
         changing.cancel()
+        await self.end_attacks(attacking)
         await self.clients.finish(60)
         await self.burst()
         self.compare(before, await self.idle())
@@ -109,8 +118,19 @@ class Soak:
             self.clients.wanted = choice.choice(SIZES)
             await asyncio.sleep(choice.uniform(2, 6))
 
+    async def attack(self, seed: int) -> None:
+        """One hostile client after another; what they are answered does not matter."""
+        await attack_for_ever(self.target, self.hostile, seed)
+
+    async def end_attacks(self, attacking: list[asyncio.Task[None]]) -> None:
+        self.faults += ["a hostile client ended by itself" for task in attacking if task.done()]
+        for task in attacking:
+            task.cancel()
+        await asyncio.gather(*attacking, return_exceptions=True)
+        print(f"hostile clients were answered: {dict(sorted(self.hostile.counts.items()))}")
+
     async def burst(self) -> None:
-        """All clients together: what a process needs for that many, it has after that."""
+        """All clients together, and all attacks: what a process needs for that many, it has after that."""
         self.clients.wanted = max(SIZES)
         deadline = time.monotonic() + PEAK_SECONDS
         while (running := (await self.gauges())[_RUNNING]) < PEAK * max(SIZES):
@@ -120,6 +140,7 @@ class Soak:
             await asyncio.sleep(0.2)
         await asyncio.sleep(4)
         await self.clients.finish(60)
+        await attack_once(self.target, self.hostile)
 
     async def disturb(self, fault: Fault) -> None:
         began = time.monotonic()
@@ -165,7 +186,7 @@ class Soak:
                 self.faults.append(f"something still runs: {running}")
                 break
             await asyncio.sleep(0.1)
-        await asyncio.sleep(2)
+        await asyncio.sleep(12)  # the front hands back what it has freed
         return self.held()
 
     async def gauges(self) -> dict[str, float]:
@@ -200,7 +221,7 @@ class Soak:
             what: round(after[what] / before[what], 3) for what in sorted(after) if what.startswith("bytes")
         }
         print(f"memory after / before: {growth}")
-        if growth["bytes"] > MEMORY_GROWTH:
+        if after["bytes"] > before["bytes"] + MORE_MEMORY:
             self.faults.append(f"memory grew by {growth['bytes']}")
 
     def judge(self) -> None:

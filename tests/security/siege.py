@@ -39,7 +39,10 @@ WITH_KEYS = {
 ROUNDS = 10
 P99_SECONDS = 2.0
 MORE_MEMORY = 20 << 20
-_SETTLE_SECONDS = 15  # in which memory may be handed back
+_LITTLE = 4 << 20
+_SETTLE_SECONDS = 20  # at most, until a runner is idle again
+_HANDED_BACK_SECONDS = 4  # in which a front hands back what it has freed
+_IDLE_SHARE = 0.4  # of a core, which the honest client needs
 _TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 _PLACES = ("TRITON_HTTP_ADDRESS", "TRITON_GRPC_ADDRESS")
 _LISTENING = "0A"
@@ -70,11 +73,15 @@ class Besieged(Served):
 
     def memory(self) -> int:
         """Bytes that all its processes have in memory; what they share counts for each."""
-        page, total = os.sysconf("SC_PAGE_SIZE"), 0
+        return sum(self.memory_of_each().values())
+
+    def memory_of_each(self) -> dict[int, int]:
+        """The same by process."""
+        page, found = os.sysconf("SC_PAGE_SIZE"), {}
         for pid in self.pids():
             with suppress(OSError):
-                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
-        return total
+                found[pid] = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+        return found
 
     def names(self) -> dict[int, str]:
         """Its live processes, by their command lines."""
@@ -187,6 +194,8 @@ class Verdict:
     """MiB, after each round or minute."""
     counts: Counter[str] = field(default_factory=Counter)
     """What the attackers counted."""
+    grown: dict[str, int] = field(default_factory=dict)
+    """MiB by which processes have grown."""
     unfinished: int = 0
     """Rounds that time ended."""
 
@@ -212,7 +221,7 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"{self.honest}; deaths {len(self.dead)}; memory {self.memory} MiB;"
-            f" attackers {dict(self.counts)}; unfinished rounds {self.unfinished}"
+            f" grown {self.grown}; attackers {dict(self.counts)}; unfinished rounds {self.unfinished}"
         )
 
 
@@ -223,7 +232,7 @@ class Attacker:
         self._process = process
 
     async def round(self, seconds: float, verdict: Verdict) -> None:
-        """Have it do a round, and note what came of it."""
+        """Have it do a round, and note what came of it. Raises RuntimeError if it has ended."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -264,29 +273,37 @@ async def siege(server: Besieged, name: str, *, round_seconds: float) -> Verdict
     before = server.names()
     honest = HonestClient(server.port, HONEST_KEY if server.has_keys else None, server.webhook_port)
     verdict = Verdict(honest.report)
+    early: dict[int, int] = {}
     async with honest:
         await asyncio.sleep(1)
         async with attacking(name, server.target()) as attacker:
             for number in range(ROUNDS):
                 await attacker.round(round_seconds, verdict)
-                most = verdict.most_memory() if number == ROUNDS - 1 else None
-                verdict.memory.append(await _settled_memory(server, most))
+                if number == 2:
+                    early = server.memory_of_each()
+                compared = number in (0, 1, ROUNDS - 1)
+                verdict.memory.append(await _idle_memory(server) if compared else server.memory() >> 20)
         await asyncio.sleep(1)
-    after = server.names()
+    after, late = server.names(), server.memory_of_each()
+    verdict.grown = {
+        name: grown >> 20
+        for pid, name in after.items()
+        if (grown := late.get(pid, 0) - early.get(pid, 0)) > _LITTLE
+    }
     verdict.dead = {pid: command for pid, command in before.items() if pid not in after}
     return verdict
 
 
-async def _settled_memory(server: Besieged, most: int | None) -> int:
-    """MiB, once nothing of a round runs any more; the last is waited for a little until it is at most that."""
-    await asyncio.sleep(0.2)
-    memory = server.memory() >> 20
-    for _ in range(_SETTLE_SECONDS * 2 if most is not None else 0):
-        if memory <= (most or 0):
+async def _idle_memory(server: Besieged) -> int:
+    """MiB, once the runner has done what a round has left to do."""
+    used = server.cpu_seconds()
+    for _ in range(_SETTLE_SECONDS):
+        await asyncio.sleep(1)
+        before, used = used, server.cpu_seconds()
+        if used - before < _IDLE_SHARE:
             break
-        await asyncio.sleep(0.5)
-        memory = server.memory() >> 20
-    return memory
+    await asyncio.sleep(_HANDED_BACK_SECONDS)
+    return server.memory() >> 20
 
 
 @contextmanager

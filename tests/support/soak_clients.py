@@ -48,6 +48,11 @@ class Clients:
         self._running: set[asyncio.Task[None]] = set()
 
     @property
+    def port(self) -> int:
+        """Of the runner."""
+        return self._address[1]
+
+    @property
     def running(self) -> int:
         return len(self._running)
 
