@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from runner.front.engine import connect_to, tell_supervisor
+from runner.front.freed_memory import keep_handing_back
 from runner.front.front import Front
 from runner.front.server import acceptors, make_server, tls_files
 from runner.lifecycle.control import (
@@ -61,12 +62,16 @@ async def serve(control_path: str, listener: socket.socket, heartbeat: Heartbeat
         async for _ in control:  # until the supervisor has read it
             pass
         return 1
-    obeying = asyncio.create_task(_obey(front, control, server))
+    tasks = [
+        asyncio.create_task(_obey(front, control, server)),
+        asyncio.create_task(keep_handing_back()),
+    ]
     try:
         await server.serve(sockets=acceptors(listener))
     finally:
-        obeying.cancel()
-        await asyncio.gather(obeying, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await front.close()
         control.close()
     return 0
