@@ -63,11 +63,13 @@ def unix_sockets(pids):
 def files(directory, pids):
     """What the runner has made, wherever it is."""
     found = {directory, *directory.rglob("*")}
-    for folder in map(Path, SHARED):
-        for path in folder.rglob("*") if folder.is_dir() else ():
-            with suppress(OSError):
-                if path.lstat().st_uid == ORDINARY:
-                    found.add(path)
+    for folder in SHARED:
+        # Unlike a glob, it passes over what others remove meanwhile.
+        for parent, folders, names in os.walk(folder):
+            for path in (Path(parent, name) for name in folders + names):
+                with suppress(OSError):
+                    if path.lstat().st_uid == ORDINARY:
+                        found.add(path)
     found |= {Path(name) for name in open_files(pids) if name.startswith(SHARED)}
     return sorted(map(str, found))
 
