@@ -24,6 +24,8 @@ _LENGTH = struct.Struct("<I")
 _MAX_MEMORY = 1 << 30
 _START_SECONDS = 20.0
 _READ_AT_ONCE = 1 << 20
+_MAPPED_BYTES = 1 << 17
+"""From this size on, glibc hands back at once what is freed; else the size would grow with those it meets."""
 
 
 class NotStarted(Exception):
@@ -63,7 +65,11 @@ class LimitedProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_READ_AT_ONCE,
-                env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
+                env={
+                    "PYTHONPATH": ":".join(filter(None, sys.path)),
+                    "PYTHONSAFEPATH": "1",
+                    "MALLOC_MMAP_THRESHOLD_": str(_MAPPED_BYTES),
+                },
                 # Ctrl-C is for this process, which then ends it. uvloop has no `process_group`.
                 start_new_session=True,
             )
