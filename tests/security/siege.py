@@ -40,6 +40,7 @@ ROUNDS = 10
 P99_SECONDS = 2.0
 MORE_MEMORY = 20 << 20
 _LITTLE = 4 << 20
+_COMPARED = 2  # rounds: memory after them is compared with that after the last
 _SETTLE_SECONDS = 20  # at most, until a runner is idle again
 _HANDED_BACK_SECONDS = 4  # in which a front hands back what it has freed
 _IDLE_SHARE = 0.4  # of a core, which the honest client needs
@@ -216,7 +217,7 @@ class Verdict:
         """MiB that may be in use at the end: little more than after the first two rounds, through which every
         part has gone.
         """
-        return max(self.memory[:2]) + (MORE_MEMORY >> 20)
+        return max(self.memory[:_COMPARED]) + (MORE_MEMORY >> 20)
 
     def __str__(self) -> str:
         return (
@@ -279,10 +280,13 @@ async def siege(server: Besieged, name: str, *, round_seconds: float) -> Verdict
         async with attacking(name, server.target()) as attacker:
             for number in range(ROUNDS):
                 await attacker.round(round_seconds, verdict)
-                if number == 2:
+                if number == ROUNDS - 1:
+                    verdict.memory.append(await _idle_memory(server, verdict.most_memory()))
+                elif number < _COMPARED:
+                    verdict.memory.append(await _idle_memory(server))
                     early = server.memory_of_each()
-                compared = number in (0, 1, ROUNDS - 1)
-                verdict.memory.append(await _idle_memory(server) if compared else server.memory() >> 20)
+                else:
+                    verdict.memory.append(server.memory() >> 20)
         await asyncio.sleep(1)
     after, late = server.names(), server.memory_of_each()
     verdict.grown = {
@@ -294,8 +298,11 @@ async def siege(server: Besieged, name: str, *, round_seconds: float) -> Verdict
     return verdict
 
 
-async def _idle_memory(server: Besieged) -> int:
-    """MiB, once the runner has done what a round has left to do."""
+async def _idle_memory(server: Besieged, most: int | None = None) -> int:
+    """MiB, once the runner has done what a round has left to do, or has come down to `most`.
+
+    Others may use the cores, so that a busy runner looks idle.
+    """
     used = server.cpu_seconds()
     for _ in range(_SETTLE_SECONDS):
         await asyncio.sleep(1)
@@ -303,7 +310,13 @@ async def _idle_memory(server: Besieged) -> int:
         if used - before < _IDLE_SHARE:
             break
     await asyncio.sleep(_HANDED_BACK_SECONDS)
-    return server.memory() >> 20
+    memory = server.memory() >> 20
+    for _ in range(_SETTLE_SECONDS if most is not None else 0):
+        if memory <= (most or 0):
+            break
+        await asyncio.sleep(1)
+        memory = server.memory() >> 20
+    return memory
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class UnansweredNames(Attack):
 
 
 class HugeWebhooks(Attack):
-    """20 predictions with inputs of 8 MB, and reports of each piece of output to a slow receiver; addresses of
+    """54 predictions, nine with inputs of 8 MB, and reports of each piece of output to a slow receiver; addresses of
     a megabyte, and addresses that are none.
     """
 
@@ -39,7 +39,7 @@ class HugeWebhooks(Attack):
 
         async def one(number: int) -> None:
             asked = {
-                "input": {"prompt": "x" * 8_000_000 if number < 2 else "x", "max_tokens": 20},
+                "input": {"prompt": "x" if number % len(addresses) else "x" * 8_000_000, "max_tokens": 20},
                 "webhook": addresses[number % len(addresses)],
                 "webhook_events_filter": ["start", "output", "logs", "completed"],
             }
@@ -48,4 +48,4 @@ class HugeWebhooks(Attack):
             if number % len(addresses) and answer.startswith(b"HTTP/1.1 20"):
                 self.breaches.append(f"a webhook to {addresses[number % len(addresses)][:60]!r} was accepted")
 
-        await self.repeat(20, 5, one)
+        await self.repeat(54, 5, one)
