@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class TritonSockets(NamedTuple):
     def remove(self) -> None:
         """Remove what a killed Triton left behind: another one refuses to start on a path that exists."""
         for path in (self.http, self.grpc, self.metrics):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # if the folder cannot be written, Triton says so
+                path.unlink()
 
 
 def tritonserver_command(
