@@ -191,7 +191,11 @@ def _origin(written: str) -> str:
     if origin == _ANY:
         reason = "it would let every web page use this server: name each origin"
         raise SettingInvalid(setting="CORS_ORIGINS", value=written, reason=reason)
-    if not _ORIGIN.fullmatch(origin):
+    try:
+        scheme = urlsplit(origin).scheme if _ORIGIN.fullmatch(origin) else ""
+    except ValueError:  # half of the brackets around an IPv6 address
+        scheme = ""
+    if not scheme:
         reason = "each must be an origin, such as https://app.example.com"
         raise SettingInvalid(setting="CORS_ORIGINS", value=written, reason=reason)
-    return origin.removesuffix(_PORTS.get(urlsplit(origin).scheme, " "))
+    return origin.removesuffix(_PORTS.get(scheme, " "))
