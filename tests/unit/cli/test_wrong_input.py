@@ -162,6 +162,10 @@ RIGHT_AFTER_ALL = {
     ),
     "acceptance model": (None, "the check that is run does not load it"),
     "build --output": (NEW | REPLACED, "a file that is there is replaced"),
+    "check config": (
+        {"none/none", "text.yaml/below", "a/b", "a/b@c", "half.tar"},
+        "names on the hub, which is out of reach; of an engine.tar only the manifest is read",
+    ),
     "check --gpus": ({"0", "-0"}, "a machine without"),
     "init --model": (None, "it is copied: `check` judges it"),
     "init config": (NEW, "files can have such names"),

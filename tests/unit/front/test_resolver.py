@@ -23,6 +23,7 @@ def run(request):
 @asynccontextmanager
 async def resolving():
     one = Resolver()
+    _OTHERS.update(children())
     try:
         yield one
     finally:
@@ -30,9 +31,17 @@ async def resolving():
     assert processes() == []
 
 
-def processes() -> list[str]:
-    """The children of this process."""
+_OTHERS: set[str] = set()
+"""Children that other tests have started."""
+
+
+def children() -> list[str]:
     return Path("/proc/thread-self/children").read_text().split()
+
+
+def processes() -> list[str]:
+    """Those that the resolver has started."""
+    return [child for child in children() if child not in _OTHERS]
 
 
 @pytest.mark.parametrize(
