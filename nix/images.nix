@@ -108,6 +108,7 @@ let
       ++ more
       ++ [
         engine
+        parts.shared
         parts.command-line
         (parts.application "runner")
       ];
@@ -164,6 +165,7 @@ perSM "cog-triton-runner" sms.tensorrt-llm parts.engine-tensorrt-llm [ ]
       parts.tokenizer-converter
       parts.engine-ctranslate2
       parts.engine-tensorrt-llm-build
+      parts.shared
       parts.command-line
       (parts.application "builder")
     ];

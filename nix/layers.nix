@@ -234,6 +234,13 @@ rec {
       ];
     };
 
+  # What the server, the builder and the command line have in common.
+  shared = mkLayer {
+    name = "shared";
+    steps = [ (files sources.shared "src") ];
+    attributes."src" = own;
+  };
+
   # The command line, and the builder, which it uses. A layer of its own, so that a change in the server sends
   # less.
   command-line = mkLayer {

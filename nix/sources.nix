@@ -29,14 +29,15 @@ in
   prune = select "prune" "nix|nix/prune" "nix/prune/[^/]+[.]py" + "/nix";
   files = select "files" "nix|nix/image(/.*)?" "nix/image/.*" + "/nix/image";
 
-  application = select "application" "(shared|runner)(/.*)?" (
+  application = select "application" "runner(/.*)?" (
     builtins.concatStringsSep "|" [
-      "(shared|runner)/.*[.]py"
+      "runner/.*[.]py"
       "runner/[.]cog/openapi_schema[.]json"
       "runner/front/page/static/[^/]+[.](html|css|js|svg)"
-      "shared/vllm_arguments[.]json"
     ]
   );
+
+  shared = select "shared" "shared(/.*)?" "shared/.*[.]py|shared/vllm_arguments[.]json";
 
   commandLine = select "command-line" "(builder|cli)(/.*)?" (
     builtins.concatStringsSep "|" [

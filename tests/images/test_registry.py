@@ -81,7 +81,11 @@ def test_contents_and_making_are_attached_to_what_was_pushed(cpu, host, tmp_path
 
 @pytest.mark.parametrize(
     ("module", "layer"),
-    [("runner/prediction/inputs.py", "application-runner"), ("cli/main.py", "command-line")],
+    [
+        ("runner/prediction/inputs.py", "application-runner"),
+        ("shared/sizes.py", "shared"),
+        ("cli/main.py", "command-line"),
+    ],
 )
 def test_a_change_of_code_sends_one_layer(cpu, host, checkout, directory, tmp_path, module, layer):
     run(cpu, "push", f"{host}/runner:1")
