@@ -16,6 +16,7 @@ NO_ANSWER = 0
 """In place of a status: the connection ended first, or time was up."""
 ANSWER_SECONDS = 60
 _READ_BYTES = 1 << 16
+_INTERIM = b"HTTP/1.1 100"
 _GONE = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
@@ -37,14 +38,16 @@ def post(
 
 @asynccontextmanager
 async def connected(
-    port: int, *, receive_buffer: int | None = None
+    port: int, *, receive_buffer: int | None = None, source: str = HOST
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection that is aborted at the end. Raises OSError."""
+    """A connection from `source` that is aborted at the end. Raises OSError."""
     one = socket.socket()
     one.setblocking(False)
     if receive_buffer is not None:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     try:
+        if source != HOST:
+            one.bind((source, 0))
         await asyncio.get_running_loop().sock_connect(one, (HOST, port))
         reader, writer = await asyncio.open_connection(sock=one)
     except BaseException:
@@ -57,19 +60,31 @@ async def connected(
 
 
 async def exchange(
-    port: int, data: bytes, *, seconds: float = ANSWER_SECONDS, half_close: bool = False
+    port: int,
+    data: bytes,
+    *,
+    seconds: float = ANSWER_SECONDS,
+    half_close: bool = False,
+    source: str = HOST,
 ) -> bytes:
     """All that comes back until the other side closes; what has come, when time is up or the connection breaks."""
     answer = bytearray()
     with suppress(TimeoutError, *_GONE):
-        async with asyncio.timeout(seconds), connected(port) as (reader, writer):
+        async with asyncio.timeout(seconds), connected(port, source=source) as (reader, writer):
             sending = asyncio.create_task(_send(writer, data, half_close=half_close))
             try:
                 while piece := await reader.read(_READ_BYTES):
                     answer += piece
             finally:
                 sending.cancel()
-    return bytes(answer)
+    return _final(bytes(answer))
+
+
+def _final(answer: bytes) -> bytes:
+    """Without interim answers, which a server may send while a client waits."""
+    while answer.startswith(_INTERIM):
+        answer = answer.partition(b"\r\n\r\n")[2]
+    return answer
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes, *, half_close: bool) -> None:
