@@ -40,9 +40,9 @@ ROUNDS = 10
 P99_SECONDS = 2.0
 MORE_MEMORY = 20 << 20
 _LITTLE = 4 << 20
-_COMPARED = 2  # rounds: memory after them is compared with that after the last
+_COMPARED = 2  # the round after which memory is compared with that after the last
 _SETTLE_SECONDS = 20  # at most, until a runner is idle again
-_HANDED_BACK_SECONDS = 4  # in which a front hands back what it has freed
+_HANDED_BACK_SECONDS = 3  # in which a front hands back what it has freed
 _IDLE_SHARE = 0.4  # of a core, which the honest client needs
 _TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 _PLACES = ("TRITON_HTTP_ADDRESS", "TRITON_GRPC_ADDRESS")
@@ -214,10 +214,10 @@ class Verdict:
         return faults
 
     def most_memory(self) -> int:
-        """MiB that may be in use at the end: little more than after the first two rounds, through which every
-        part has gone.
+        """MiB that may be in use at the end: little more than after the second round, through which every part
+        has gone.
         """
-        return max(self.memory[:_COMPARED]) + (MORE_MEMORY >> 20)
+        return self.memory[_COMPARED - 1] + (MORE_MEMORY >> 20)
 
     def __str__(self) -> str:
         return (
@@ -282,7 +282,7 @@ async def siege(server: Besieged, name: str, *, round_seconds: float) -> Verdict
                 await attacker.round(round_seconds, verdict)
                 if number == ROUNDS - 1:
                     verdict.memory.append(await _idle_memory(server, verdict.most_memory()))
-                elif number < _COMPARED:
+                elif number == _COMPARED - 1:
                     verdict.memory.append(await _idle_memory(server))
                     early = server.memory_of_each()
                 else:
